@@ -33,6 +33,7 @@ _COLUMNS = {
     "predicted": pa.string(),
     "probability": pa.float32(),
     "given_probability": pa.float32(),
+    "margin": pa.float32(),
 }
 _LARGEST = float(np.finfo(np.float16).max)
 _FORMAT: Any = np.lib.format
@@ -57,14 +58,16 @@ class ImageTableWriter:
         """Add a batch.
 
         Args:
-            columns: `path`, `sha256`, `split`, `label`, `predicted`, `probability` and
-                `given_probability`; any others are statistics of the pixels, float32.
+            columns: `path`, `sha256`, `split`, `label`, `predicted`, `probability`,
+                `given_probability` and `margin`, the mean of the epochs, NaN for images that were
+                not trained on; any others are statistics of the pixels, float32.
             embeddings: features of the images, [batch, features]; in all batches or in none.
         """
         schema = pa.schema([(name, _COLUMNS.get(name, pa.float32())) for name in columns])
         if self._table is None:
             self._table = pq.ParquetWriter(os.path.join(self._folder, IMAGES_FILE), schema)
-        arrays = [pa.array(columns[field.name], field.type) for field in schema]
+        # Numbers that are missing are NaN in NumPy.
+        arrays = [pa.array(columns[f.name], f.type, from_pandas=True) for f in schema]
         self._waiting.append(pa.Table.from_arrays(arrays, schema=schema))
         if sum(map(len, self._waiting)) >= _ROW_GROUP:
             self._write_group()

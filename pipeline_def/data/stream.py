@@ -41,25 +41,24 @@ def shuffle_epochs(
     order: TrainingOrder,
     position: int,
 ) -> tf.data.Dataset:
-    """Return serialized records from `position` on, epoch after epoch, shuffled while small.
+    """Return number and content of records from `position` on, shuffled while serialized.
 
     Shards are shuffled and interleaved, then records are shuffled in a buffer.
 
     Raises:
         ConfigurationError: the order is balanced, or there are fewer shards than workers.
     """
-    counts = _own_shards(shards, order)
-    paths = list(counts)
-    first_epoch, skipped = divmod(position, sum(counts.values()))
+    paths, firsts, counts = zip(*_own_shards(shards, order), strict=True)
+    first_epoch, skipped = divmod(position, sum(counts))
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
-        own = tf.data.Dataset.from_tensor_slices(paths).shuffle(
+        own = tf.data.Dataset.from_tensor_slices((list(paths), np.array(firsts))).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
         )
         records = own.interleave(
-            functools.partial(_open, config),
+            lambda path, first: _open(config, path).enumerate(first),
             cycle_length=options.interleave,
             # AUTOTUNE starts with few, and each waits for the bucket.
             num_parallel_calls=min(options.interleave, len(paths)),
@@ -75,16 +74,18 @@ def shuffle_epochs(
     return open_epochs_ahead(epochs, read_epoch).skip(skipped)
 
 
-def _own_shards(shards: Shards, order: TrainingOrder) -> dict[str, int]:
-    """Return path and number of records of the shards that this pipeline reads."""
+def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int, int]]:
+    """Return path, first record and number of records of the shards that this pipeline reads."""
     if order.balanced:
         raise ConfigurationError(
             f"training.balance is 'sampling', which needs random access, but the shards at "
             f"{shards.uri} are read in sequence: choose input.reader indexed, input.cache "
             f"decoded, or training.balance weights."
         )
-    counts = list(zip(shards.paths, shards.counts.values(), strict=True))
-    own = dict(counts[order.pipeline :: order.pipelines])
+    counts = [*shards.counts.values()]
+    firsts = (np.cumsum(counts, dtype=np.int64) - counts).tolist()
+    every = list(zip(shards.paths, firsts, counts, strict=True))
+    own = every[order.pipeline :: order.pipelines]
     if not own:
         raise ConfigurationError(
             f"{order.pipelines} workers cannot share {len(counts)} shards: "
@@ -96,7 +97,7 @@ def _own_shards(shards: Shards, order: TrainingOrder) -> dict[str, int]:
 def open_epochs_ahead(
     epochs: tf.data.Dataset, read: Callable[[tf.Tensor], tf.data.Dataset]
 ) -> tf.data.Dataset:
-    """Concatenate the serialized records of epochs; the buffers of the next one fill meanwhile.
+    """Concatenate the numbered records of epochs; the buffers of the next one fill meanwhile.
 
     `flat_map` would fill them between epochs, which takes up to half a second from a bucket.
     `interleave` would open two epochs ahead, and hold the buffers of three.
@@ -115,11 +116,12 @@ def open_epochs_ahead(
         prefetch_input_elements=1,
         num_parallel_calls=1,
         f=opened,
-        output_types=[tf.string],
-        output_shapes=[[]],
+        output_types=[tf.int64, tf.string],
+        output_shapes=[[], []],
         deterministic="true",
     )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    specs = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string))
+    return tf.data.experimental.from_variant(variant, specs)
 
 
 def _accept_tensor_seeds() -> None:

@@ -75,7 +75,7 @@ class FeatureCache:
         """Return the endless batches of one input pipeline from `step` on.
 
         Returns:
-            Batches of (float32 [batch, d], int64 [batch]).
+            Batches of (float32 [batch, d], int64 [batch], record numbers int64 [batch]).
         """
         size = part.get_per_replica_batch_size(self._data.batch_size)
         order = self._data.order(step, part)

@@ -19,7 +19,7 @@ from components.records.record_reader import read_features
 from components.records.shard_files import read_index
 from pipeline_def.data.shards import Shards
 from pipeline_def.serving.signatures import Classifier
-from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.phases import Training
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -31,13 +31,14 @@ Predict = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
 
 def write_images(
-    classifier: Classifier, data: TrainingInput, *, labels: Sequence[bytes], directory: str
+    classifier: Classifier, training: Training, *, labels: Sequence[bytes], directory: str
 ) -> None:
     """Write `images.parquet` and, unless `training.embeddings` is off, `embeddings.npy`.
 
     Rows are in the order of the splits, train first, and of the records. Several views of an image
     would cost several passes, so there is one.
     """
+    data = training.data
     counts = read_index(data.train.uri)["splits"]
     splits = [
         Shards(data.train.uri, split, dict(sorted(of.items())))
@@ -49,11 +50,14 @@ def write_images(
     with write_image_table(directory, rows=rows) as table:
         for shards in splits:
             identities = _identify(shards)
+            is_train = shards.split == data.train.split
+            margins = iter(training.margins if is_train else np.full(shards.total, np.nan))
             for images, ids in data.read_in_order(shards):
                 found = {name: value.numpy() for name, value in predict(images, ids).items()}
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
                 embeddings = found.pop("embeddings", None)
                 found |= {"predicted": texts[found["predicted"]], **measure_pixels(images.numpy())}
+                found["margin"] = np.fromiter(margins, np.float32, len(ids))
                 known = {"path": paths, "sha256": keys, "split": [shards.split] * len(ids)}
                 # The last text is that of the label id -1, of no label in the vocabulary.
                 table.add({**known, "label": texts[ids.numpy()], **found}, embeddings)

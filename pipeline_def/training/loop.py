@@ -106,6 +106,8 @@ class TrainingLoop:
         }
         if step.average:
             parts["average"] = step.average
+        if step.margins:
+            parts["margins"] = step.margins
         return Checkpoints(directory, parts, watched=f"val_{self._config.metric}")
 
     def _train(

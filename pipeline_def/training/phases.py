@@ -10,6 +10,8 @@ import os
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
@@ -63,6 +65,9 @@ class Training:
     exported: str = ""
     """Name of the phase whose weights the model has."""
 
+    margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    """`Margins.result` of each phase."""
+
     def run(self) -> None:
         """Train, from the latest checkpoint of the latest phase on.
 
@@ -90,6 +95,14 @@ class Training:
             for name, values in {**done.history, PHASE: numbers}.items():
                 merged.setdefault(name, []).extend(values)
         return merged
+
+    @property
+    def margins(self) -> npt.NDArray[np.float32]:
+        """Mean logit margin of each training image over all epochs; NaN if no step has seen it."""
+        with np.errstate(invalid="ignore"):
+            margins, weights = np.sum(self.margin_sums, axis=0).T
+            means: npt.NDArray[np.float32] = margins / weights
+        return means
 
     def _train_head(self) -> None:
         """Train the last layer alone, on cached features if `transfer.cache_features` is on."""
@@ -176,6 +189,7 @@ class Training:
                 batch_size=self.data.batch_size,
                 steps=source.steps,
                 class_weights=self.data.class_weights(self.model.output_shape[-1]),
+                records=self.data.train.total,
             )
             loop = TrainingLoop(step)
         with self._open_log(loop) as log:
@@ -191,6 +205,8 @@ class Training:
         on_features = isinstance(source, FeatureCache)
         self.phases.append(Phase(name, done, seconds, source.steps, on_features))
         self.exported = name
+        assert step.margins
+        self.margin_sums.append(step.margins.result())
 
     def _open_log(self, loop: TrainingLoop) -> TrainingLog:
         """Open the logs of a phase, which continue those of the phase before."""

@@ -118,7 +118,7 @@ def _train_and_export(
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
     _export(classifier, graph, data, fn_args)
     if is_chief(strategy):
-        write_images(classifier, data, labels=graph.labels, directory=run_dir)
+        write_images(classifier, training, labels=graph.labels, directory=run_dir)
     if config.export.lite and is_chief(strategy):
         export_lite(
             classifier,

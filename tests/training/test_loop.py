@@ -100,19 +100,19 @@ class Training:
             self.seen[int(number)] = images.tobytes()
             return np.int64(0)
 
-        def tap(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> Any:
+        def tap(number: tf.Tensor, batch: tuple[tf.Tensor, ...]) -> Any:
             heard = tf.numpy_function(listen, [number, batch[0]], tf.int64)
             with tf.control_dependencies([heard]):
-                return tf.identity(batch[0]), batch[1]
+                return tf.identity(batch[0]), *batch[1:]
 
-        order = TrainingOrder(self.config.seed).for_worker(step, part)
+        order = TrainingOrder(self.config.seed, numbered=True).for_worker(step, part)
         size = part.get_per_replica_batch_size(self.batch)
         return self._dataset("train", size, order).enumerate(order.start).map(tap)
 
     def run(
         self, kill_at: int | None = None, strategy: tf.distribute.Strategy | None = None
     ) -> tuple[list[Any], dict[str, list[float]]]:
-        """Return the weights and the history; a second run resumes an interrupted one."""
+        """Return weights and margins, and the history; a second run resumes an interrupted one."""
         tf_keras.utils.set_random_seed(self.config.seed)
         tf.config.experimental.enable_op_determinism()
         strategy = strategy or tf.distribute.get_strategy()
@@ -125,6 +125,7 @@ class Training:
                 augmentation=self.augmentation,
                 batch_size=self.batch,
                 steps=self.steps,
+                records=self._shards.shards("train").total,
             )
             loop = TrainingLoop(step)
         with TrainingLog(str(self.folder / "logs"), profile=loop.profiled_steps) as log:
@@ -134,7 +135,8 @@ class Training:
                 log=log,
                 checkpoint_dir=str(self.folder / "checkpoints"),
             )
-        return model.get_weights(), done.history
+        assert step.margins
+        return [*model.get_weights(), step.margins.result()], done.history
 
 
 EVERYTHING: dict[str, Any] = {
@@ -314,7 +316,7 @@ def test_patience_ends_training_with_the_best_weights(
     monkeypatch.setattr(Progress, "end_epoch", with_losses)
     final, history = Training(shard_folder, tmp_path, epochs=5, patience=2).run()
     assert history["val_loss"][1:] == [1.0, 2.0, 4.0]
-    for a, b in zip(final, weights[1], strict=True):
+    for a, b in zip(final[:-1], weights[1], strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -341,9 +343,9 @@ def test_divergence_ends_training_with_the_best_weights(
     training = Training(shard_folder, tmp_path / "diverged", epochs=9, **options)
     weights, history = training.run()
     assert np.isnan(history["val_loss"]).tolist() == [False, True]
-    assert_same((weights, {}), (kept[STEPS], {}))
+    assert_same((weights[:-1], {}), (kept[STEPS], {}))
     training.seen.clear()
-    assert_same((training.run()[0], {}), (kept[STEPS], {}))
+    assert_same((training.run()[0][:-1], {}), (kept[STEPS], {}))
     assert not training.seen, "a diverged training is over"
 
 

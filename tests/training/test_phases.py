@@ -82,9 +82,9 @@ class FailingInput(TrainingInput):
                 raise Killed
             return np.int64(0)
 
-        def tap(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> Any:
+        def tap(number: tf.Tensor, batch: tuple[tf.Tensor, ...]) -> Any:
             with tf.control_dependencies([tf.numpy_function(listen, [number], tf.int64)]):
-                return tf.identity(batch[0]), batch[1]
+                return tf.identity(batch[0]), *batch[1:]
 
         return super().read(step, part).enumerate(step).map(tap)
 

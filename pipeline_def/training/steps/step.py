@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
@@ -14,6 +15,8 @@ from pipeline_def.training.steps.optimizer import Schedule, WeightAverage, make_
 
 # Augmented images that a step returns, for TensorBoard.
 _SHOWN = 16
+# Subtracted from a logit that must not be the largest.
+_NEVER_LARGEST = 1e9
 
 
 class Step:
@@ -28,6 +31,7 @@ class Step:
         batch_size: int,
         steps: int,
         class_weights: Sequence[float] | None = None,
+        records: int = 0,
     ) -> None:
         """Prepare to train in the scope of the current strategy.
 
@@ -38,6 +42,7 @@ class Step:
             batch_size: images per step, over all replicas.
             steps: per epoch.
             class_weights: factors for the loss of each class; None: 1.
+            records: number of training images, if their margins are wanted.
         """
         self.model, self.config, self.augmentation = model, config, augmentation
         self.batch_size, self.steps, self._class_weights = batch_size, steps, class_weights
@@ -48,6 +53,7 @@ class Step:
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
+        self.margins = Margins(records) if records else None
         # Only the network: replicas cannot exchange gradients within compiled code.
         self._differentiate = (
             tf.function(self._gradients, jit_compile=True, autograph=False)
@@ -56,7 +62,11 @@ class Step:
         )
 
     def update(
-        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
+        self,
+        images: tf.Tensor,
+        labels: tf.Tensor,
+        number: tf.Tensor,
+        records: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Update the weights once, in the context of a replica.
 
@@ -64,13 +74,16 @@ class Step:
             images: the replica's part of the batch, or its features.
             labels: int64 [batch].
             number: of the step, int64; seeds the augmentation.
+            records: numbers of the images in the split, int64 [batch], if they have margins.
 
         Returns:
             The replica's part of the loss, float32, which over all replicas sums to the mean of the
             batch; and the first images as the network saw them.
         """
         images, targets = self._augment(images, labels, number)
-        gradients, loss = self._accumulate(images, labels, targets)
+        # Without margins, the labels stand in for numbers that nothing reads.
+        numbers = labels if records is None else records
+        gradients, loss = self._accumulate(images, labels, targets, numbers)
         self._apply(gradients)
         return loss / self.batch_size, images[:_SHOWN]
 
@@ -96,17 +109,17 @@ class Step:
             classes=self._classes,
         )
 
-    def _accumulate(
-        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _accumulate(self, *batch: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Return gradients and the sum of losses, computed in `training.accumulate` parts.
+
+        The batch is images, labels, targets and record numbers.
 
         If the batch does not divide equally, the sizes of parts differ by one image.
         """
         size = self.batch_size // self._replicas
         parts = min(self.config.accumulate, size)
         if parts == 1:
-            return self._compute(images, labels, targets)
+            return self._compute(*batch)
 
         def rows(tensor: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
             first = part * size // parts
@@ -116,7 +129,7 @@ class Step:
             return tf.slice(tensor, start, [count, *tensor.shape[1:]])
 
         def add_part(part: tf.Tensor, sums: Any) -> Any:
-            more = self._compute(*(rows(tensor, part) for tensor in (images, labels, targets)))
+            more = self._compute(*(rows(tensor, part) for tensor in batch))
             return part + 1, tf.nest.map_structure(tf.add, sums, more)
 
         zeros = ([tf.zeros(v.shape) for v in self._variables], tf.zeros([]))
@@ -126,10 +139,12 @@ class Step:
         return sums  # type: ignore[no-any-return]
 
     def _compute(
-        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor
+        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, records: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         gradients, losses, logits = self._differentiate(images, targets)
         self.train.update(losses, labels, logits)
+        if self.margins:
+            self.margins.update(records, labels, targets, logits)
         return gradients, tf.reduce_sum(losses)
 
     def _gradients(
@@ -221,6 +236,47 @@ class SplitMetrics(tf.Module):
         """Start from zero again."""
         for variable in (self._loss, self._counts):
             variable.assign(tf.zeros_like(variable))
+
+
+class Margins(tf.Module):
+    """Sums of the logit margins of each image over a training, whose mean tells wrong labels.
+
+    The margin is the logit of the label less the largest other one. Its mean over the epochs, the
+    area under the margin (Pleiss et al., 2020, https://arxiv.org/abs/2001.10528), stays low where
+    the other images contradict the label, even if the network learns it by heart in the end.
+    """
+
+    def __init__(self, records: int) -> None:
+        """Start from zero for each of the records, in the scope of the current strategy."""
+        super().__init__()
+        # Weighted margins, and the weights.
+        self._sums = _make_sum([records, 2])
+
+    def update(
+        self, records: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, logits: tf.Tensor
+    ) -> None:
+        """Add a batch: numbers and label ids [batch]; targets and logits as the loss takes them.
+
+        An image that is mixed with another counts by its fraction.
+        """
+        given = tf.one_hot(labels, logits.shape[-1], dtype=tf.float32)
+        others = tf.reduce_max(logits - given * _NEVER_LARGEST, axis=1)
+        margins = tf.reduce_sum(logits * given, axis=1) - others
+        weights = (
+            tf.ones_like(margins)
+            if targets.dtype.is_integer
+            else (tf.reduce_sum(targets * given, axis=1))
+        )
+        # Loss scaling survives an overflow, and so must the sums.
+        rows = tf.stack([margins * weights, weights], axis=1)
+        rows = tf.where(tf.math.is_finite(margins)[:, tf.newaxis], rows, 0.0)
+        # A sum of each replica has no scatter of its own.
+        tf.raw_ops.ResourceScatterAdd(resource=self._sums.handle, indices=records, updates=rows)
+
+    def result(self) -> npt.NDArray[np.float32]:
+        """Return sum of the weighted margins and sum of the weights, [records, 2]."""
+        sums: npt.NDArray[np.float32] = self._sums.numpy()
+        return sums
 
 
 def _make_sum(shape: list[int]) -> Any:

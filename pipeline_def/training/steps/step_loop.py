@@ -20,9 +20,9 @@ import tensorflow as tf
 _CALL_SECONDS = 1.0
 _GROWTH = 10
 
-Update = Callable[[Any, Any, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""From a replica's images, labels and the number of the step to the replica's part of the loss, and
-some of the images as the network saw them."""
+Update = Callable[..., tuple[tf.Tensor, tf.Tensor]]
+"""From a replica's images, labels, the number of the step, and the rest of the batch, to the
+replica's part of the loss, and some of the images as the network saw them."""
 
 
 class Pace:
@@ -143,7 +143,8 @@ class StepLoop:
         """Run a step, and read the clock when it is over."""
         at = tf.cast(state.number - first, tf.int32)
         rate = self._learning_rate()
-        loss, images = self._everywhere(*batch, state.number)
+        images, labels, *records = batch
+        loss, images = self._everywhere(images, labels, state.number, *records)
         with tf.control_dependencies([loss]):
             # Not an identity, which Grappler may move before the operations to wait for.
             loss = tf.raw_ops.Snapshot(input=loss)
