@@ -6,8 +6,9 @@ import functools
 import inspect
 import itertools
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 import yaml
@@ -15,8 +16,11 @@ import yaml
 from components.contract.error_messages import describe, did_you_mean, get_fields, strip
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
+from pipeline_def.config.recipes import RECIPES
 
 _WIDTH = 80
+# More images than any recipe distinguishes.
+_MANY = 10**9
 _FLAGS = ("-h", "--help")
 
 
@@ -90,11 +94,17 @@ def read_descriptions(owner: type) -> dict[str, str]:
 
 
 def print_requested_help(
-    arguments: Sequence[str], usage: str, *, prog: str, options: Mapping[str, Option]
+    arguments: Sequence[str],
+    usage: str,
+    *,
+    prog: str,
+    options: Mapping[str, Option],
+    find_values: Callable[[Sequence[str]], Mapping[str, Any]] = lambda _: {},
 ) -> bool:
     """Print the help that the arguments ask for; return whether they ask for any.
 
     `--help` prints the usage, `--help SECTION` and `--help OPTION` some options, `--help-all` all.
+    `find_values` returns option → value for the images that the arguments before name, if any.
 
     Raises:
         ConfigurationError: there is no such section or option.
@@ -108,7 +118,8 @@ def print_requested_help(
         return False
     topic = next(iter(arguments[asked + 1 :]), "").removeprefix("--")
     if topic:
-        print(*_describe_topic(topic, shown, prog), sep="\n")
+        here = find_values(arguments[:asked])
+        print(*_describe_topic(topic, shown, prog, here), sep="\n")
     else:
         print(usage.strip())
         if sections := dict.fromkeys(option.section for option in shown if option.section):
@@ -118,18 +129,22 @@ def print_requested_help(
     return True
 
 
-def _describe_topic(topic: str, shown: Collection[Option], prog: str) -> Iterator[str]:
+def _describe_topic(
+    topic: str, shown: Collection[Option], prog: str, here: Mapping[str, Any]
+) -> Iterator[str]:
     chosen = [option for option in shown if topic in (option.name, option.section)]
     if not chosen:
         known = [*list_sections(), *list_options()]
         hint = did_you_mean(topic, known) or f" See {prog} --help."
         raise ConfigurationError(f"Unknown help topic '{topic}'.{hint}")
-    yield from _describe(chosen)
+    yield from _describe(chosen, here=here)
     if len(chosen) == 1:
         yield from _describe(list_fields(chosen[0]), dashes="")
 
 
-def _describe(options: Sequence[Option], dashes: str = "--") -> Iterator[str]:
+def _describe(
+    options: Sequence[Option], dashes: str = "--", here: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[str]:
     section = None
     for option in options:
         if option.section != section and option.section in list_sections():
@@ -137,7 +152,7 @@ def _describe(options: Sequence[Option], dashes: str = "--") -> Iterator[str]:
         section = option.section
         yield ""
         yield textwrap.fill(
-            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option)}",
+            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option, here)}",
             _WIDTH,
             initial_indent="  ",
             subsequent_indent="      ",
@@ -149,10 +164,32 @@ def _describe(options: Sequence[Option], dashes: str = "--") -> Iterator[str]:
         )
 
 
-def _describe_default(option: Option) -> str:
+def _describe_default(option: Option, here: Mapping[str, Any]) -> str:
+    """Return the default, and what recipes set, or the value for the images at hand."""
     if option.default is dataclasses.MISSING:
         return "required"
-    if option.default in (None, ""):
-        return "default unset"
-    text = yaml.safe_dump(option.default, default_flow_style=True, width=1000).strip()
-    return f"default {text.removesuffix('...').strip()}"
+    text = (
+        "default unset" if option.default in (None, "") else f"default {show_value(option.default)}"
+    )
+    if option.name in here:
+        same = here[option.name] == option.default
+        return text if same else f"{text}, {show_value(here[option.name])} here"
+    recipes = [f"{name} {values}" for name, values in list_recipe_values(option.name).items()]
+    return f"{text}; with recipe {', '.join(recipes)}" if recipes else text
+
+
+def list_recipe_values(option: str) -> dict[str, str]:
+    """Return recipe → the value that it gives to an option, which may depend on the images."""
+    found: dict[str, str] = {}
+    for name, recipe in RECIPES.items():
+        values = [recipe(images)[option] for images in (_MANY, 1) if option in recipe(images)]
+        shown = dict.fromkeys(map(show_value, sorted(values)))
+        if values:
+            found[name] = " to ".join(shown)
+    return found
+
+
+def show_value(value: Any) -> str:
+    """Return a value as a configuration file would have it."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
+    return text.removesuffix("...").strip()

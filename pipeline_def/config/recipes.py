@@ -81,12 +81,12 @@ def resolve_each(
     """
     resolved, chosen = resolve(config, shorter_side=shorter_side, images=images)
     each = {chosen.name: resolved}
-    for name in _RECIPES.keys() - each:
+    for name in RECIPES.keys() - each:
         changed: dict[str, Any] = {"recipe": name}
         changed = {"training": dataclasses.replace(config.training, **changed)}
         other = dataclasses.replace(config, **changed)
         each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
-    every = {key for recipe in _RECIPES.values() for key in recipe(images)}
+    every = {key for recipe in RECIPES.values() for key in recipe(images)}
     keys = [key for key in sorted(every) if len({_value(one, key) for one in each.values()}) > 1]
     return resolved, {name: {key: _value(one, key) for key in keys} for name, one in each.items()}
 
@@ -139,7 +139,7 @@ def _find_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> R
     why = "you asked for it"
     if name == "auto":
         name, why = _choose_recipe(config, images=images, size=size)
-    values = dict(_RECIPES[name](images))
+    values = dict(RECIPES[name](images))
     if config.training.recipe == "auto" and size <= SMALL_SIDE:
         # Images of this size are often text or digits, which are not symmetric.
         values.pop("augmentation.flip", None)
@@ -227,4 +227,5 @@ def _epochs(images: int, *, seen: int, least: int, most: int) -> int:
     return min(most, max(least, math.ceil(seen / max(images, 1))))
 
 
-_RECIPES = {"small": _small, "cifar": _cifar, "photos": _photos, "transfer": _transfer}
+RECIPES = {"small": _small, "cifar": _cifar, "photos": _photos, "transfer": _transfer}
+"""Name → the function that returns its values for a number of training images."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import operator
 import os
 import platform
 import shutil
@@ -12,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable, quote
@@ -49,7 +50,11 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         return _print_version()
     config, options = parse(
-        _name_folder(arguments), prog="local_runner.py", usage=usage.RUN, own={"new_task": 0}
+        _name_folder(arguments),
+        prog="local_runner.py",
+        usage=usage.RUN,
+        own={"new_task": 0},
+        find_values=_find_values,
     )
 
     from pipeline_def.local.execution import execute
@@ -75,6 +80,18 @@ def run(arguments: list[str]) -> int:
         seconds=seconds_since_start(),
     )
     return 0
+
+
+def _find_values(config: Config) -> dict[str, Any]:
+    """Return option → value for the images of `config.data`, if it is set."""
+    if config.data is None:
+        return {}
+    from components.ingest.lookup import list_source
+    from pipeline_def.local.first_look import look
+
+    config = make_absolute(config)
+    resolved = look(list_source(str(config.data), config.ingest), config).config
+    return {name: operator.attrgetter(name)(resolved) for name in list_options()}
 
 
 def _print_version() -> int:
@@ -130,7 +147,9 @@ def inspect(arguments: list[str]) -> int:
     from pipeline_def.local import inspection
 
     prog = "local_runner.py inspect"
-    config, _ = parse(_name_folder(arguments), prog=prog, usage=usage.INSPECT)
+    config, _ = parse(
+        _name_folder(arguments), prog=prog, usage=usage.INSPECT, find_values=_find_values
+    )
     if config.data is None:
         raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
     inspection.inspect(make_absolute(config))

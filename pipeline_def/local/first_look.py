@@ -13,6 +13,7 @@ from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
+from pipeline_def.config.effective import describe_chosen, find_ineffective
 from pipeline_def.config.model import APPLICATIONS
 from pipeline_def.config.recipes import Recipe, name_pretrained, resolve
 from pipeline_def.model import pretrained
@@ -44,6 +45,10 @@ class FirstLook:
     recipe: Recipe
     weights: str
     """The initial weights, in words."""
+    chosen: str
+    """The options that the recipe has set."""
+    ineffective: tuple[str, ...]
+    """Sentences about options of the user that change nothing."""
     classes: int
 
 
@@ -66,11 +71,14 @@ def look(listing: Listing, config: Config) -> FirstLook:
     found = check_splits(listing, config.ingest)
     _check_judgeable(listing, found.get(TEST) or found[EVAL], config.evaluation)
     images = listing.expected(TRAIN)
+    given = config.given
     config, weights = find_weights(config, shorter_side=survey.shorter_side)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_memory(config, images=images)
     classes = len({file.label for file in listing.files})
-    return FirstLook(survey, config, recipe, weights, classes)
+    chosen = describe_chosen(given, recipe)
+    ineffective = tuple(find_ineffective(given, config, recipe))
+    return FirstLook(survey, config, recipe, weights, chosen, ineffective, classes)
 
 
 def find_weights(config: Config, *, shorter_side: int) -> tuple[Config, str]:

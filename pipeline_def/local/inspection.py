@@ -99,6 +99,8 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     yield "Model", f"{config.model.title} at {side} x {side} pixels"
     yield "Weights", seen.weights
     yield "Recipe", str(seen.recipe)
+    yield "Options", seen.chosen or "as you set them"
+    yield from (("Note", text) for text in seen.ineffective)
     plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
     hashed = {split for label in labels for split in listing.fractions_of(label)}

@@ -110,7 +110,8 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     counts = f"{len(listing.files):,} files, {len(listing.skipped):,} skipped"
     seen_as = ("", f"{counts}; the model {config.model.title} sees them at {size}")
     chosen = (("Weights", seen.weights), ("Recipe", str(seen.recipe)))
-    for title, text in (seen_as, *describe(listing), *unknown, *chosen):
+    notes = [("Note", text) for text in seen.ineffective]
+    for title, text in (seen_as, *describe(listing), *unknown, *chosen, *notes):
         print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
     return seen
 

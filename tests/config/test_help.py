@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 
+import local_runner
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.options import list_options, list_sections, print_requested_help
 from tests.config.command import parsed
+from tests.pictures import write_folder
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str, hidden: tuple[str, ...] = ()) -> str:
@@ -58,3 +62,25 @@ def test_a_command_line_that_asks_for_help_is_not_parsed(
         parsed("--nonsense", "--help")
     assert caught.value.code == 0
     assert capsys.readouterr().out.startswith("The usage.\n")
+
+
+def test_help_shows_what_recipes_set(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(shown(capsys, "--help", "training.epochs").split())
+    assert (
+        "default 20; with recipe small 12 to 20, cifar 15 to 40, photos 20 to 60, transfer 5 to 30"
+    ) in text
+    text = " ".join(shown(capsys, "--help", "augmentation.flip").split())
+    assert "default false; with recipe cifar true, photos true, transfer true Mirror" in text
+
+
+def test_help_shows_the_values_for_the_images_at_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=9)
+    for arguments in ([str(tmp_path)], ["inspect", str(tmp_path), "--training.patience", "7"]):
+        with pytest.raises(SystemExit, match="0"):
+            local_runner.main([*arguments, "--help", "training"])
+    run, inspect = capsys.readouterr().out.split("training: How the network")[1:]
+    assert "default auto, small here" in run
+    assert "default 5\n" in run
+    assert "default 5, 7 here" in inspect

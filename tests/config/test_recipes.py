@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.config import Config
+from pipeline_def.config.effective import describe_chosen, find_ineffective
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
@@ -97,3 +99,41 @@ def test_a_longer_training_for_fewer_images() -> None:
         for images in (100, 3_000, 50_000, 10_000_000, 0)
     ]
     assert epochs == [40, 40, 15, 15, 40]
+
+
+INEFFECTIVE = {
+    "--augmentation.flip true": "--augmentation.flip true changes nothing: recipe photos sets it "
+    "already",
+    "--training.optimizer adam": "--training.optimizer adam changes nothing: it is the default",
+    "--training.momentum 0.8": "--training.momentum 0.8 changes nothing with training.optimizer "
+    "adam",
+    "--transfer.unfreeze 2": "--transfer.unfreeze 2 changes nothing without pretrained weights",
+    "--augmentation.rand_magnitude 0.5": "--augmentation.rand_magnitude 0.5 changes nothing with "
+    "augmentation.policy none",
+    "--model.name mobilenet_v2 --model.width 8": "--model.width 8 changes nothing with "
+    "mobilenet_v2",
+    "--augmentation.flip false": "",
+    "--training.patience 5": "",
+    "--training.optimizer sgd --training.momentum 0.8": "",
+    "--model.weights w.h5 --transfer.unfreeze 2": "",
+    "--model.width 8": "",
+}
+
+
+@pytest.mark.parametrize(("words", "sentence"), INEFFECTIVE.items(), ids=INEFFECTIVE.keys())
+def test_an_option_that_changes_nothing_says_so(words: str, sentence: str) -> None:
+    given = parsed(*words.split())
+    config, recipe = resolve(given, shorter_side=375, images=160)
+    assert list(find_ineffective(given.given, config, recipe)) == ([sentence] if sentence else [])
+
+
+def test_a_file_of_all_options_causes_no_notes() -> None:
+    config, recipe = resolve(Config(), shorter_side=375, images=160)
+    names = [f"training.{field.name}" for field in dataclasses.fields(TrainingConfig)]
+    assert len([*find_ineffective(names, config, recipe)]) < 5
+
+
+def test_the_options_that_a_recipe_has_set() -> None:
+    given = parsed("--training.epochs", "7")
+    _, recipe = resolve(given, shorter_side=375, images=160)
+    assert describe_chosen(given.given, recipe) == "training.patience 15, augmentation.flip true"
