@@ -219,11 +219,9 @@ async function refresh() {
   if (current()) showDecision(current());
 }
 
-async function decide(action, to) {
+async function decide(action, to, note) {
   const image = current();
-  const said = await ask("/api/decisions",
-    { sha256: image.sha256, action, to, note: find("note").value });
-  find("note").value = "";
+  const said = await ask("/api/decisions", { sha256: image.sha256, action, to, note });
   made.push(image.sha256);
   await take(said);
   const isOpen = step => {
@@ -254,6 +252,13 @@ async function undo() {
 }
 
 function act(name, value) {
+  if (name === "note") {
+    find("note").focus();
+    return;
+  }
+  // The note belongs to the decision before which it was typed.
+  const note = name in DONE ? find("note").value : "";
+  if (note) find("note").value = "";
   queue = queue.then(async () => {
     if (!current()) return;
     if (name === "back" || name === "forward") {
@@ -261,17 +266,20 @@ function act(name, value) {
       show();
       return;
     }
-    if (name === "note") return find("note").focus();
     if (name === "undo") return undo();
     await visible;
     const { label, proposed } = current();
-    if (name === "other" || (name === "relabel" && value === undefined
-      && (proposed < 0 || proposed === label))) return choose();
-    return decide(name, name === "relabel" ? value ?? labelOf(proposed) : "");
-  }).catch(error => say(error.message, true));
+    const lacks = name === "relabel" && value === undefined && (proposed < 0 || proposed === label);
+    if (name === "other" || lacks) return choose(note);
+    return decide(name, name === "relabel" ? value ?? labelOf(proposed) : "", note);
+  }).catch(error => {
+    find("note").value ||= note;
+    say(error.message, true);
+  });
 }
 
-function choose() {
+function choose(note = "") {
+  find("note").value ||= note;
   if (find("chooser").open) return;
   find("query").value = "";
   list();
