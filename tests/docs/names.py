@@ -16,6 +16,7 @@ from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.run_options import Parser
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
+from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.server.options import ServerOptions
 from tests.docs.markdown import INLINE, ROOT, Code
 
@@ -54,7 +55,8 @@ def _known_options() -> set[str]:
             with contextlib.suppress(SystemExit):
                 KUBEFLOW_COMMANDS[name]([])
     known = {name for parser in parsers for name in parser._option_string_actions}
-    served = (field.name for field in dataclasses.fields(ServerOptions))
+    servers = (ServerOptions, ReviewOptions)
+    served = [field.name for owner in servers for field in dataclasses.fields(owner)]
     return known.union(_OTHER_OPTIONS, (f"--{name}" for name in (*list_options(), *served)))
 
 
