@@ -80,7 +80,8 @@ def test_help_shows_the_values_for_the_images_at_hand(
     for arguments in ([str(tmp_path)], ["inspect", str(tmp_path), "--training.patience", "7"]):
         with pytest.raises(SystemExit, match="0"):
             local_runner.main([*arguments, "--help", "training"])
-    run, inspect = capsys.readouterr().out.split("training: How the network")[1:]
+    text = " ".join(capsys.readouterr().out.split())
+    run, inspect = text.split("training: How the network")[1:]
     assert "default auto, small here" in run
-    assert "default 5\n" in run
+    assert "default 5 Stop after" in run
     assert "default 5, 7 here" in inspect
