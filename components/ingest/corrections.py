@@ -3,12 +3,14 @@
 A CSV file that people can edit and keep in git, and that other tools can write.
 """
 
+from __future__ import annotations
+
 import csv
 import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 from components.contract.errors import DataError
@@ -48,6 +50,19 @@ class Correction:
         """What the label should be: None to remove the image, "" if undecided."""
         labels = {"keep": self.from_label, "relabel": self.to_label, "remove": None}
         return labels.get(self.action, "")
+
+    def after(self, earlier: Correction | None) -> Correction:
+        """Return this decision about the label in the folder, which `earlier` had corrected.
+
+        Who decides once more sees the corrected label.
+        """
+        if not earlier or earlier.action != "relabel" or self.from_label != earlier.to_label:
+            return self
+        label = self.to_label if self.action == "relabel" else self.from_label
+        if self.action in ("keep", "relabel") and label != earlier.from_label:
+            return replace(self, action="relabel", from_label=earlier.from_label, to_label=label)
+        action: Action = "keep" if self.action == "relabel" else self.action
+        return replace(self, action=action, from_label=earlier.from_label, to_label="")
 
 
 @dataclass(frozen=True)

@@ -250,6 +250,11 @@ def review(arguments: list[str]) -> int:
     from pipeline_def.local.review import options
 
     parsed = options.parse_options(arguments)
+    if parsed.apply_to is not None:
+        from pipeline_def.local.review import corrected_copy
+
+        corrected_copy.apply_to(parsed.apply_to, parsed)
+        return 0
     from pipeline_def.local.review import command
 
     with contextlib.suppress(KeyboardInterrupt):

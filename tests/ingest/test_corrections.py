@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import DataError, UserError
-from components.ingest.corrections import Correction, read_corrections, write_corrections
+from components.ingest.corrections import Action, Correction, read_corrections, write_corrections
 
 ONE, TWO = "1" * 64, "ab" * 32
 HEADER = "sha256,path,action,from,to,who,when,why"
@@ -107,3 +107,27 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, text: str | bytes, sentence: 
     with pytest.raises(DataError, match=sentence) as raised:
         read_corrections(str(tmp_path / "c.csv"))
     assert len(str(raised.value)) < 500
+
+
+_Decision = tuple[Action, str, str]
+SECOND_ROUND: dict[str, tuple[_Decision, _Decision]] = {
+    # The action, and the labels seen and chosen; what the file says.
+    "kept": (("keep", "dog", ""), ("relabel", "cat", "dog")),
+    "another label": (("relabel", "dog", "owl"), ("relabel", "cat", "owl")),
+    "back": (("relabel", "dog", "cat"), ("keep", "cat", "")),
+    "removed": (("remove", "dog", ""), ("remove", "cat", "")),
+    "unsure": (("unsure", "dog", ""), ("unsure", "cat", "")),
+    "undone before": (("keep", "cat", ""), ("keep", "cat", "")),
+}
+
+
+@pytest.mark.parametrize(("seen", "kept"), SECOND_ROUND.values(), ids=SECOND_ROUND.keys())
+def test_a_second_decision_is_about_the_label_in_the_folder(
+    seen: _Decision, kept: _Decision
+) -> None:
+    later, expected = (
+        Correction(ONE, "cat/1.jpg", action, before, after, "Bob")
+        for action, before, after in (seen, kept)
+    )
+    assert later.after(RELABEL) == expected
+    assert later.after(None) == later.after(replace(RELABEL, action="unsure")) == later

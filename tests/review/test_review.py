@@ -316,7 +316,7 @@ def test_without_suspects_there_is_nothing_to_review(
 
 def test_the_screen_names_every_option() -> None:
     for name in ReviewOptions.__dataclass_fields__:
-        assert name == "timeout" or f"--{name} " in SCREEN
+        assert name == "timeout" or f"--{name.replace('_', '-')} " in SCREEN
 
 
 @pytest.mark.slow

@@ -57,6 +57,7 @@ class Decisions:
         """
         with self._lock, self._locked():
             before, earlier = self._reread(), self._find(correction.sha256)
+            correction = correction.after(earlier)
             self._write(correction.sha256, correction)
             self._made.append((correction, earlier))
             return before, self._version

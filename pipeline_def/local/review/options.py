@@ -29,6 +29,8 @@ is ever changed. Ctrl-C ends it; start it again to continue.
   --reason REASON     only these suspects, such as label or near_duplicate
   --label LABEL       only images with this label, given or proposed
   --who NAME          name to write beside the decisions: your user name
+  --apply-to COPY     instead of the page, write a copy of the images to a new
+                      folder, with the labels as corrected
   --host ADDRESS      address to listen on: 127.0.0.1, this machine only
   --port PORT         8502; 0 for any that is free
 """
@@ -44,6 +46,7 @@ class ReviewOptions(Listening):
     reason: Text | None = None
     label: Text | None = None
     who: Text | None = None
+    apply_to: Text | None = None
 
     @property
     def reviewer(self) -> str:

@@ -1,0 +1,181 @@
+"""`local_runner.py review --apply-to COPY`: a copy of a folder of images with corrected labels."""
+
+import collections
+import dataclasses
+import hashlib
+import os
+import posixpath
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from components.contract.configuration import from_dict
+from components.contract.errors import ConfigurationError, DataError
+from components.contract.printable import describe_corrections, quote
+from components.ingest.config import IngestConfig
+from components.ingest.decisions import Match, Outcome, choose_labels, judge
+from components.ingest.listing import ImageFile, Listing
+from components.ingest.lookup import list_images
+from components.ingest.shard_plan import path_hash
+from components.storage.artifact_files import on_disk
+from components.storage.fetch import Unread, read_files
+from components.storage.folder import explaining_errors
+from pipeline_def.config.config import Config
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.review.options import ReviewOptions
+from pipeline_def.runs.selection import SelectedRun, read_runs, select
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class CorrectedCopy:
+    """What was copied."""
+
+    files: int
+    outcomes: tuple[Outcome, ...]
+    """What became of each correction."""
+    unread: tuple[str, ...]
+    """Paths and reasons of files that could not be read."""
+    skipped: int
+    """Number of files that are not images with a label."""
+
+
+def apply_to(target: str, options: ReviewOptions) -> None:
+    """Copy the images of a run with the corrections that were made, and print what became of them.
+
+    Raises:
+        UserError: there is no such run or corrections file, or see `write_corrected_copy`.
+    """
+    config, _ = open_output(make_absolute(Config(output=options.output)))
+    run = select(options.run, config.output) if options.run else _find_newest(config.output)
+    record = run.record
+    ingest = from_dict(IngestConfig, record.configuration.get("ingest", {}))
+    console = Console(highlight=False)
+    print_whole(console, "Images", record.data.folder)
+    print_whole(console, "Corrections", options.corrections_file)
+    made = write_corrected_copy(
+        record.data.folder, ingest, corrections=options.corrections_file, target=target
+    )
+    counts = collections.Counter(outcome.result for outcome in made.outcomes)
+    print_row(console, "", describe_corrections(counts))
+    missed = [f"{of.correction.path}: {of.reason}" for of in made.outcomes if of.reason]
+    for title, found in (("Not applied", missed), ("Not copied", made.unread)):
+        for number, text in enumerate(found[:_NAMED]):
+            print_row(console, "" if number else title, text)
+        if more := found[_NAMED:]:
+            print_row(console, "", f"and {len(more):,} more")
+    skipped = f"; {made.skipped:,} files skipped" if made.skipped else ""
+    print_whole(console, "Copy", f"{target}, {made.files:,} files{skipped}")
+
+
+def _find_newest(output: str) -> SelectedRun:
+    """Return the newest run that has ingested images."""
+    records = read_runs(output)
+    for number in range(len(records), 0, -1):
+        if records[number - 1].data.folder:
+            return SelectedRun(records[number - 1], output, number)
+    raise DataError(f"No run in {output} has ingested images: run the pipeline again.")
+
+
+def write_corrected_copy(
+    folder: str, config: IngestConfig, *, corrections: str, target: str
+) -> CorrectedCopy:
+    """Copy the images of `folder`, a path or URL, to `target/[split/]label/…` on this machine.
+
+    The labels are as corrected, and removed images are left out. The copy appears complete or not
+    at all; nothing else is written.
+
+    Raises:
+        ConfigurationError: `target` is not empty, or lies in `folder`.
+        DataError: a label cannot be the name of a folder.
+        UserError: images or corrections cannot be read, or the copy cannot be written.
+    """
+    target = os.path.realpath(target)
+    _check_target(target, folder)
+    listing = list_images(folder, dataclasses.replace(config, corrections=corrections))
+    labels, outcomes, unread = _decide(listing, config)
+    files = [file for file in listing.files if file.path not in unread]
+    unfinished = f"{target}.{uuid.uuid4().hex}"
+    with explaining_errors("write", target):
+        try:
+            os.makedirs(unfinished)
+            copied = _copy(listing, config, files, labels, unfinished)
+            os.replace(unfinished, target)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    told = tuple(f"{path}: {reason}" for path, reason in unread.items())
+    return CorrectedCopy(copied, tuple(outcomes), told, len(listing.skipped))
+
+
+def _check_target(target: str, folder: str) -> None:
+    if on_disk(folder):
+        source = os.path.realpath(folder)
+        if os.path.commonpath((source, target)) == source:
+            raise ConfigurationError(
+                f"--apply-to {target} lies in the folder of images, {source}: choose a place "
+                f"outside of it."
+            )
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
+        raise ConfigurationError(f"--apply-to {target} exists: name a new or an empty folder.")
+
+
+def _decide(
+    listing: Listing, config: IngestConfig
+) -> tuple[Mapping[str, str | None], list[Outcome], dict[str, str]]:
+    """Read all files; return path → new label or None, the outcomes, and unread path → reason."""
+    watched = {row.sha256 for row in listing.corrections.rows}
+    matches: list[Match] = []
+    unread: dict[str, str] = {}
+    for file, content in read_files(listing.root, listing.files, config):
+        if isinstance(content, Unread):
+            unread[file.path] = content.reason
+        elif (sha256 := hashlib.sha256(content).hexdigest()) in watched:
+            matches.append(Match(file.path, file.label, sha256))
+    outcomes, outdated = judge(listing, matches, {})
+    chosen = {key: of for key, of in choose_labels(listing).items() if key not in outdated}
+    labels = {match.path: chosen[match.sha256] for match in matches if match.sha256 in chosen}
+    return labels, outcomes, unread
+
+
+def _copy(
+    listing: Listing,
+    config: IngestConfig,
+    files: list[ImageFile],
+    labels: Mapping[str, str | None],
+    target: str,
+) -> int:
+    """Copy all files but those to remove; return their number."""
+    kept = [file for file in files if labels.get(file.path, "") is not None]
+    kept.sort(key=lambda file: file.path in labels)  # Unchanged files keep their names.
+    splits = listing.layout == "manifest" and all(file.split for file in listing.files)
+    for file, content in read_files(listing.root, kept, config):
+        if isinstance(content, Unread):
+            raise DataError(f"{file.path} changed while it was copied: {content.reason}.")
+        label = labels.get(file.path) or file.label
+        split = [file.split] if splits and file.split else []
+        place = os.path.join(target, *split, _place(file, label, listing))
+        if os.path.exists(place):
+            # Another image of the new label has the same name.
+            stem, extension = os.path.splitext(place)
+            place = f"{stem}-{path_hash(file).hex()[:12]}{extension}"
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "xb") as copy:
+            copy.write(content)
+    return len(kept)
+
+
+def _place(file: ImageFile, label: str, listing: Listing) -> str:
+    """Return the path of a file in the copy, below the split that a manifest gives it."""
+    if label.startswith(".") or "/" in label:
+        raise DataError(f"The label {quote(label)} cannot be the name of a folder.")
+    parts = [part for part in posixpath.normpath(file.path).split("/") if part not in ("", "..")]
+    if listing.layout == "manifest":
+        return os.path.join(label, *parts)
+    parts[1 if listing.layout == "split" else 0] = label
+    return os.path.join(*parts)
