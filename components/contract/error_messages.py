@@ -31,10 +31,12 @@ def explain(error: ValidationError, owner: Any, section: str = "") -> str:
     # A misspelled required field is missing as well.
     details = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
     kind, cause = details["type"], details.get("ctx", {}).get("error")
-    if isinstance(cause, ConfigurationError):
-        return str(cause)
     path, expected = find_field(owner, details["loc"])
     place = make_printable(".".join(filter(None, (section, path))))
+    if isinstance(cause, ConfigurationError):
+        # A class does not know the key that it is the value of.
+        head, _, rest = str(cause).partition(": ")
+        return f"{place}.{rest}" if place.startswith(f"{head}.") else str(cause)
     last = str(details["loc"][-1]) if details["loc"] else ""
     if kind == _UNKNOWN:
         fields = get_fields(expected)
@@ -158,7 +160,8 @@ def _describe_one(kind: Any) -> str:
         inner = get_args(plain)[1]
         if get_fields(inner):
             return "fields for each name, such as {name: {field: value}}"
-        return f"{describe(inner)} for each name, such as {{name: value}}"
+        example = "train: 0.8, eval: 0.2" if strip(inner) is float else "name: value"
+        return f"{describe(inner)} for each name, such as {{{example}}}"
     if get_origin(plain) is list:
         return "a list, such as [value, value]"
     if get_fields(plain):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Collection
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from annotated_types import Gt
 
 from components.contract.configuration import Count, Number, Positive, Text, configuration, require
+from components.contract.error_messages import did_you_mean
+from components.contract.errors import ConfigurationError
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")
@@ -105,8 +108,7 @@ class StepConfig:
         for claim, folder in self.volumes.items():
             require(
                 folder.startswith("/"),
-                f"kubeflow.steps: the volume {claim} is mounted at {folder!r}: the path must be "
-                f"absolute.",
+                f"kubeflow.steps: volumes.{claim} is {folder!r}: the path must be absolute.",
             )
 
     @property
@@ -161,6 +163,14 @@ class KubeflowConfig:
     """Number of machines that train together, each with the resources of the step Trainer. 1: the
     step's own pod trains, with Kubeflow Pipelines alone. More: the step starts a TFJob, which needs
     Kubeflow's training-operator in the cluster. On Vertex AI use one machine with several GPUs."""
+
+    def check_names(self, steps: Collection[str]) -> None:
+        """Raise `ConfigurationError` if `steps` has the name of no step."""
+        known = [EVERY_STEP, *sorted(steps)]
+        if unknown := sorted(set(self.steps) - set(known)):
+            hint = did_you_mean(unknown[0], known)
+            hint = hint or f" The steps are {', '.join(n for n in known if '-' not in n)}."
+            raise ConfigurationError(f"kubeflow.steps has an unknown step, {unknown[0]}.{hint}")
 
     def step(self, name: str) -> StepConfig:
         """Return the resources and settings of step `name`."""

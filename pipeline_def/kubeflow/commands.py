@@ -2,6 +2,7 @@
 
 import argparse
 import operator
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import APPLICATIONS
 from pipeline_def.config.recipes import resolve_each
 from pipeline_def.kubeflow import run_commands
-from pipeline_def.kubeflow.run_options import Parser, add_target
-from pipeline_def.kubeflow.specification import Target
+from pipeline_def.kubeflow.run_options import Parser, add_specification, add_target
+from pipeline_def.kubeflow.specification import Target, lookup_of
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
@@ -75,6 +76,8 @@ def compile_(arguments: list[str]) -> int:
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a TFJob.")
     print(f"Written: {own.output}, for {own.target}")
+    place = {"oss": "--endpoint URL", "vertex": "--target vertex --project ID --region REGION"}
+    print(f"Next: uv run kfp_runner.py run {shlex.quote(own.output)} {place[own.target]}")
     return 0
 
 
@@ -90,6 +93,7 @@ def _resolve_for_cluster(
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
         )
+    config.kubeflow.check_names([*STEPS, *map(lookup_of, STEPS)])
     for row in STEPS.values():
         for option in row.opens:
             _check_reachable(config, option, row.id, target)
@@ -121,14 +125,16 @@ def _check_reachable(config: Config, option: str, step: str, target: Target) -> 
 def check(arguments: list[str]) -> int:
     """Find what the target would refuse in a compiled specification."""
     parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
-    parser.add_argument("file", help="Specification, as YAML or JSON.")
-    add_target(parser)
+    add_specification(parser)
+    add_target(parser, default=None)
     own = parser.parse_args(arguments)
 
-    from pipeline_def.kubeflow.spec_check import check_documents, read_documents
+    from pipeline_def.kubeflow.spec_check import check_documents, find_target, read_documents
 
-    check_documents(read_documents(own.file), own.target)
-    print(f"{own.file}: found nothing that {own.target} would refuse")
+    documents = read_documents(own.spec)
+    target = own.target or find_target(documents)
+    check_documents(documents, target)
+    print(f"{own.spec} is for {target}: found nothing that it would refuse")
     return 0
 
 

@@ -28,13 +28,14 @@ class Parser(argparse.ArgumentParser):
         raise ConfigurationError(f"{text}. See {self.prog} --help.")
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
+def add_target(parser: argparse.ArgumentParser, *, default: Target | None = "oss") -> None:
     """Add the option that chooses a kind of Kubeflow."""
+    otherwise = f"default: {default or 'what the file is for'}"
     parser.add_argument(
         "--target",
         choices=("oss", "vertex"),
-        default="oss",
-        help="oss: open-source Kubeflow Pipelines v2, the default; vertex: Vertex AI.",
+        default=default,
+        help=f"oss: open-source Kubeflow Pipelines v2; vertex: Vertex AI; {otherwise}.",
     )
 
 
@@ -56,10 +57,17 @@ def connect(options: argparse.Namespace) -> Api:
     return Api(Connection(**{name: getattr(options, name) for name in names}))
 
 
+def add_specification(parser: argparse.ArgumentParser) -> None:
+    """Add the specification, which may stand alone or after `--spec`."""
+    add, text = parser.add_argument, "File from `compile`. Default: pipeline.yaml."
+    add("--spec", default="pipeline.yaml", help=argparse.SUPPRESS)
+    add("spec", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
+
+
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Add the options for what a run consists of."""
     add = parser.add_argument
-    add("--spec", default="pipeline.yaml", help="File from `compile`. Default: pipeline.yaml.")
+    add_specification(parser)
     add(
         "--parameter",
         action="append",

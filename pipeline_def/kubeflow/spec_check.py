@@ -45,8 +45,22 @@ def read_documents(path: str) -> list[Any]:
 def check_documents(documents: list[Any], target: Target) -> None:
     """Raise `ConfigurationError` with everything that `target` would refuse."""
     if problems := find_problems(documents, target):
+        other = find_target(documents)
+        if other != target and not find_problems(documents, other):
+            raise ConfigurationError(
+                f"This file is for {other}, not for {target}: compile it again with --target "
+                f"{target}, or add --target {other} here."
+            )
         name = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
         raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
+
+
+def find_target(documents: list[Any]) -> Target:
+    """Return what the documents are compiled for; stages and platforms are Kubeflow's own."""
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        return "oss"
+    components = documents[0].get("components") or {"": {"dag": {}}}
+    return "oss" if any("dag" in component for component in components.values()) else "vertex"
 
 
 def check_name(name: str) -> None:

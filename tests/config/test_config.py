@@ -140,7 +140,7 @@ WRONG = {
     ),
     "memory in unknown units": (
         ["--kubeflow.steps.Trainer.memory", "16GiB"],
-        "memory is '16GiB': write it in GB, such as 16, or like 16Gi.",
+        "kubeflow.steps.Trainer.memory is '16GiB': write it in GB, such as 16, or like 16Gi.",
     ),
     "too little memory": (
         ["--kubeflow.steps.Trainer.memory", "64Ki"],
@@ -148,7 +148,7 @@ WRONG = {
     ),
     "no numbers for names": (
         ["--ingest.splits", "0.8"],
-        "ingest.splits is 0.8: it must be a number for each name",
+        "splits is 0.8: it must be a number for each name, such as {train: 0.8, eval: 0.2}",
     ),
     "a value for a section": (["--training", "3"], "training is a section: set its options"),
     "no space after a colon": (

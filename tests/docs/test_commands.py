@@ -115,7 +115,7 @@ def test_every_configuration_is_accepted(code: list[Code], tmp_path: Path) -> No
     [
         ("`uv run local_runner.py --model.mirror true`", "Unknown option"),
         ("`uv run local_runner.py inspct DIR`", "Did you mean 'inspect'"),
-        ("`uv run kfp_runner.py check`", "required: file"),
+        ("`uv run kfp_runner.py stop`", "required: run"),
         ("`uv run -m benchmarks.training --data DIR`", "--part"),
         ("`uv run pytest tests/none/test_a.py`", "does not exist"),
         ("```sh\nuv run mypy\n```", "no test knows mypy"),

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import kfp_runner
 from components.contract.errors import ConfigurationError, StorageError
-from pipeline_def.kubeflow.spec_check import find_problems, read_documents
+from pipeline_def.kubeflow.spec_check import find_problems, find_target, read_documents
 from pipeline_def.kubeflow.specification import Spec, Target
 from tests.kubeflow.small_spec import SPEC, platform
 
@@ -120,6 +121,49 @@ def test_check_lists_all_problems(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "Invalid pipeline name 'My Images'" in line
     file.write_text(json.dumps(SPEC))
     assert kfp_runner.main(["check", str(file)]) == 0
+
+
+OSS = [SPEC, PLATFORM]
+
+
+@pytest.mark.parametrize(
+    ("command", "target", "said"),
+    [
+        (["check", "{}"], OSS, "pipeline.yaml is for oss: found nothing that it would refuse"),
+        (["check", "--spec", "{}"], OSS, "pipeline.yaml is for oss"),
+        (
+            ["check", "{}", "--target", "vertex"],
+            OSS,
+            "is for oss, not for vertex: compile it again",
+        ),
+        (["run", "{}", "--endpoint", "http://127.0.0.1:1"], [SPEC, {"x": 1}], "would not run this"),
+        (["run", "{}"], OSS, "--endpoint is missing"),
+    ],
+)
+def test_check_and_run_take_a_file_alike_and_say_what_it_is_for(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    target: list[Any],
+    said: str,
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump_all(target))
+    kfp_runner.main([word.format(file) for word in command])
+    shown = capsys.readouterr()
+    assert said in shown.out + shown.err
+    assert "remove node_selector" not in shown.err
+
+
+def test_the_target_of_a_file() -> None:
+    vertex = [{"components": {"comp-Train": {"executorLabel": "exec"}}}]
+    assert [find_target(of) for of in (OSS, vertex, [SPEC], [], ["a"])] == [
+        "oss",
+        "vertex",
+        "oss",
+        "oss",
+        "oss",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import yaml
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
-from pipeline_def.config.kubeflow import EVERY_STEP
 from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
@@ -89,7 +88,7 @@ def compile_documents(
     for component in pipeline.components:
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
-    _check_steps(document, config)
+    config.kubeflow.check_names(document.tasks)
     workers = worker_group(config, image)
     for component in pipeline.components:
         replace_commands(
@@ -175,14 +174,6 @@ def _add_parameter(
     }
     for task in tasks:
         document.bind(task, name, kind, {"componentInputParameter": name})
-
-
-def _check_steps(document: Specification, config: Config) -> None:
-    names = [EVERY_STEP, *sorted(document.tasks)]
-    if unknown := sorted(set(config.kubeflow.steps) - set(names)):
-        raise ConfigurationError(
-            f"kubeflow.steps names {', '.join(unknown)}: the steps are {', '.join(names)}."
-        )
 
 
 def _check_beam(config: Config) -> None:

@@ -282,8 +282,16 @@ def test_the_configurations_in_the_docs_compile(
 
 MISTAKES = {
     ("--kubeflow.storage", "gs://bucket/images/models"): "lies in --data",
-    ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "kubeflow.steps names Trainr: the steps are all, ",
-    ("--kubeflow.steps", "{Trainer: {shared_memory: 4 GB}}"): "shared_memory is '4 GB'",
+    ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "an unknown step, Trainr. Did you mean 'Trainer'?",
+    (
+        "--kubeflow.steps",
+        "{GPU: {cpu: 4}}",
+    ): "an unknown step, GPU. The steps are all, AnomalyGate,",
+    (
+        "--kubeflow.steps",
+        "{all: {volumes: {a: b}}}",
+    ): "kubeflow.steps.all.volumes.a is 'b': the path",
+    ("--kubeflow.steps", "{Trainer: {shared_memory: 4 GB}}"): "Trainer.shared_memory is '4 GB'",
     (
         "--kubeflow.steps",
         "{Trainer: {cpu: 0}}",
@@ -302,6 +310,14 @@ def test_mistakes_exit_with_one_sentence(
     assert kfp_runner.main([*MINIMAL, "--output", str(tmp_path / "x.yaml"), *argv]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_names_are_checked_before_the_compiler_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pipeline_def.kubeflow.compile.compiler", None)
+    argv = ("--output", str(tmp_path / "x.yaml"), "--kubeflow.steps", "{Trainr: {cpu: 4}}")
+    assert kfp_runner.main([*MINIMAL, *argv]) == 2
 
 
 @pytest.mark.parametrize("argv", [("compile",), ("run",), ("check",), ("deploy",), ()])
