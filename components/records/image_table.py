@@ -31,6 +31,7 @@ _COLUMNS = {
     "split": pa.string(),
     "label": pa.string(),
     "predicted": pa.string(),
+    "proposed": pa.string(),
     "probability": pa.float32(),
     "given_probability": pa.float32(),
     "margin": pa.float32(),
@@ -58,8 +59,9 @@ class ImageTableWriter:
         """Add a batch.
 
         Args:
-            columns: `path`, `sha256`, `split`, `label`, `predicted`, `probability`,
-                `given_probability` and `margin`, the mean of the epochs, NaN for images that were
+            columns: `path`, `sha256`, `split`, `label`, `predicted`, `proposed`, the most probable
+                label other than the given one, `probability`, of the predicted, `given_probability`
+                and `margin`, the mean of the epochs, NaN for images that were
                 not trained on; any others are statistics of the pixels, float32.
             embeddings: features of the images, [batch, features]; in all batches or in none.
         """

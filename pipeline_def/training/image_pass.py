@@ -56,7 +56,8 @@ def write_images(
                 found = {name: value.numpy() for name, value in predict(images, ids).items()}
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
                 embeddings = found.pop("embeddings", None)
-                found |= {"predicted": texts[found["predicted"]], **measure_pixels(images.numpy())}
+                found |= {name: texts[found[name]] for name in ("predicted", "proposed")}
+                found |= measure_pixels(images.numpy())
                 found["margin"] = np.fromiter(margins, np.float32, len(ids))
                 known = {"path": paths, "sha256": keys, "split": [shards.split] * len(ids)}
                 # The last text is that of the label id -1, of no label in the vocabulary.
@@ -67,8 +68,9 @@ def write_images(
 def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
     """Return a function of images and their label ids, uint8 [batch, size, size, 3], int64 [batch].
 
-    It returns `predicted`, label ids, `probability` of them, and `given_probability`, of the label
-    ids; and `embeddings`, float32 [batch, features], if they are asked for and found.
+    It returns `predicted`, label ids; `proposed`, the most probable ones other than the given;
+    `probability`, of the predicted; `given_probability`; and `embeddings`, float32 [batch,
+    features], if they are asked for and found.
     """
     images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
 
@@ -79,6 +81,7 @@ def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
         given = tf.one_hot(ids, probabilities.shape[1])
         found = {
             "predicted": tf.argmax(probabilities, axis=1),
+            "proposed": tf.argmax(probabilities - given, axis=1),
             "probability": tf.reduce_max(probabilities, axis=1),
             "given_probability": tf.reduce_sum(probabilities * given, axis=1),
         }

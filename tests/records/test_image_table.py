@@ -17,7 +17,7 @@ from components.records.image_table import (
 
 def columns(first: int, count: int) -> dict[str, Any]:
     numbers = range(first, first + count)
-    texts = ("path", "sha256", "split", "label", "predicted")
+    texts = ("path", "sha256", "split", "label", "predicted", "proposed")
     return {
         **{name: [f"{name} {number}" for number in numbers] for name in texts},
         **dict.fromkeys(("probability", "given_probability"), np.full(count, 0.5, np.float32)),

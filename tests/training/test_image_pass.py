@@ -35,6 +35,10 @@ def test_features_are_those_of_the_backbone(name: str) -> None:
     probabilities = tf.nn.softmax(model(IMAGES) / 2).numpy()
     np.testing.assert_array_equal(found["predicted"], probabilities.argmax(axis=1))
     np.testing.assert_allclose(found["probability"], probabilities.max(axis=1), rtol=1e-5)
+    known = np.r_[IDS[:4], CLASSES]
+    others = np.c_[probabilities, np.zeros(5)]
+    others[np.arange(5), known] = 0
+    np.testing.assert_array_equal(found["proposed"], others.argmax(axis=1))
     given = [*probabilities[np.arange(4), IDS[:4]], 0]
     np.testing.assert_allclose(found["given_probability"], given, rtol=1e-5)
 
