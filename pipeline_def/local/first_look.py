@@ -1,5 +1,6 @@
 """Checks before a run, which `run` and `inspect` share, and the choices that follow from images."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
@@ -145,6 +146,10 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     more = f" and {len(labels) - _MOST_LABELS:,} more" if labels[_MOST_LABELS:] else ""
     yield "Labels", f"{', '.join(labels[:_MOST_LABELS])}{more}"
     yield "Splits", ", ".join(_describe_splits(listing))
+    if (given := listing.corrections).path:
+        actions = collections.Counter(row.action for row in given.rows)
+        counts = ", ".join(f"{count:,} {action}" for action, count in actions.items())
+        yield "Corrections", f"{given.path}: {counts or 'none'}"
     for note in (*listing.notes, *find_look_alikes(listing)):
         yield "Note", note
 

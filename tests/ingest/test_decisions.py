@@ -2,8 +2,9 @@
 
 import hashlib
 import logging
+import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from components.contract.errors import DataError
 from components.contract.example import FILENAME, LABEL
 from components.ingest.corrections import Correction, write_corrections
 from components.ingest.decisions import read_decided
+from components.ingest.ingest_run import IngestJob
 from components.ingest.listing import read_listing, write_listing
 from components.ingest.lookup import list_images
 from components.records.record_reader import read_features
-from tests.ingest.plain import HEADER, Ingested, ingest
+from tests.ingest.plain import HEADER, Ingested, ingest, write_all
 from tests.pictures import write_folder
 
 FIRST, SECOND = "blue/001.jpeg", "blue/002.jpeg"
@@ -91,6 +93,23 @@ def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
     assert (last["who"], last["why"], last["reason"]) == ("Ann", "<b>", "")
     kept = {first["sha256"], decide(folder, "red/001.jpeg", "keep").sha256}
     assert read_decided(str(made.rejects)) == kept | {row.sha256 for row in many}
+
+
+def test_workers_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        decide(folder, FIRST, "relabel", "red"),
+        decide(folder, SECOND, "remove", from_label="red"),
+        decide(folder, "green/001.jpeg", "remove"),
+    ]
+    first = correct(folder, *rows, min_shards=3)
+
+    def write_elsewhere(numbers: Sequence[int], job: IngestJob) -> None:
+        write_all([*reversed(numbers)], pickle.loads(pickle.dumps(job)))
+
+    monkeypatch.setattr("tests.ingest.plain.write_all", write_elsewhere)
+    again = correct(folder, *rows, min_shards=3)
+    assert [again.shards(s) for s in again.counts] == [first.shards(s) for s in first.counts]
+    assert again.lines("corrections.jsonl") == first.lines("corrections.jsonl")
 
 
 def test_without_corrections_nothing_differs(folder: Path, tmp_path: Path) -> None:

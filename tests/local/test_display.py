@@ -165,6 +165,14 @@ def show_summary(
     print_summary(summary, summary_file=file, output="/out", evaluated=evaluated, seconds=seconds)
 
 
+def test_corrections_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    made = {"relabeled": 2, "removed": 0, "not_applied": 3, "reasons": ["a.jpg: why", "b"]}
+    show_summary(replace(SUMMARY, corrections=made, paths={**SUMMARY.paths, "corrections": "/c"}))
+    said = capsys.readouterr().out
+    assert "Corrections  2 relabeled, 3 not applied; a.jpg: why\n" in said
+    assert "Unapplied    /c\n" in said
+
+
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:
     show_summary(SUMMARY, seconds=61.4)
     lines = capsys.readouterr().out.splitlines()

@@ -21,6 +21,7 @@ from tests.pictures import write_folder
 
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
 
+CORRECTED = {"file": "/c.csv", "sha256": "12", "relabeled": 2, "not_applied": 1, "reasons": ["b"]}
 
 TRAINING = {"images_per_second": 9.0, "input_wait_fraction": 0.1, "advice": None}
 
@@ -62,7 +63,7 @@ def record_all(recorder: Recorder, *, baseline: float | None, pushed: dict[str, 
         recorder,
         "ImageExampleGen",
         examples=(listing, {INDEX_FILE: index}),
-        rejects=({}, {SUMMARY_FILE: COUNTS | {"in_several_splits": 0}}),
+        rejects=({}, {SUMMARY_FILE: {**COUNTS, "in_several_splits": 0, "corrections": CORRECTED}}),
     )
     end(recorder, "StatisticsGen", statistics=({}, {}))
     end(recorder, "ExampleValidator", anomalies=({"split_names": "[]"}, {}))
@@ -78,7 +79,7 @@ def record_all(recorder: Recorder, *, baseline: float | None, pushed: dict[str, 
 def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
     pushed = {"pushed": 1, "pushed_version": "18", "pushed_destination": "/pushed/18"}
     record = record_all(recorder, baseline=0.8, pushed=pushed)
-    assert record.data == Data("/data", "f", 3, 1, {"train": 10, "test": 4})
+    assert record.data == Data("/data", "f", 3, 1, {"train": 10, "test": 4}, CORRECTED)
     assert (record.split, record.blessed, record.reasons) == ("test", True, ["good", "better"])
     assert record.metrics == {"accuracy": 0.9, "auc": None}
     assert record.baseline == {"version": "17", "accuracy": 0.8}

@@ -13,7 +13,7 @@ from components.contract.errors import DataError, StorageError
 from components.storage.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import Change, compare, trace
-from pipeline_def.runs.record import Output, Pushed, Step, read_records
+from pipeline_def.runs.record import Data, Output, Pushed, Step, read_records
 from pipeline_def.runs.recorder import Recorder
 from pipeline_def.runs.table import show_lineage, show_runs
 from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
@@ -113,6 +113,39 @@ def test_what_differs_from_the_run_before(tmp_path: Path) -> None:
         "training.epochs": (5, 20),
         "images": (FIRST, SECOND),
     }
+
+
+CORRECTED = Data(
+    "/data",
+    f"{FIRST},corrections:12345678ab",
+    examples={"eval": 200},
+    corrections={"file": "/c.csv", "sha256": "12345678ab", "relabeled": 1_200, "not_applied": 1},
+)
+
+
+def test_corrections_are_in_the_table_and_the_lineage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, 1)
+    write_run(tmp_path, 2, data=CORRECTED)
+    write_run(tmp_path, 3, fingerprint="", until="ImageExampleGen", state="failed")
+    other = {**CORRECTED.corrections, "sha256": "99999999"}
+    write_run(tmp_path, 4, data=dataclasses.replace(CORRECTED, corrections=other))
+    write_run(tmp_path, 5)
+    _, *changes = changes_of(tmp_path)
+    assert [[dataclasses.astuple(change) for change in of] for of in changes] == [
+        [("corrections", None, "12345678")],
+        [],
+        [("corrections", "12345678", "99999999")],
+        [("corrections", "99999999", None)],
+    ]
+    show_runs(str(tmp_path))
+    said = capsys.readouterr().out
+    assert said.count("1,200 relabeled") == said.count("1 not applied") == 2
+    assert said.count("1,200 files") == 4
+    show_lineage(str(tmp_path), "2")
+    told = "corrections: /c.csv, 12345678; 1,200 relabeled, 1 not applied\n"
+    assert told in capsys.readouterr().out
 
 
 def test_a_run_that_failed_in_ingest_and_other_pipelines_hide_no_change(tmp_path: Path) -> None:

@@ -193,6 +193,18 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "1 file was rejected",
         "repair or remove",
     ),
+    "corrections that do not fit": (
+        {
+            "files": {
+                "examples": 100,
+                "rejected": 2,
+                "rejected_by_category": {"removed by a correction": 2},
+                "corrections": {"not_applied": 1},
+            }
+        },
+        "1 correction was not applied",
+        "edit the corrections file",
+    ),
     "conflicts": (
         {"files": {"examples": 100, "label_conflicts": 2}},
         "2 images have several labels",
