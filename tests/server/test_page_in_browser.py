@@ -25,7 +25,14 @@ class PageModel(FakeModel):
     def __init__(self) -> None:
         super().__init__("1795347296")
         self.signatures["explain"] = {}
-        self.names = ["red", "green", "blue", "a label of one very long word " + "x" * 80, "e", "f"]
+        self.labels = self.names = [
+            "red",
+            "green",
+            "blue",
+            "a label of one very long word " + "x" * 80,
+            "e",
+            "f",
+        ]
 
     def _answer(self, signature: str, file: bytes) -> dict[str, Any]:
         _, shares = super()._answer("serving_default", file).values()
@@ -33,7 +40,8 @@ class PageModel(FakeModel):
             heat = [[x / 31 for x in range(32)] for _ in range(32)]
             return {"heat_map": heat, "label": b"red", "seen_bytes": file}
         labels = [name.encode() for name in self.names]
-        return {"label": b"red", "labels": labels, "probabilities": [*shares, 0.0, 0.0, 0.0]}
+        shares = [*shares, 0.0, 0.0, 0.0]
+        return {"label": b"red", "labels": labels, "probabilities": shares, "error": b""}
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +73,13 @@ def press(page: Page, *keys: str) -> None:
             )
 
 
-def drop(page: Page, name: str, content: bytes) -> None:
+def drop(page: Page, *names: str, content: bytes) -> None:
     page.evaluate(
         f"""(() => {{
           const carried = new DataTransfer()
-          carried.items.add(new File([new Uint8Array({[*content]})], {json.dumps(name)}))
+          for (const name of {json.dumps(names)}) {{
+            carried.items.add(new File([new Uint8Array({[*content]})], name))
+          }}
           const options = {{ dataTransfer: carried, bubbles: true, cancelable: true }}
           document.body.dispatchEvent(new DragEvent('drop', options))
         }})()"""
@@ -94,19 +104,20 @@ HEAT_SHOWN = "!document.querySelector('#heat').hidden"
 def test_a_dropped_picture_gets_labels_and_a_heat_map(place: tuple[Page, str], width: int) -> None:
     page, address = place
     page.visit(address, width=width)
-    drop(page, "a photo.png", png(180, 50, 25))
+    drop(page, "a photo.png", content=png(180, 50, 25))
     wait(page, SWITCH_SHOWN)
-    assert page.evaluate("document.activeElement.textContent") == "red"
+    assert page.evaluate("document.activeElement.textContent") == "red 70.6%"
+    assert "Knows only: a label of" in page.evaluate("document.body.innerText")
+    order = "document.querySelector('#picture').compareDocumentPosition(document.activeElement)"
+    assert page.evaluate(order) == 4, "the picture is first"
     shown = page.evaluate(
         "[...document.querySelectorAll('.bars li:not([hidden])')].map(b => b.innerText)"
     )
-    assert [text.split() for text in shown[:3]] == [
-        *(["red", "70.6%"], ["green", "19.6%"], ["blue", "9.8%"])
-    ]
-    assert len(shown) == 5
-    assert shown[3].endswith("under 0.1%")
+    assert [text.split() for text in shown[:2]] == [["green", "19.6%"], ["blue", "9.8%"]]
+    assert len(shown) == 4
+    assert shown[2].endswith("under 0.1%")
     page.evaluate("document.querySelector('#more').click()")
-    assert page.evaluate("document.querySelectorAll('.bars li:not([hidden])').length") == 6
+    assert page.evaluate("document.querySelectorAll('.bars li:not([hidden])').length") == 5
     assert page.evaluate("document.querySelector('#heat').hidden"), "nobody has asked for it"
     page.evaluate("document.querySelector('#shown').click()")
     wait(page, HEAT_SHOWN)
@@ -120,6 +131,23 @@ def test_a_dropped_picture_gets_labels_and_a_heat_map(place: tuple[Page, str], w
     for scheme in ("light", "dark"):
         page.choose_scheme(scheme)
         assert page.evaluate(CONTRAST) == []
+    check_silence(page, address)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_several_pictures_become_cards_that_open(place: tuple[Page, str], width: int) -> None:
+    page, address = place
+    page.visit(address, width=width)
+    drop(page, "a.png", "b.png", "c.png", content=png(180, 50, 25))
+    cards = "[...document.querySelectorAll('.cards li')].map(b => b.innerText)"
+    wait(page, f"{cards}.length === 3 && document.querySelector('#status').textContent === ''")
+    assert [text.split() for text in page.evaluate(cards)] == [["red", "70.6%"]] * 3
+    assert page.evaluate("document.querySelector('#result').hidden")
+    page.evaluate("document.querySelector('.cards li:nth-child(2) button').click()")
+    wait(page, SWITCH_SHOWN)
+    assert page.evaluate("document.querySelector('#caption').textContent") == "b.png"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
     check_silence(page, address)
 
 

@@ -76,6 +76,10 @@ class Service:
         signatures = {"@type": kind, "signature_def": dict(model.signatures)}
         return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
+    async def labels(self, request: Request) -> Response:
+        """`GET /labels.json`, for the page."""
+        return JSONResponse(sorted(self._versions.current.labels))
+
     def _check_name(self, request: Request) -> None:
         name = request.path_params["name"]
         if ":" in name:
@@ -97,7 +101,7 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
     """Build the application with its limits."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"
-    routes = _make_page_routes(options)
+    routes = [*_make_page_routes(options), Route("/labels.json", service.labels)]
     for path in (model, f"{model}{version}"):
         routes += [
             Route(f"{path}:predict", service.predict, methods=["POST"]),

@@ -28,6 +28,8 @@ class Model:
     """Signature → its description in TensorFlow Serving's metadata."""
     served_outputs: Mapping[str, Collection[str]]
     """Signature that takes only image files → names of its outputs."""
+    labels: Sequence[str] = ()
+    """Labels that it can answer with, if it names them."""
 
     def __init__(self, path: str) -> None:
         """Load and warm up the model, which takes a second or two.
@@ -64,7 +66,8 @@ class Model:
         buffer = io.BytesIO()
         Image.new("RGB", (64, 48), "gray").save(buffer, "PNG")
         for signature in self.served_outputs:
-            self.predict(signature, [buffer.getvalue()])
+            [row] = self.predict(signature, [buffer.getvalue()])
+            self.labels = self.labels or [name.decode() for name in row.get("labels", ())]
 
 
 def to_lists(values: Any) -> list[Any]:

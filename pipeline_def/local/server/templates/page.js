@@ -1,5 +1,6 @@
 // Uses the REST API of this server, like any other client.
-const FEW = 5;
+const FEW = 4;
+const MOST_NAMED = 20;
 const find = id => document.getElementById(id);
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 const settings = fetch("/settings.json").then(answer => answer.json());
@@ -18,12 +19,21 @@ async function readAnswer(answer) {
 async function describeModel() {
   const { model } = await settings;
   const said = await readAnswer(await fetch(`${model}/metadata`));
-  find("model").textContent = `Model ${said.model_spec.name}, version ${said.model_spec.version}`;
+  find("model").textContent = `Model ${said.model_spec.name}, version ${said.model_spec.version}.`;
   return said.metadata.signature_def.signature_def;
 }
 
+async function nameLabels() {
+  const labels = await readAnswer(await fetch("/labels.json"));
+  const more = labels.length > MOST_NAMED ? ` and ${labels.length - MOST_NAMED} more` : "";
+  if (labels.length) find("knows").textContent = `Knows only: ${labels.slice(0, MOST_NAMED).join(", ")}${more}.`;
+}
+
 async function ask(file, signature) {
-  const { model } = await settings;
+  const { model, most_bytes: most } = await settings;
+  if (file.size > most) {
+    throw new Error(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; the limit is ${(most / 2 ** 20).toFixed(0)} MiB.`);
+  }
   const url = await new Promise((done, failed) => {
     const reader = new FileReader();
     reader.onload = () => done(reader.result);
@@ -44,14 +54,39 @@ function say(text, isBad = false) {
   find("status").className = isBad ? "bad" : "";
 }
 
-async function show(file) {
+// Several pictures become cards; a click on one shows it whole.
+async function showAll(files) {
+  find("several").hidden = files.length < 2;
+  if (files.length === 1) return show(files[0]);
   const mine = ++turn;
   find("result").hidden = true;
-  const { most_bytes: most } = await settings;
-  if (file.size > most) {
-    say(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; the limit is ${(most / 2 ** 20).toFixed(0)} MiB.`, true);
-    return;
+  find("several").replaceChildren();
+  for (const [place, file] of files.entries()) {
+    say(`Classifying ${file.name}, ${place + 1} of ${files.length} …`);
+    const row = await ask(file, "serving_default").catch(error => ({ error: explain(error) }));
+    if (mine !== turn) return;
+    find("several").append(makeCard(file, row));
   }
+  say("");
+}
+
+function makeCard(file, { label, probabilities, error }) {
+  const [item, button, picture, name, share] = ["li", "button", "img", "bdi", "span"].map(kind => document.createElement(kind));
+  button.type = "button";
+  button.addEventListener("click", () => show(file));
+  picture.src = URL.createObjectURL(file);
+  picture.alt = file.name;
+  picture.onload = picture.onerror = () => URL.revokeObjectURL(picture.src);
+  name.textContent = error || label;
+  name.className = error ? "bad" : "";
+  share.textContent = error ? file.name : percent.format(Math.max(...probabilities));
+  button.append(picture, name, share);
+  item.append(button);
+  return item;
+}
+
+async function show(file) {
+  const mine = ++turn;
   say(`Classifying ${file.name} …`);
   showPicture(file);
   try {
@@ -71,14 +106,17 @@ async function show(file) {
   }
 }
 
+const explain = error => error instanceof TypeError ? "The server cannot be reached." : error.message;
+
 function fail(error) {
-  say(error instanceof TypeError ? "The server cannot be reached." : error.message, true);
+  say(explain(error), true);
 }
 
 function showPicture(file) {
   if (shownUrl) URL.revokeObjectURL(shownUrl);
   shownFile = file;
   find("answer").textContent = find("time").textContent = "";
+  find("filled").style.width = 0;
   find("bars").replaceChildren();
   find("shown").checked = false;
   shownUrl = URL.createObjectURL(file);
@@ -94,21 +132,27 @@ function showPicture(file) {
 function showLabels({ label, labels, probabilities }) {
   const order = probabilities.map((_, place) => place)
     .sort((one, other) => probabilities[other] - probabilities[one]);
-  find("answer").textContent = label;
-  find("bars").replaceChildren(...order.map((place, rank) => {
+  const describe = (text, place) => {
+    const [name, share] = ["bdi", "span"].map(kind => document.createElement(kind));
+    name.textContent = text;
+    share.textContent = probabilities[place] < .001 ? "under 0.1%" : percent.format(probabilities[place]);
+    return [name, " ", share];
+  };
+  const [first, ...others] = order;
+  find("answer").replaceChildren(...describe(label, first));
+  find("filled").style.width = `${100 * probabilities[first]}%`;
+  find("bars").replaceChildren(...others.map((place, rank) => {
     const item = document.createElement("li");
     item.hidden = rank >= FEW;
-    const [name, share, bar, filled] = ["bdi", "span", "div", "div"].map(kind => document.createElement(kind));
-    name.textContent = labels[place];
-    share.textContent = probabilities[place] < .001 ? "under 0.1%" : percent.format(probabilities[place]);
+    const [bar, filled] = ["div", "div"].map(kind => document.createElement(kind));
     bar.className = "bar";
     filled.style.width = `${100 * probabilities[place]}%`;
     bar.append(filled);
-    item.append(name, share, bar);
+    item.append(...describe(labels[place], place), bar);
     return item;
   }));
-  find("more").hidden = order.length <= FEW;
-  find("more").textContent = `Show ${order.length - FEW} more`;
+  find("more").hidden = others.length <= FEW;
+  find("more").textContent = `Show ${others.length - FEW} more`;
 }
 
 // From dark (low contribution) to bright (high contribution).
@@ -177,15 +221,15 @@ function takePicture() {
   [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
   canvas.getContext("2d").drawImage(video, 0, 0);
   find("viewfinder").close();
-  canvas.toBlob(blob => show(new File([blob], "camera.png", { type: "image/png" })));
+  canvas.toBlob(blob => showAll([new File([blob], "camera.png", { type: "image/png" })]));
 }
 
 find("choose").addEventListener("click", () => find("file").click());
 find("camera").addEventListener("click", openCamera);
 for (const id of ["file", "capture"]) {
   find(id).addEventListener("change", event => {
-    const [file] = event.target.files;
-    if (file) show(file);
+    const files = [...event.target.files];
+    if (files.length) showAll(files);
     event.target.value = "";
   });
 }
@@ -210,12 +254,12 @@ document.addEventListener("dragleave", event => {
 document.addEventListener("drop", event => {
   event.preventDefault();
   document.body.classList.remove("over");
-  const [file] = event.dataTransfer.files;
-  if (file) show(file);
+  const files = [...event.dataTransfer.files];
+  if (files.length) showAll(files);
   else say("That was not a file. Drop an image file.", true);
 });
 document.addEventListener("paste", event => {
   const file = [...event.clipboardData.files].find(one => one.type.startsWith("image/"));
-  if (file) show(file);
+  if (file) showAll([file]);
 });
-describeModel().catch(error => say(error.message, true));
+Promise.all([describeModel(), nameLabels()]).catch(error => say(error.message, true));
