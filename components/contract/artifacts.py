@@ -25,6 +25,12 @@ class ImagePredictions(types.Artifact):
     TYPE_NAME = "images.ImagePredictions"
 
 
+class ImageSuspects(types.Artifact):
+    """Images whose label, split or quality a person should look at: `suspects.parquet`."""
+
+    TYPE_NAME = "images.ImageSuspects"
+
+
 class Html(types.Artifact):
     """An HTML page at the artifact's URI."""
 

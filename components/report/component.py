@@ -8,6 +8,7 @@ from components.contract.artifacts import (
     ClassificationMetrics,
     Html,
     ImageRejects,
+    ImageSuspects,
     Markdown,
     Metrics,
 )
@@ -29,6 +30,7 @@ _OUTPUTS = {
     "metrics": Metrics,
     "classification": ClassificationMetrics,
     "card": Markdown,
+    "suspects": ImageSuspects,
 }
 
 
@@ -58,13 +60,14 @@ class ImageReport(base_component.BaseComponent):
         ... }
         >>> report = ImageReport(**given)
         >>> sorted(report.outputs)
-        ['card', 'classification', 'html', 'metrics']
+        ['card', 'classification', 'html', 'metrics', 'suspects']
 
     Outputs:
         html: `Html`, one self-contained page.
         metrics: `Metrics` over all examples; its payload is `metrics.json`.
         classification: `ClassificationMetrics`, the confusion matrix and the ROC curve.
         card: `Markdown`, the model card.
+        suspects: `ImageSuspects`, the images that a person should look at.
     """
 
     SPEC_CLASS = ImageReportSpec

@@ -1,5 +1,6 @@
 """The executor of ImageReport: gathers the facts once and writes them in every form."""
 
+import os
 from typing import Any
 
 from tfx.dsl.components.base import base_executor
@@ -7,6 +8,7 @@ from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
+from components.records.suspects import SUSPECTS_FILE, write_suspects
 from components.report.card.card import write_card
 from components.report.inputs import gather_facts
 from components.report.metrics_file import (
@@ -17,11 +19,12 @@ from components.report.metrics_file import (
     write_metrics,
 )
 from components.report.page.document import render
+from components.storage.artifact_files import make_folders
 from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE, write_text
 
 
 class Executor(base_executor.BaseExecutor):
-    """Writes page, metrics, matrix and card."""
+    """Writes page, metrics, matrix, card and suspects."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
@@ -35,6 +38,10 @@ class Executor(base_executor.BaseExecutor):
         write_text(render(facts), made["html"].uri, PAGE_FILE)
         write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
         write_text(write_card(facts), made["card"].uri, CARD_FILE)
+        rows = facts.suspects.rows if facts.suspects else ()
+        # On Kubeflow nobody has made the folder.
+        make_folders(made["suspects"].uri)
+        write_suspects(os.path.join(made["suspects"].uri, SUSPECTS_FILE), rows)
         set_metrics(made["metrics"], facts.metrics)
         drawn = set_classification(made["classification"], facts.metrics)
         write_text(drawn, made["classification"].uri, CLASSIFICATION_FILE)

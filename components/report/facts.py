@@ -14,6 +14,7 @@ from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import LiteResult, Verdict
 from components.images.picture import Picture
+from components.report.suspects.shown import SimilarImage, SuspectFacts
 
 MATRIX_CLASSES = 50
 """Most classes of the confusion matrix on the page; a larger one is unreadable."""
@@ -113,6 +114,8 @@ class PredictedImage:
     picture: Picture | None
     heat_map: Picture | None = None
     """Areas that contributed most to `predicted`, over the image as the model saw it."""
+    similar: tuple[SimilarImage, ...] = ()
+    """The most similar training images."""
 
     @property
     def is_right(self) -> bool:
@@ -161,8 +164,6 @@ class ReportFacts:
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
     phases: tuple[TrainedPhase, ...] = ()
-    range_test: Mapping[str, Any] | None = None
-    """`range_test` of `training.json`."""
     input_advice: str = ""
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)
@@ -175,6 +176,8 @@ class ReportFacts:
     mistakes: tuple[PredictedImage, ...] = ()
     """The most confident ones first."""
     images: tuple[PredictedImage, ...] = ()
+    suspects: SuspectFacts | None = None
+    """None if the trainer described no images."""
     lite: tuple[LiteResult, ...] = ()
     baseline_version: str = ""
     notes: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
+from components.report.suspects.gathering import find_suspects
 from components.storage.artifact_files import read_json
 from components.validation.findings import read_anomalies
 
@@ -45,7 +46,7 @@ _PACKAGES = (
     "numpy",
 )
 
-_STEPS = 3
+_STEPS = 4
 
 
 def gather_facts(
@@ -59,7 +60,9 @@ def gather_facts(
     _progress(1, "computing metrics")
     comparison = compare(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
-    _progress(2, "reading images")
+    _progress(2, "looking for suspects")
+    found = find_suspects(given, side=training["config"]["transform"]["size"])
+    _progress(3, "reading images")
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
         split=split,
@@ -73,7 +76,6 @@ def gather_facts(
             TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
             for phase in training.get("phases", ())
         ),
-        range_test=training.get("range_test"),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
@@ -88,6 +90,7 @@ def gather_facts(
             config=training["config"],
             preview_fn=properties["preview_fn"],
             model=model,
+            found=found,
         ),
     )
 

@@ -135,6 +135,7 @@ def check_report(outputs: Any) -> None:
         "metrics": "system.Metrics",
         "classification": "system.ClassificationMetrics",
         "card": "system.Markdown",
+        "suspects": "images.ImageSuspects",
     }
     accuracy = outputs["metrics"].custom_properties["accuracy"].double_value
     numbers = json.loads(content(outputs["metrics"]))

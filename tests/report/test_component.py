@@ -18,6 +18,7 @@ from components.contract.artifacts import (
     ClassificationMetrics,
     Html,
     ImageRejects,
+    ImageSuspects,
     Markdown,
     Metrics,
 )
@@ -32,6 +33,7 @@ from components.evaluation.verdict import Verdict, write_thresholds, write_verdi
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
+from components.records.suspects import SUSPECTS_FILE
 from components.report.component import ImageReport
 from components.report.executor import Executor
 from components.report.metrics_file import (
@@ -56,6 +58,7 @@ OUTPUTS: dict[str, tuple[type[types.Artifact], str]] = {
     "metrics": (Metrics, METRICS_FILE),
     "classification": (ClassificationMetrics, CLASSIFICATION_FILE),
     "card": (Markdown, CARD_FILE),
+    "suspects": (ImageSuspects, SUSPECTS_FILE),
 }
 
 
@@ -315,4 +318,5 @@ def test_kubeflow_recognizes_the_types(given: dict[str, types.Artifact]) -> None
         "metrics": "system.Metrics",
         "classification": "system.ClassificationMetrics",
         "card": "system.Markdown",
+        "suspects": "images.ImageSuspects",
     }

@@ -22,8 +22,10 @@ from components.report.page.sections.classes import (
     describe_images,
 )
 from components.report.page.sections.curves import describe_calibration, describe_curves
+from components.report.page.sections.map import describe_map
 from components.report.page.sections.metrics import describe_metrics, describe_slices
 from components.report.page.sections.summary import describe_summary
+from components.report.page.sections.suspects import describe_suspects
 from components.report.page.sections.training import describe_training
 from components.report.templates import load_templates
 
@@ -35,6 +37,8 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "confusion": ("Confusion matrix", describe_confusion),
     "images": ("Predictions", describe_images),
     "mistakes": ("Worst mistakes", lambda facts: {}),
+    "suspects": ("Suspects", describe_suspects),
+    "map": ("Map", describe_map),
     "slices": ("Slices", describe_slices),
     "calibration": ("Calibration", describe_calibration),
     "curves": ("ROC and precision-recall", describe_curves),

@@ -19,6 +19,8 @@ from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES, ClassSample, PredictedImage
 from components.report.pictures.predicted_images import Explain, choose, show
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
+from components.report.pictures.suspect_pictures import show_suspects
+from components.report.suspects.gathering import FoundSuspects
 from components.storage.artifact_files import open_file
 
 PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
@@ -27,6 +29,9 @@ height, width, 3] each, the same array twice if training does not augment."""
 
 MOST_BYTES = 5_500_000
 """Limit of all pictures of a page: 7.3 MB in base64, of the 10 MB that a page may have."""
+
+SUSPECT_BYTES = 1_500_000
+"""Limit of the pictures of suspects, and of similar images."""
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
 _REJECTS, _DUPLICATES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
@@ -45,6 +50,7 @@ def gather_pictures(
     config: Mapping[str, Any],
     preview_fn: str,
     model: str = "",
+    found: FoundSuspects | None = None,
 ) -> dict[str, Any]:
     """Return the fields of `ReportFacts` that hold pictures."""
     examples_uri, rejects_uri = given["examples"].uri, given["rejects"].uri
@@ -63,7 +69,15 @@ def gather_pictures(
     left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
     left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
+    suspects = None
+    if found:
+        limit = min(left, SUSPECT_BYTES)
+        suspects, mistakes = show_suspects(
+            found, mistakes, examples_uri=examples_uri, root=root, limit=limit
+        )
+        left -= limit
     return {
+        "suspects": suspects,
         "samples": samples,
         "rejects": rejects,
         "duplicates": duplicates,

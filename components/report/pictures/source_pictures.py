@@ -37,7 +37,7 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
         Rejects, with pictures if anything is readable and `root` can be read in a minute.
     """
     found = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
-    pictures = _read_pictures(root, [reject["path"] for reject in found])
+    pictures = read_pictures(root, [reject["path"] for reject in found])
     return tuple(
         Reject(reject["path"], reject["category"], reject["reason"], picture)
         for reject, picture in zip(found, pictures, strict=True)
@@ -51,7 +51,7 @@ def show_duplicates(rejects_uri: str, root: str, *, most: int) -> tuple[Duplicat
     """
     # There may be a million lines.
     found = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
-    pictures = _read_pictures(root, [copy["paths"][0] for copy in found])
+    pictures = read_pictures(root, [copy["paths"][0] for copy in found])
     return tuple(
         DuplicateImage(tuple(copy["paths"]), tuple(copy["labels"]), tuple(copy["splits"]), picture)
         for copy, picture in zip(found, pictures, strict=True)
@@ -67,7 +67,7 @@ def _read_lines(folder: str, name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def _read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
+def read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
     """Read files below `root` until the timeout; None for those without a picture."""
     pictures: list[Picture | None] = []
     end = time.monotonic() + _TOTAL_SECONDS

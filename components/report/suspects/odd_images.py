@@ -50,7 +50,7 @@ class OddImages(NamedTuple):
 
     suspects: tuple[Suspect, ...]
     """At most `MOST`, the most conspicuous for each reason."""
-    found: Mapping[Reason, int]
+    found: Mapping[str, int]
 
 
 class _Limit(NamedTuple):
@@ -176,7 +176,7 @@ def _score_gray(colorfulness: npt.NDArray[Any]) -> Floats:
 def _select(columns: Columns, scores: Mapping[Reason, Floats]) -> OddImages:
     """Give each image its first reason, and keep the highest scores for each."""
     suspects: list[Suspect] = []
-    found: dict[Reason, int] = {}
+    found: dict[str, int] = {}
     taken = np.zeros(len(columns["path"]), bool)
     for reason, score in scores.items():
         rows = np.flatnonzero((score > 0) & ~taken)

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 from PIL import Image
@@ -11,7 +12,15 @@ from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Floats
 from components.images.picture import Picture
 from components.images.thumbnails import lay_over, picture_of
+from components.records.suspects import Reason, Suspect
 from components.report.facts import ClassSample, DuplicateImage, PredictedImage, Reject
+from components.report.suspects.shown import (
+    ImageMap,
+    LabelErrors,
+    ShownSuspect,
+    SimilarImage,
+    SuspectFacts,
+)
 from tests.pictures import encode, picture
 
 # Mistakes of a report, at most, if they are to have heat maps.
@@ -92,6 +101,32 @@ def make_duplicates() -> tuple[DuplicateImage, ...]:
         DuplicateImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), digit(1)),
         DuplicateImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), digit(2)),
         DuplicateImage(many, ("six",), ("eval",), digit(6)),
+    )
+
+
+def make_suspects(labels: tuple[str, ...], *, points: int) -> SuspectFacts:
+    """A wrong label and an odd image of each kind, and a map of `points` images."""
+    similar = tuple(
+        SimilarImage(f"{labels[0]}/{n}.jpg", labels[0], digit(n, size=24)) for n in (0, 1)
+    )
+    kinds: tuple[Reason, ...] = get_args(Reason)
+    rows = tuple(
+        Suspect(f"{n:064d}", f"{labels[0]}/{n}.jpg", "train", labels[0], kind, 0.9, labels[1])
+        for n, kind in enumerate(kinds)
+    )
+    names = [labels[n % len(labels)] for n in range(points)]
+    return SuspectFacts(
+        rows,
+        tuple(ShownSuspect(row, digit(n), similar) for n, row in enumerate(rows)),
+        {kind: 1 + 40 * (kind == "gray") for kind in kinds},
+        LabelErrors(12, 20, 31, points),
+        ImageMap(
+            tuple(f"{name}/{n}.jpg" for n, name in enumerate(names)),
+            tuple(names),
+            np.random.default_rng(6).random((points, 2)),
+            frozenset(row.path for row in rows),
+            10 * points,
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from components.report.facts import (
     ReportFacts,
     RunHeader,
 )
-from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
+from components.report.pictures.gathering import MOST_BYTES, SUSPECT_BYTES, count_bytes, keep_within
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.picture_sample import (
     digit,
@@ -24,6 +24,7 @@ from tests.report.samples.picture_sample import (
     make_large_images,
     make_mistakes,
     make_reject,
+    make_suspects,
     sample_class,
 )
 
@@ -118,6 +119,7 @@ def small() -> ReportFacts:
         duplicates=make_duplicates(),
         mistakes=make_mistakes(DIGITS, 30),
         images=make_images(comparison.metrics, each=3, most=1000),
+        suspects=make_suspects(DIGITS, points=300),
         baseline_version="17",
         notes=("Samples are from the train split.",),
     )
@@ -159,6 +161,7 @@ def nasty() -> ReportFacts:
         duplicates=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),
         images=make_images(measures, each=2, most=1000),
+        suspects=make_suspects(NASTY, points=2 * len(NASTY)),
         baseline_version="",
         notes=(),
     )
@@ -186,6 +189,7 @@ def huge(classes: int = 300) -> ReportFacts:
     mistakes = make_mistakes(labels, 100)
     pictures = [image for sample in samples for image in (*sample.seen, *sample.augmented)]
     left = MOST_BYTES - count_bytes([*pictures, *(mistake.picture for mistake in mistakes)])
+    left -= SUSPECT_BYTES
     return replace(
         small(),
         balance={"train": counts, "test": dict.fromkeys(labels, 20)},
@@ -195,4 +199,5 @@ def huge(classes: int = 300) -> ReportFacts:
         samples=samples,
         mistakes=mistakes,
         images=keep_within(make_large_images(comparison.metrics), left),
+        suspects=make_suspects(labels, points=10_000),
     )

@@ -1,0 +1,73 @@
+"""The map of images: points that are close together where the model finds images similar."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from components.report.facts import ReportFacts
+from components.report.page.formatting import escape, shorten
+from components.report.suspects.shown import ImageMap
+
+_WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14
+_LONGEST = 80
+_MOST_BYTES = 900_000
+# Bytes of a point apart from its name.
+_POINT = 12
+
+# More hues cannot be told apart.
+_COLORED = 12
+_SMALLEST, _LARGEST, _COVERED = 5, 16, 300
+
+
+class MapClass(NamedTuple):
+    """The points of a class."""
+
+    label: str
+    hue: int | None
+    """Degrees; None for classes without a color of their own."""
+    path: str
+    """SVG path of the points."""
+    names: Markup
+    """Names of the images in the same order, one a line."""
+
+
+def describe_map(facts: ReportFacts) -> dict[str, Any]:
+    """Write the points of each class, the most frequent class first."""
+    found = facts.suspects.image_map if facts.suspects else None
+    if found is None:
+        return {"classes": (), "points": 0}
+    rows = _choose(found)
+    x, y = (_MARGIN + found.places * (np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN)).round().T
+    points = [f"M{column:.0f} {row:.0f}h0" for column, row in zip(x, y, strict=True)]
+    counts = Counter(found.labels[row] for row in rows)
+    order = sorted(counts, key=lambda label: (-counts[label], label))
+    of_class: dict[str, list[int]] = {label: [] for label in order}
+    for row in rows:
+        of_class[found.labels[row]].append(row)
+    return {
+        "classes": [
+            MapClass(
+                label,
+                360 * place // min(_COLORED, len(order)) if place < _COLORED else None,
+                "".join(points[row] for row in members),
+                Markup("&#10;").join(shorten(found.paths[row], _LONGEST) for row in members),
+            )
+            for place, (label, members) in enumerate(of_class.items())
+        ],
+        "rings": "".join(points[row] for row in rows if found.paths[row] in found.suspects),
+        "points": len(rows),
+        "others": max(0, len(order) - _COLORED),
+        "size": int(np.clip(_COVERED / np.sqrt(len(rows)), _SMALLEST, _LARGEST)),
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }
+
+
+def _choose(found: ImageMap) -> list[int]:
+    """Return evenly spaced rows, and those of suspects, that fit into the page."""
+    sizes = [len(escape(shorten(path, _LONGEST)).encode("utf-8")) + _POINT for path in found.paths]
+    step = max(1, -(-sum(sizes) // _MOST_BYTES))
+    kept = set(range(0, len(sizes), step))
+    return [row for row, path in enumerate(found.paths) if row in kept or path in found.suspects]

@@ -1,0 +1,124 @@
+"""Pictures of suspects, and of the training images that suspects and mistakes resemble."""
+
+import dataclasses
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from components.evaluation.slices import encode_text
+from components.images.picture import Picture
+from components.images.thumbnails import make_thumbnail
+from components.records.suspects import Suspect
+from components.report.facts import PredictedImage
+from components.report.pictures.predicted_images import read_images
+from components.report.pictures.source_pictures import read_pictures
+from components.report.suspects.gathering import FoundSuspects
+from components.report.suspects.odd_images import MOST, Columns
+from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
+from components.report.suspects.similar import draw_map, find_similar
+from components.storage.artifact_files import on_disk
+
+_SIDE, _SMALL_SIDE = 144, 64
+
+
+class SuspectPictures(NamedTuple):
+    """Fields of the report's facts."""
+
+    suspects: SuspectFacts
+    mistakes: tuple[PredictedImage, ...]
+
+
+def show_suspects(
+    found: FoundSuspects,
+    mistakes: Sequence[PredictedImage],
+    *,
+    examples_uri: str,
+    root: str,
+    limit: int,
+) -> SuspectPictures:
+    """Show the first suspects of each kind, and what resembles them and the mistakes.
+
+    Args:
+        found: all suspects.
+        mistakes: they get their most similar training images.
+        examples_uri: output of ImageExampleGen, which has the pictures.
+        root: folder of the images, for examples in a bucket.
+        limit: bytes of all pictures; what comes after has none.
+    """
+    columns = found.columns
+    chosen = _choose(found.suspects)
+    names = {mistake: _name(mistake.filename) for mistake in mistakes}
+    near = (
+        find_similar([*names.values()], columns, found.features)
+        if found.features is not None
+        else {}
+    )
+    wanted = dict.fromkeys(itertools.chain.from_iterable(near.values()), _SMALL_SIDE)
+    wanted |= {path: _SMALL_SIDE for suspect in chosen for path in suspect.neighbors}
+    wanted |= {suspect.path: _SIDE for suspect in chosen}
+    pictures = _keep_within(_read(wanted, columns, examples_uri, root), limit)
+    labels = dict(zip(columns["path"].tolist(), columns["label"].tolist(), strict=True))
+
+    def describe(paths: Iterable[str]) -> tuple[SimilarImage, ...]:
+        return tuple(SimilarImage(path, labels.get(path, ""), pictures.get(path)) for path in paths)
+
+    return SuspectPictures(
+        SuspectFacts(
+            rows=found.suspects,
+            shown=tuple(
+                ShownSuspect(one, pictures.get(one.path), describe(one.neighbors)) for one in chosen
+            ),
+            found=found.found,
+            errors=found.errors,
+            image_map=draw_map(columns, found.features, {one.path for one in found.suspects})
+            if found.features is not None
+            else None,
+        ),
+        tuple(
+            dataclasses.replace(one, similar=describe(near.get(names[one], ()))) for one in mistakes
+        ),
+    )
+
+
+def _name(filename: str) -> str:
+    """Spell a name as the table of images does, which holds no invalid bytes."""
+    return encode_text(filename).decode(errors="backslashreplace")
+
+
+def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """Return the suspects with the highest scores: wrong labels, near duplicates, odd images."""
+    groups: dict[str, list[Suspect]] = defaultdict(list)
+    for suspect in sorted(suspects, key=lambda one: (-one.score, one.path)):
+        kind = suspect.reason if suspect.reason in ("label", "near_duplicate") else ""
+        groups[kind].append(suspect)
+    return [suspect for group in groups.values() for suspect in group[:MOST]]
+
+
+def _read(
+    wanted: Mapping[str, int], columns: Columns, examples_uri: str, root: str
+) -> dict[str, Picture | None]:
+    """Read pictures of `wanted`, path → side, in its order."""
+    if not on_disk(examples_uri):
+        # Finding a few records would take a download of all.
+        return dict(zip(wanted, read_pictures(root, [*wanted]), strict=True))
+    of_split: dict[str, set[str]] = defaultdict(set)
+    for path, split in zip(columns["path"].tolist(), columns["split"].tolist(), strict=True):
+        if path in wanted:
+            of_split[split].add(path)
+    found = {
+        name: make_thumbnail(encoded, side=wanted[name])
+        for split, names in of_split.items()
+        for name, encoded in read_images(examples_uri, split, names)
+    }
+    return {path: found.get(path) for path in wanted}
+
+
+def _keep_within(pictures: Mapping[str, Picture | None], limit: int) -> dict[str, Picture | None]:
+    """Return the last pictures, those of suspects, that have at most `limit` bytes in total."""
+    kept = {}
+    for path, picture in reversed([*pictures.items()]):
+        limit -= len(picture.jpeg) if picture else 0
+        if limit >= 0:
+            kept[path] = picture
+    return kept

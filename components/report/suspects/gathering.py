@@ -1,0 +1,52 @@
+"""Gathers the suspects of a run: wrong labels and odd images, with the images that explain them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from components.contract.properties import PropertiesLike
+from components.ingest.decisions import read_decided
+from components.records.image_table import read_embeddings, read_images
+from components.records.neighbors import Features
+from components.records.suspects import Suspect
+from components.report.suspects.labels import find_wrong_labels
+from components.report.suspects.odd_images import Columns, find_odd, read_columns
+from components.report.suspects.shown import LabelErrors
+from components.report.suspects.similar import add_neighbors
+
+
+@dataclass(frozen=True)
+class FoundSuspects:
+    """Suspects, and the table of images that they were found in."""
+
+    suspects: tuple[Suspect, ...]
+    found: Mapping[str, int]
+    """Reason → images, including those that are not listed."""
+    errors: LabelErrors | None
+    columns: Columns
+    features: Features | None
+    """None if the trainer kept no embeddings."""
+
+
+def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSuspects | None:
+    """Look for suspects among the images of all splits, except those that a person has judged.
+
+    Return None if the trainer described no images.
+
+    Args:
+        given: artifacts `model_run`, `examples` and `rejects`.
+        side: side of the images that the model sees, pixels.
+    """
+    run, examples = given["model_run"].uri, given["examples"].uri
+    table = read_images(run)
+    if table is None:
+        return None
+    columns, features = read_columns(table, examples, side=side), read_embeddings(run)
+    wrong, errors = find_wrong_labels(columns)
+    odd = find_odd(columns, features)
+    decided = read_decided(given["rejects"].uri)
+    suspects = [one for one in (*wrong, *odd.suspects) if one.sha256 not in decided]
+    if features is not None:
+        suspects = add_neighbors(suspects, columns, features)
+    found: dict[str, int] = {"label": len(wrong)} if wrong else {}
+    found.update(odd.found)
+    return FoundSuspects(tuple(suspects), found, errors, columns, features)
