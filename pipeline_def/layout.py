@@ -46,6 +46,9 @@ class Layout:
         self.corrections = os.path.join(output, "corrections.csv")
         """Decisions about single images, which `local_runner.py review` writes."""
 
+        self.labels = os.path.join(output, "labels.csv")
+        """Decisions about images without labels, which `local_runner.py review DIR` writes."""
+
         self.summary = os.path.join(output, "summary.json")
         """Results of the last run, JSON."""
 

@@ -79,7 +79,7 @@ def show_predictions(
     replaced = to is not None and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)
-    first, refused = _keep_first(_with_progress(console, outcomes, total=tally.total))
+    first, refused = _keep_first(with_progress(console, outcomes, total=tally.total))
     seconds = time.monotonic() - started
     if not to:
         console.print(_draw(first, top=config.predict.top))
@@ -90,7 +90,7 @@ def show_predictions(
     return tally
 
 
-def _with_progress(
+def with_progress(
     console: Console, outcomes: Iterable[Outcome], *, total: int
 ) -> Iterator[Outcome]:
     """Yield the outcomes with a progress bar, or without a terminal a line every ten seconds."""

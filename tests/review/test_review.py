@@ -84,7 +84,7 @@ def test_decisions_are_in_the_file_before_the_answer(port: int, output: Path) ->
         DIGESTS[0], PATHS[0], "relabel", "blue", "red", "ann", rows[0].when, "label 0.90"
     )
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows[0].when)
-    assert rows[1].why == "seen twice"
+    assert rows[1].why == "seen twice (label 0.80)"
     decide(port, 0, "unsure")
     assert sorted(summarize(output)) == [
         *((0, "unsure", ""), (1, "remove", ""), (2, "keep", ""), (3, "unsure", ""))
@@ -316,7 +316,7 @@ def test_without_suspects_there_is_nothing_to_review(
 
 def test_the_screen_names_every_option() -> None:
     for name in ReviewOptions.__dataclass_fields__:
-        assert name == "timeout" or f"--{name.replace('_', '-')} " in SCREEN
+        assert name in ("timeout", "images") or f"--{name.replace('_', '-')} " in SCREEN
 
 
 @pytest.mark.slow

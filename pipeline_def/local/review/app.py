@@ -134,8 +134,8 @@ class Review:
     async def decide(self, request: Request) -> Response:
         """`POST /api/decisions`."""
         correction = self._make_correction(await self._read(request))
-        before, after = await self._call(self._decisions.decide, correction)
-        decision = {"sha256": correction.sha256, "decision": _describe(correction)}
+        before, after, stored = await self._call(self._decisions.decide, correction)
+        decision = {"sha256": stored.sha256, "decision": _describe(stored)}
         return _answer({**decision, "before": before, "version": after})
 
     async def undo(self, request: Request) -> Response:
@@ -166,6 +166,8 @@ class Review:
             raise RequestError(400, "to must be a label of the run.")
         if action == "relabel" and to == image.label:
             raise RequestError(400, "This is the given label: keep it.")
+        if action == "keep" and not image.label:
+            raise RequestError(400, "The image has no label to keep.")
         if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
             raise RequestError(400, f"note must be text of up to {_LONGEST_NOTE:,} characters.")
         return Correction(
@@ -176,7 +178,7 @@ class Review:
             to_label=to if action == "relabel" else "",
             who=self._facts.who,
             when=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            why=" ".join(note.split()) or image.explain(),
+            why=image.explain(" ".join(note.split())),
         )
 
     async def _read(self, request: Request) -> dict[str, Any]:

@@ -15,7 +15,12 @@ from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.review.app import ReviewFacts, make_app
-from pipeline_def.local.review.decisions import Decisions, count_actions
+from pipeline_def.local.review.decisions import (
+    Decisions,
+    count_actions,
+    manifest_path,
+    write_manifest,
+)
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.review.pictures import Pictures
 from pipeline_def.local.review.suspect_list import (
@@ -51,15 +56,19 @@ def review(options: ReviewOptions) -> None:
             _print_start(console, facts, decisions, f"{address}/", options)
             make_server(make_app(facts, decisions, pictures, options), options).run([listening])
         finally:
-            _print_end(console, facts, decisions)
+            _print_end(console, facts, decisions, options)
 
 
 def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
-    """Read the suspects of a run, and what was decided before; None if there are no suspects.
+    """Gather the images, and what was decided about them; None if there are none.
 
     Raises:
-        UserError: no run has looked for suspects, or a file is not valid.
+        UserError: no run has looked for suspects, there is no model, or a file is not valid.
     """
+    return _prepare_labeling(options, options.images) if options.images else _prepare_run(options)
+
+
+def _prepare_run(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = find_run(config.output, options.run)
     suspects = read_suspects(os.path.join(_find_suspects(run), SUSPECTS_FILE))
@@ -71,14 +80,48 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     digests = {image.sha256: image.path for image in images}
     paths = {path for image in images for path in (image.path, *image.neighbors)}
     pictures = Pictures(run.record.data.folder, digests, Records(examples, paths))
+    data, file = run.record.configuration.get("data"), options.corrections_file
+    words = [*(["--data", data] if data else []), "--output", options.output]
     facts = ReviewFacts(
         title=f"run {run.number} of {format_time(run.record.started)}",
         images=images,
         labels=list_labels(examples, images),
         who=options.reviewer,
-        next_command=_make_command(options, run),
+        next_command=_make_command(*words, "--ingest.corrections", file),
     )
-    return facts, Decisions(options.corrections_file, digests), pictures
+    return facts, Decisions(file, digests), pictures
+
+
+def _prepare_labeling(
+    options: ReviewOptions, folder: str
+) -> tuple[ReviewFacts, Decisions, Pictures]:
+    # Importing it and the model takes seconds.
+    from pipeline_def.local.review.labeling import propose
+
+    found, labels = propose(folder, options)
+    paths = {image.sha256: image.path for image in found}
+    images = [
+        image
+        for image in found
+        if options.reason in (None, image.reasons[0][0]) and options.label in (None, image.proposed)
+    ]
+    check_filters(images, reason=options.reason)
+    manifest = manifest_path(options.corrections_file)
+    facts = ReviewFacts(
+        title=folder,
+        images=images,
+        labels=labels,
+        who=options.reviewer,
+        next_command=_make_command(
+            *("--data", folder, "--ingest.manifest", manifest, "--output", options.output)
+        ),
+    )
+    decisions = Decisions(
+        options.corrections_file,
+        [image.sha256 for image in images],
+        lambda rows: write_manifest(manifest, rows, paths),
+    )
+    return facts, decisions, Pictures(folder, paths, Records("", ()))
 
 
 def find_run(output: str, wanted: str | None) -> SelectedRun:
@@ -113,12 +156,8 @@ def _find_suspects(run: SelectedRun) -> str:
     raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
 
 
-def _make_command(options: ReviewOptions, run: SelectedRun) -> str:
-    settings = run.record.configuration
-    data = settings.get("data")
-    words = ["uv", "run", "local_runner.py", *(["--data", data] if data else [])]
-    words += ["--output", options.output, "--ingest.corrections", options.corrections_file]
-    return shlex.join(words)
+def _make_command(*words: str) -> str:
+    return shlex.join(["uv", "run", "local_runner.py", *words])
 
 
 def _print_start(
@@ -126,7 +165,7 @@ def _print_start(
 ) -> None:
     decided = len(decisions.read()[1])
     earlier = f", {decided:,} of them decided" if decided else ""
-    print_row(console, "Suspects", f"{len(facts.images):,} images of {facts.title}{earlier}")
+    print_row(console, "Images", f"{len(facts.images):,} images of {facts.title}{earlier}")
     print_whole(console, "Decisions", decisions.path)
     print_whole(console, "Page", page)
     if not options.is_local:
@@ -134,12 +173,19 @@ def _print_start(
     print_row(console, "", "Press Ctrl-C to stop. Every decision is saved at once.")
 
 
-def _print_end(console: Console, facts: ReviewFacts, decisions: Decisions) -> None:
+def _print_end(
+    console: Console, facts: ReviewFacts, decisions: Decisions, options: ReviewOptions
+) -> None:
     rows = decisions.read()[1].values()
     counts = ", ".join(f"{count:,} {action}" for action, count in count_actions(rows).items())
     of = f"{len(rows):,} of {len(facts.images):,} images{f': {counts}' if counts else ''}"
     console.print()
     print_row(console, "Decided", of)
+    if options.images:
+        from pipeline_def.local.review.labeling import describe_control
+
+        for text in describe_control(facts.images, decisions.read()[1]):
+            print_row(console, "", text)
     print_whole(console, "Decisions", decisions.path)
     if rows:
         print_whole(console, "Next", facts.next_command)

@@ -27,6 +27,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.review.decisions import manifest_path
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.runs.selection import SelectedRun, read_runs, select
 
@@ -52,18 +53,16 @@ def apply_to(target: str, options: ReviewOptions) -> None:
     Raises:
         UserError: there is no such run or corrections file, or see `write_corrected_copy`.
     """
-    config, _ = open_output(make_absolute(Config(output=options.output)))
-    run = select(options.run, config.output) if options.run else _find_newest(config.output)
-    record = run.record
-    ingest = from_dict(IngestConfig, record.configuration.get("ingest", {}))
+    folder, ingest = _find_images(options)
     console = Console(highlight=False)
-    print_whole(console, "Images", record.data.folder)
-    print_whole(console, "Corrections", options.corrections_file)
-    made = write_corrected_copy(
-        record.data.folder, ingest, corrections=options.corrections_file, target=target
-    )
+    print_whole(console, "Images", folder)
+    # The manifest of images without labels has the decisions.
+    corrections = None if options.images else options.corrections_file
+    print_whole(console, "Labels" if options.images else "Corrections", options.corrections_file)
+    made = write_corrected_copy(folder, ingest, corrections=corrections, target=target)
     counts = collections.Counter(outcome.result for outcome in made.outcomes)
-    print_row(console, "", describe_corrections(counts))
+    if corrections:
+        print_row(console, "", describe_corrections(counts))
     missed = [f"{of.correction.path}: {of.reason}" for of in made.outcomes if of.reason]
     for title, found in (("Not applied", missed), ("Not copied", made.unread)):
         for number, text in enumerate(found[:_NAMED]):
@@ -72,6 +71,16 @@ def apply_to(target: str, options: ReviewOptions) -> None:
             print_row(console, "", f"and {len(more):,} more")
     skipped = f"; {made.skipped:,} files skipped" if made.skipped else ""
     print_whole(console, "Copy", f"{target}, {made.files:,} files{skipped}")
+
+
+def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig]:
+    """Return the folder of a run, or of images without labels, and how to ingest it."""
+    if options.images:
+        return options.images, IngestConfig(manifest=manifest_path(options.corrections_file))
+    config, _ = open_output(make_absolute(Config(output=options.output)))
+    run = select(options.run, config.output) if options.run else _find_newest(config.output)
+    record = run.record
+    return record.data.folder, from_dict(IngestConfig, record.configuration.get("ingest", {}))
 
 
 def _find_newest(output: str) -> SelectedRun:
@@ -84,7 +93,7 @@ def _find_newest(output: str) -> SelectedRun:
 
 
 def write_corrected_copy(
-    folder: str, config: IngestConfig, *, corrections: str, target: str
+    folder: str, config: IngestConfig, *, corrections: str | None, target: str
 ) -> CorrectedCopy:
     """Copy the images of `folder`, a path or URL, to `target/[split/]label/…` on this machine.
 

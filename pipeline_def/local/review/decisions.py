@@ -3,33 +3,41 @@
 The file is the only memory: every method reads it again if it has changed.
 """
 
+import csv
 import hashlib
+import io
 import os
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from components.contract.errors import StorageError
 from components.ingest.corrections import Correction, parse_corrections, write_corrections
 from components.storage.artifact_files import on_disk
-from components.storage.folder import is_file, read_bytes
+from components.storage.folder import is_file, read_bytes, replace_file
 from components.storage.lock import locked
 
 
 class Decisions:
     """The decisions in a corrections file. It is thread-safe."""
 
-    def __init__(self, path: str, digests: Collection[str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        digests: Collection[str],
+        follow: Callable[[list[Correction]], object] = len,
+    ) -> None:
         """Open the file at a path or URL, which need not exist.
 
         Args:
             path: CSV file.
             digests: images that are reviewed; other rows of the file are kept as they are.
+            follow: called with all rows after each change.
 
         Raises:
             UserError: the file cannot be read, or is not a valid corrections file.
         """
-        self.path, self._digests = path, frozenset(digests)
+        self.path, self._digests, self._follow = path, frozenset(digests), follow
         self._lock = threading.Lock()
         self._rows: list[Correction] = []
         self._version = ""
@@ -46,11 +54,11 @@ class Decisions:
             self._reread()
             return self._version, {r.sha256: r for r in self._rows if r.sha256 in self._digests}
 
-    def decide(self, correction: Correction) -> tuple[str, str]:
+    def decide(self, correction: Correction) -> tuple[str, str, Correction]:
         """Replace the decision on an image; on return it is on disk.
 
         Returns:
-            The versions of the file before and after.
+            The versions of the file before and after, and the decision as it is in the file.
 
         Raises:
             UserError: the file cannot be read or written; nothing is changed.
@@ -60,7 +68,7 @@ class Decisions:
             correction = correction.after(earlier)
             self._write(correction.sha256, correction)
             self._made.append((correction, earlier))
-            return before, self._version
+            return before, self._version, correction
 
     def undo(self, digest: str | None) -> str | None:
         """Restore the decision before the last one, on one image or on any.
@@ -104,6 +112,7 @@ class Decisions:
         others = [row for row in self._rows if row.sha256 != digest]
         write_corrections(self.path, [*others, *([correction] if correction else [])])
         self._reread()
+        self._follow(self._rows)
 
     def _locked(self) -> AbstractContextManager[None]:
         """Keep another review of the same file from writing at the same time."""
@@ -115,6 +124,21 @@ class Decisions:
         except OSError as error:
             raise StorageError(f"Cannot write {self.path}: {error.strerror}.") from error
         return locked(f"{folder}/.{os.path.basename(self.path)}.lock", self.path, say=_ignore)
+
+
+def manifest_path(corrections: str) -> str:
+    """Return the path of the manifest beside a corrections file."""
+    return f"{os.path.splitext(corrections)[0]}-manifest.csv"
+
+
+def write_manifest(path: str, rows: Iterable[Correction], paths: Mapping[str, str]) -> None:
+    """Write a manifest of the labeled images; `paths` has their paths by digest."""
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow(("path", "label"))
+    labeled = (row for row in rows if row.sha256 in paths and row.decided)
+    writer.writerows((paths[row.sha256], row.decided) for row in labeled)
+    replace_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
 
 
 def count_actions(rows: Iterable[Correction]) -> dict[str, int]:

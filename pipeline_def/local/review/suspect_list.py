@@ -11,9 +11,9 @@ from components.contract.errors import DataError, StorageError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.records.suspects import Reason, Suspect
+from components.records.suspects import Suspect
 
-WORDS: dict[Reason, str] = {
+WORDS: dict[str, str] = {
     "label": "The label is probably wrong",
     "near_duplicate": "Almost the same as another image",
     "dark": "Dark",
@@ -25,6 +25,10 @@ WORDS: dict[Reason, str] = {
     "odd_shape": "Much longer than wide, or wider than long",
     "gray": "Gray, unlike the other images",
     "outlier": "Unlike the other images",
+    # Of images without a label.
+    "uncertain": "The model is uncertain",
+    "typical": "Typical of its label, according to the model",
+    "control": "Drawn at random, to measure how often the model is right",
 }
 """Why a person should look at an image, in words."""
 
@@ -45,9 +49,10 @@ class ReviewedImage:
     neighbors: tuple[str, ...]
     """Paths."""
 
-    def explain(self) -> str:
-        """Return the reasons with their scores, for the column `why`."""
-        return "; ".join(f"{reason} {score:.2f}" for reason, score in self.reasons)
+    def explain(self, note: str = "") -> str:
+        """Return a person's note and the reasons with their scores, for the column `why`."""
+        reasons = "; ".join(f"{reason} {score:.2f}" for reason, score in self.reasons)
+        return f"{note} ({reasons})" if note else reasons
 
 
 def gather_images(
