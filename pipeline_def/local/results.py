@@ -118,6 +118,8 @@ class Summary:
     findings: list[dict[str, str]]
     """What to look at, the most important first: `text`, `why`, `advice`, and the report's
     `section`."""
+    try_first: str
+    """Options of the run that is most likely to be better; empty if no finding advises any."""
     looked_at: list[str]
     """All checks, with or without findings."""
     pushed_model: str | None
@@ -167,6 +169,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         grade=record.grade,
         blessing_reason="; ".join(record.reasons),
         findings=report["examination"]["findings"],
+        try_first=report["examination"].get("first", ""),
         looked_at=report["examination"]["looked_at"],
         pushed_model=record.pushed.destination if record.pushed else None,
         model_in_use=in_use,

@@ -46,6 +46,7 @@ SUMMARY = Summary(
     findings=[
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
     ],
+    try_first="",
     looked_at=["this", "that"],
     pushed_model="/a folder/" + "long/" * 40,
     model_in_use="/out/pushed/17",

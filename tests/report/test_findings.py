@@ -317,6 +317,19 @@ CASES |= {
 }
 
 
+FIRST = {
+    "few photographs from random weights": "--model.weights imagenet --model.name auto",
+    "overfitting": "--augmentation.policy trivial",
+    "the first epoch was the best": "--training.learning_rate 0.001",
+    "a class that is never right": "",
+}
+
+
+@pytest.mark.parametrize(("name", "options"), FIRST.items(), ids=FIRST.keys())
+def test_the_options_to_try_first(name: str, options: str) -> None:
+    assert examine(healthy(**CASES[name][0])).first == options
+
+
 @pytest.mark.parametrize(("changes", "text", "advice"), CASES.values(), ids=CASES.keys())
 def test_each_finding_alone(changes: dict[str, Any], text: str, advice: str) -> None:
     [finding] = examine(healthy(**changes)).findings

@@ -5,6 +5,7 @@ source are rules of thumb.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from components.report.facts import ReportFacts
 from components.report.findings import data, training
 from components.report.findings.finding import Finding, UnknownError, is_balanced, name_labels
 
+# Options of a run with their values, as advice names them.
+_OPTIONS = re.compile(r"--\w+\.\w+ [^\s,:;]+(?: --\w+\.\w+ [^\s,:;]+)*")
 # With fewer images, noise alone causes such a calibration error.
 _LARGE_ECE, _ENOUGH_FOR_ECE = 0.05, 200
 
@@ -110,6 +113,7 @@ def _advise_calibration(training: Mapping[str, Any], *, over: bool) -> str:
     return f"it is already calibrated: lower --training.label_smoothing, now {smoothing:g}"
 
 
+# In the order of how much following the advice usually helps.
 _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "model in use": check_baseline,
     "divergence": training.check_divergence,
@@ -137,6 +141,8 @@ class Examination:
     """Names of the checks, whether they found something or not."""
     unknown: tuple[str, ...]
     """Names of the checks for which the run has no data."""
+    first: str
+    """The options to try first; empty if no finding advises any."""
 
 
 def examine(facts: ReportFacts) -> Examination:
@@ -149,4 +155,6 @@ def examine(facts: ReportFacts) -> Examination:
             looked_at.append(name)
         except UnknownError:
             unknown.append(name)
-    return Examination(tuple(findings), tuple(looked_at), tuple(unknown))
+    options = (_OPTIONS.search(finding.advice) for finding in findings)
+    first = next((found[0] for found in options if found), "")
+    return Examination(tuple(findings), tuple(looked_at), tuple(unknown), first)

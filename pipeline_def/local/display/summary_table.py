@@ -102,6 +102,8 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     findings = [f"{finding['text']}: {finding['advice']}" for finding in summary.findings]
+    if summary.try_first:
+        yield "Try first", f"run again with {summary.try_first}"
     yield from _list_first("Findings", findings, _MOST_FINDINGS)
     if not findings:
         yield "Findings", f"none in {len(summary.looked_at)} checks, which the report lists"
