@@ -56,7 +56,10 @@ def _known_options() -> set[str]:
                 KUBEFLOW_COMMANDS[name]([])
     known = {name for parser in parsers for name in parser._option_string_actions}
     servers = (ServerOptions, ReviewOptions)
-    served = [field.name for owner in servers for field in dataclasses.fields(owner)]
+    served = [
+        field.name.replace("_", "-") for owner in servers for field in dataclasses.fields(owner)
+    ]
+    served += [name.replace("-", "_") for name in served]
     return known.union(_OTHER_OPTIONS, (f"--{name}" for name in (*list_options(), *served)))
 
 

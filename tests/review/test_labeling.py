@@ -39,7 +39,8 @@ def test_uncertain_and_typical_images_take_turns_and_every_fifth_is_random() -> 
         assert is_control(one.path) == (kind == "control")
     assert max(one.margin for one in by_kind["uncertain"]) < 0.06
     assert min(one.margin for one in by_kind["typical"]) > 0.94
-    assert [one.ranking[0][0] for one in by_kind["typical"]] == [*"ab"] * 20
+    labels = collections.Counter(one.ranking[0][0] for one in by_kind["typical"])
+    assert labels == {"a": 20, "b": 20}
     margins = sorted(one.margin for one in by_kind["control"])
     assert margins[4] < 0.5 < margins[-5], "certain and uncertain ones alike"
 
