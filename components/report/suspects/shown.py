@@ -48,6 +48,7 @@ class LabelErrors(NamedTuple):
 
     low: int
     likely: int
+    """0 if none stands out."""
     high: int
     images: int
     """All images that were judged."""

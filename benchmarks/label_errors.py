@@ -1,0 +1,171 @@
+"""Measures how well wrong labels are found: labels are flipped on purpose, and the pipeline runs.
+
+    uv run -m benchmarks.label_errors
+    uv run -m benchmarks.label_errors --data DIR --rate 0.08 --option model.width=16
+
+Labels are flipped at random, or between similar classes: to the label that a run on the untouched
+images proposes most often instead. k is the number of flipped labels. Precision is the fraction of
+them among the k images with the highest scores: of the suspects; of the loss of the final model
+alone; of a ridge regression on the features of four fifths of the images, judging the others.
+"""
+
+import argparse
+import collections
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.measuring import options
+from benchmarks.measuring.process import MeasurementError, Progress, explain
+from benchmarks.measuring.results import Figures, Spread, write_results
+from components.records.image_table import read_embeddings, read_images
+from components.report.suspects.label_scores import score_labels
+from components.report.suspects.labels import find_wrong_labels
+from pipeline_def.local.preparation import write_digits
+
+_MODULE = "benchmarks.label_errors"
+_ROOT = Path(__file__).parents[1]
+_RATES = (0.03, 0.08, 0.2)
+_FOLDS = 5
+# Figure → digits after the point.
+_SHOWN = {"listed": 0, "suspects": 2, "loss": 2, "folds": 2, "proposed": 2}
+
+Columns = dict[str, npt.NDArray[Any]]
+Figure = dict[str, float]
+
+
+def main() -> int:
+    """Measure what the command line asks for; print a table."""
+    parser = options.make_parser(_MODULE, __doc__, repeats=3)
+    parser.add_argument("--data", help="folder of images; default: the built-in digits")
+    parser.add_argument("--rate", type=float, action="append", help=f"flipped; default: {_RATES}")
+    parser.add_argument("--kind", action="append", choices=("random", "similar"))
+    parser.add_argument("--option", action="append", default=[], help="of the runs: NAME=VALUE")
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _measure(arguments))
+
+
+def _measure(arguments: argparse.Namespace) -> None:
+    rates, kinds = arguments.rate or _RATES, arguments.kind or ("random", "similar")
+    progress = Progress(1 + arguments.repeats * len(rates) * len(kinds))
+    figures: dict[str, list[Figure]] = {}
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
+        source = Path(arguments.data or f"{work}/digits")
+        if not arguments.data:
+            write_digits(str(source))
+        clean, _ = _run(_copy(source, Path(work), {}), arguments.option)
+        suspects, _ = find_wrong_labels(clean)
+        figures["none"] = [{"listed": len(suspects), "images": len(clean["label"])}]
+        progress.report("none")
+        for seed in range(arguments.repeats):
+            for kind in kinds:
+                for rate in rates:
+                    flipped = _flip(clean, rate, seed, similar=kind == "similar")
+                    found = _judge(*_run(_copy(source, Path(work), flipped), arguments.option))
+                    figures.setdefault(f"{kind}, {rate:.0%}", []).append(found)
+                    progress.report(f"{kind} {rate}")
+    table = _tabulate(figures, len(clean["label"]))
+    table.show()
+    write_results(_MODULE, [table], figures, arguments.json)
+
+
+def _flip(clean: Columns, rate: float, seed: int, *, similar: bool) -> dict[str, str]:
+    """Return file name → wrong label for a fraction of the images."""
+    random = np.random.default_rng(seed)
+    labels = sorted({*clean["label"]})
+    proposed = zip(clean["label"], clean["proposed"], strict=True)
+    confused = collections.Counter(proposed).most_common()
+    nearest = {label: next(b for (a, b), _ in confused if a == label) for label in labels}
+    rows = random.choice(len(clean["path"]), round(rate * len(clean["path"])), replace=False)
+    flipped = {}
+    for row in rows.tolist():
+        label = clean["label"][row]
+        others = [other for other in labels if other != label]
+        wrong = nearest[label] if similar else others[random.integers(len(others))]
+        flipped[Path(clean["path"][row]).name] = wrong
+    return flipped
+
+
+def _copy(source: Path, work: Path, flipped: dict[str, str]) -> Path:
+    """Copy the images, some to the folder of another label; names start with the true label."""
+    target = work / "copy"
+    shutil.rmtree(target, ignore_errors=True)
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+        name = f"{path.parent.name}@{'-'.join(path.relative_to(source).parts)}"
+        label = flipped.get(name, path.parent.name)
+        folder = target / path.relative_to(source).parent.parent / label
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / name)
+    return target
+
+
+def _run(folder: Path, chosen: list[str]) -> tuple[Columns, npt.NDArray[Any]]:
+    """Run the pipeline; return the table of images and the features."""
+    output = folder.with_name("output")
+    shutil.rmtree(output, ignore_errors=True)
+    words = [sys.executable, "local_runner.py", "--data", str(folder), "--output", str(output)]
+    words += [f"--{option}" for option in chosen]
+    done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MeasurementError(explain(done.stderr, done.returncode))
+    [run] = output.glob("artifacts/Trainer/model_run/*")
+    table, features = read_images(str(run)), read_embeddings(str(run))
+    assert features is not None
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    return columns, np.array(features, np.float64)
+
+
+def _judge(columns: Columns, features: npt.NDArray[Any]) -> Figure:
+    true = np.array([Path(path).name.partition("@")[0] for path in columns["path"]])
+    wrong = columns["label"] != true
+    numbers = (columns[name] for name in ("margin", "probability", "given_probability"))
+    scores, _ = score_labels(*numbers)
+    suspects, errors = find_wrong_labels(columns)
+    first = np.argsort(-scores, kind="stable")[: wrong.sum()]
+    right = (columns["proposed"] == true)[first[wrong[first]]]
+    evidence = {"loss": -columns["given_probability"], "folds": _judge_in_folds(columns, features)}
+    precision = {name: _precision(values, wrong) for name, values in evidence.items()}
+    low, likely, high, _ = errors or (0, 0, 0, 0)
+    found = {"flipped": int(wrong.sum()), "suspects": _precision(scores, wrong), **precision}
+    bounds = {"low": low, "likely": likely, "high": high}
+    return {**found, **bounds, "proposed": float(right.mean()), "listed": len(suspects)}
+
+
+def _precision(scores: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> float:
+    return float(wrong[np.argsort(-scores, kind="stable")[: wrong.sum()]].mean())
+
+
+def _judge_in_folds(columns: Columns, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return how little each label is predicted by a regression on the other folds."""
+    inputs = np.c_[(features - features.mean(0)) / (features.std(0) + 1e-6), np.ones(len(features))]
+    targets = (columns["label"][:, np.newaxis] == np.unique(columns["label"])).astype(float)
+    folds, found = np.arange(len(inputs)) % _FOLDS, np.zeros(len(inputs))
+    for fold in range(_FOLDS):
+        x, y, own = inputs[folds != fold], targets[folds != fold], folds == fold
+        penalty = 0.1 * len(x) * np.eye(x.shape[1])
+        predicted = inputs[own] @ np.linalg.solve(x.T @ x + penalty, x.T @ y)
+        found[own] = -(predicted * targets[own]).sum(axis=1)
+    return found
+
+
+def _tabulate(figures: dict[str, list[Figure]], images: int) -> Figures:
+    columns = ("flipped", "precision", "of the loss", "of folds", "proposed label", "estimate")
+    table = Figures(f"Wrong labels of {images:,} images", (*columns, "listed"))
+    for name, runs in figures.items():
+        listed, *cells = (
+            Spread.of([run[key] for run in runs]).show(digits) if key in runs[0] else ""
+            for key, digits in _SHOWN.items()
+        )
+        bounds = (f"{r['likely']} ({r['low']} to {r['high']})" for r in runs if "likely" in r)
+        table.add(f"{name}, {runs[0].get('flipped', 0)}", *cells, "; ".join(bounds), listed)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""How probable it is that each label is wrong, and how many labels are.
+
+Training images are judged by the mean of their logit margin over the epochs, images that were not
+trained on by the probability of their label. Both are averages or predictions from training as it
+was: a margin stays low where other images contradict a label, even if the network learns it by
+heart.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.evaluation.metrics.intervals import proportion_interval
+from components.report.suspects.shown import LabelErrors
+
+Floats = NDArray[np.floating[Any]]
+
+# Two groups of margins: wrong labels are contradicted, so their mean margin is negative, and far
+# enough from the others in units of the groups' deviations (Ashman's D, which is 2 where two
+# distributions separate clearly).
+_LEAST_DISTANCE = 1.2
+_BINS, _ITERATIONS, _RESAMPLES = 1000, 200, 100
+LEAST_IMAGES = 100
+"""Training images that make a distribution."""
+
+# Fractions of the images, the most confidently predicted first.
+_MOST_CONFIDENT = (0.1, 0.25, 0.5, 0.75, 1.0)
+# Part of a score that keeps the order where probabilities are 1.
+_FOR_ORDER = 0.02
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Margins as a mixture of two normal distributions; the first is that of wrong labels."""
+
+    mean: Floats
+    deviation: Floats
+    weight: Floats
+
+    @property
+    def stand_out(self) -> bool:
+        """Whether the first group is one of wrong labels, not of hard images."""
+        distance = (self.mean[1] - self.mean[0]) / math.sqrt((self.deviation**2).mean())
+        return bool(self.mean[0] < 0 and distance > _LEAST_DISTANCE)
+
+    def probability(self, margins: Floats) -> Floats:
+        """Return the probability that each margin is one of the first group.
+
+        It never rises with the margin, though that of a wide group would beyond the other one.
+        """
+        density = self._densities(margins)
+        first = np.where(margins < self.mean[1], density[:, 0] / density.sum(axis=1), 0.0)
+        order = np.argsort(-margins, kind="stable")
+        rising = np.empty_like(first)
+        rising[order] = np.maximum.accumulate(first[order])
+        return rising
+
+    def _densities(self, margins: Floats) -> Floats:
+        distance = (margins[:, np.newaxis] - self.mean) / self.deviation
+        density: Floats = self.weight / self.deviation * np.exp(-0.5 * distance**2) + 1e-300
+        return density
+
+
+def fit_groups(margins: Floats) -> tuple[Groups, Floats]:
+    """Divide margins into two groups, by expectation maximization.
+
+    Returns:
+        The groups, and the weight of the first one in 100 resamples of the margins.
+    """
+    counts, edges = np.histogram(margins, _BINS)
+    values = (edges[1:] + edges[:-1]) / 2
+    low, high = np.quantile(margins, (0.02, 0.7))
+    start = Groups(np.array([low, high]), np.full(2, margins.std() + 1e-6), np.array([0.1, 0.9]))
+    groups = _maximize(start, values, counts, _ITERATIONS)
+    random = np.random.default_rng(0)
+    resampled = [
+        _maximize(groups, values, random.poisson(counts), _ITERATIONS // 10).weight[0]
+        for _ in range(_RESAMPLES)
+    ]
+    return groups, np.array(resampled)
+
+
+def _maximize(groups: Groups, values: Floats, counts: NDArray[Any], iterations: int) -> Groups:
+    # A group of equal margins has a width, too.
+    least = (values[-1] - values[0]) / _BINS + 1e-6
+    for _ in range(iterations):
+        density = groups._densities(values)
+        shares = counts[:, np.newaxis] * density / density.sum(axis=1, keepdims=True)
+        sizes = shares.sum(axis=0) + 1e-9
+        mean = values @ shares / sizes
+        spread = ((values[:, np.newaxis] - mean) ** 2 * shares).sum(axis=0) / sizes
+        groups = Groups(mean, np.sqrt(spread) + least, sizes / sizes.sum())
+    return groups
+
+
+def count_confident_errors(confidence: Floats, wrong: NDArray[np.bool_]) -> Floats:
+    """Return low, likely and high fraction of wrong labels among images not trained on.
+
+    Where the network is most confident, it hardly errs, so that the labels which contradict it are
+    wrong. Of the most confident tenth, quarter, half and so on, the one with the lowest upper bound
+    counts: fewer images are uncertain, more are hard.
+    """
+    order = np.argsort(-confidence, kind="stable")
+    found = []
+    for fraction in _MOST_CONFIDENT:
+        chosen = order[: max(1, round(len(order) * fraction))]
+        errors = int(wrong[chosen].sum())
+        interval = proportion_interval(errors, len(chosen))
+        found.append((interval.high, interval.low, errors / len(chosen)))
+    high, low, likely = min(found)
+    return np.array([low, likely, high])
+
+
+def score_labels(
+    margin: Floats, probability: Floats, given_probability: Floats
+) -> tuple[Floats, LabelErrors]:
+    """Return the probability that each label is wrong, and how many are.
+
+    Args:
+        margin: mean over the epochs; NaN for images that were not trained on. At least 100 others.
+        probability: of the most probable label.
+        given_probability: of the given label.
+    """
+    scores, images = np.zeros(len(margin)), len(margin)
+    trained = ~np.isnan(margin)
+    groups, resampled = fit_groups(margin[trained])
+    scores[trained] = _break_ties(groups.probability(margin[trained]), -margin[trained])
+    low, high = np.quantile(resampled, (0.025, 0.975))
+    fractions = np.array([low, groups.weight[0], high]) if groups.stand_out else np.zeros(3)
+    if len(held := np.flatnonzero(~trained)):
+        given = given_probability[held]
+        other = count_confident_errors(probability[held], given < probability[held])
+        fractions = _combine(fractions, other)
+        # Splits are samples of the same images, so the same fraction of each is suspect.
+        ranks = np.argsort(np.argsort(-given, kind="stable")) / max(1, len(given) - 1)
+        scores[held] = np.quantile(scores[trained], ranks) * (1 - given)
+    low, likely, high = np.rint(fractions * images).astype(int).tolist()
+    return scores, LabelErrors(low, likely, high, images)
+
+
+def _combine(one: Floats, other: Floats) -> Floats:
+    """Return the widest bounds; without a likely fraction in `one`, nothing stands out."""
+    low, likely, high = np.minimum(one, other)[0], (one + other)[1] / 2, np.maximum(one, other)[2]
+    return np.array([low, likely if one[1] else 0.0, high])
+
+
+def _break_ties(probabilities: Floats, evidence: Floats) -> Floats:
+    ranks = np.argsort(np.argsort(evidence, kind="stable")) / max(1, len(evidence) - 1)
+    tied: Floats = probabilities * (1 - _FOR_ORDER + _FOR_ORDER * ranks)
+    return tied
