@@ -149,7 +149,7 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     if (given := listing.corrections).path:
         actions = collections.Counter(row.action for row in given.rows)
         counts = ", ".join(f"{count:,} {action}" for action, count in actions.items())
-        yield "Corrections", f"{given.path}: {counts or 'none'}"
+        yield "Decisions", f"{given.path}: {counts or 'none'}"
     for note in (*listing.notes, *find_look_alikes(listing)):
         yield "Note", note
 
