@@ -65,7 +65,7 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
     Outputs:
         examples: `Examples`, uncompressed shards in `Split-<name>` folders, and `index.json`.
         rejects: `ImageRejects`, `rejects.jsonl`, `skipped.jsonl`, `duplicates.jsonl` and
-            `summary.json`.
+            `summary.json`; with corrections `corrections.jsonl`.
     """
 
     SPEC_CLASS = ImageExampleGenSpec

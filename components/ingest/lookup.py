@@ -64,7 +64,7 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     if config.fingerprint == "content":
         listing = _add_checksums(listing, config)
     cut = {}
-    if config.corrections:
+    if config.corrections and listings:
         # The listing holds the corrections, so moving their file must not ingest again.
         name = posixpath.basename(config.corrections)
         cut["config"] = to_json(dataclasses.replace(config, corrections=name))

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
+from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import FILENAME, LABEL
+from components.ingest.config import IngestConfig
 from components.ingest.corrections import Correction, write_corrections
 from components.ingest.decisions import read_decided
 from components.ingest.ingest_run import IngestJob
 from components.ingest.listing import read_listing, write_listing
-from components.ingest.lookup import list_images
+from components.ingest.lookup import list_images, look_up
 from components.records.record_reader import read_features
 from tests.ingest.plain import HEADER, Ingested, ingest, write_all
 from tests.pictures import write_folder
@@ -200,3 +202,19 @@ def test_the_listing_holds_the_corrections(folder: Path, tmp_path: Path) -> None
     assert fingerprint(path) != fingerprint(moved)
     with pytest.raises(DataError, match="not UTF-8 text"):
         list_images(str(folder), replace(HEADER, corrections=str(folder / FIRST)))
+
+
+def test_moving_the_file_does_not_ingest_again(folder: Path, tmp_path: Path) -> None:
+    def key(place: Path, action: str = "remove", *, listings: str) -> dict[str, Any]:
+        write_corrections(str(place), [decide(folder, FIRST, action)])
+        config = to_json(replace(HEADER, corrections=str(place)))
+        given = {"input_base": str(folder), "config": config, "listings": listings}
+        return given | look_up({}, given)
+
+    listings = str(tmp_path / "listings")
+    first = key(tmp_path / "a" / "c.csv", listings=listings)
+    assert key(tmp_path / "b" / "c.csv", listings=listings) == first
+    assert key(tmp_path / "a" / "c.csv", "keep", listings=listings) != first
+    # Without a listing, the executor reads the file again.
+    alone = from_json(IngestConfig, key(tmp_path / "a" / "c.csv", listings="")["config"])
+    assert alone.corrections == str(tmp_path / "a" / "c.csv")
