@@ -120,7 +120,7 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
     figures: dict[str, list[Figure]] = {}
     names = CONTENDERS[mode][: arguments.contenders]
     with _store(folder, arguments.latency_ms) if remote else nullcontext(source) as place:
-        progress, lost = Progress(arguments.repeats * len(names)), set[str]()
+        progress, lost = Progress(arguments.repeats * len(names), kinds=len(names)), set[str]()
         for _ in range(arguments.repeats):
             for name in (name for name in names if name not in lost):
                 try:

@@ -138,7 +138,7 @@ def _write(results: dict[str, Any], output: Path) -> None:
 
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "recommended.yaml").write_text(results["recommended"])
-    draw(results, output / "ladder.png")
+    draw([results], output / "ladder.png")
     for name in ("results.json", "ladder.png", "recommended.yaml"):
         print(output / name)
     if results["profile"]:

@@ -22,13 +22,16 @@ from typing import Any
 
 import yaml
 
-from benchmarks.measuring.process import say
+from benchmarks.measuring.process import end_with_parent, say
 
 _ROOT = Path(__file__).parents[1]
 RESULTS = _ROOT / "benchmarks" / "results"
 PAGE = _ROOT / "docs" / "measurements.md"
-PICTURES = {"reading": "reading.svg", "bucket": "reading-bucket.svg"}
-"""Name of a measurement of the ladder → its picture in docs/."""
+PICTURE = "reading.svg"
+"""Picture in docs/ of the measurements of the ladder."""
+
+LADDERS = ("reading", "bucket")
+"""Measurements of the ladder; the first one has the picture and all rungs."""
 
 _LISTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 MEASUREMENTS: dict[str, dict[str, str]] = {of["name"]: of for of in _LISTED["measurements"]}
@@ -83,19 +86,22 @@ def _measure_all(arguments: argparse.Namespace) -> Iterator[str]:
             command = [sys.executable, "-m", *(word.format(**places) for word in words)]
             say(f"\n{name}: {shlex.join(command[1:])}")
             started = time.monotonic()
-            if subprocess.run([*command, "--json", file], cwd=_ROOT, check=False).returncode:
+            done = subprocess.run(
+                [*command, "--json", file], cwd=_ROOT, check=False, preexec_fn=end_with_parent
+            )
+            if done.returncode:
                 yield name
             say(f"{name}: {time.monotonic() - started:.0f} s")
 
 
 def write_page() -> None:
-    """Write docs/measurements.md and its pictures from the results that exist."""
+    """Write docs/measurements.md and its picture from the results that exist."""
     results = read_results()
     PAGE.write_text(render(results), encoding="utf-8")
-    for name in PICTURES.keys() & results:
+    if ladders := [results[name]["figures"] for name in LADDERS if name in results]:
         from benchmarks.ladder.plot import draw
 
-        draw(results[name]["figures"], PAGE.parent / PICTURES[name])
+        draw(ladders, PAGE.parent / PICTURE)
 
 
 def read_results() -> Results:
@@ -133,8 +139,8 @@ def _render_section(
     lines += [found["command"], "```", ""]
     if with_place:
         lines += [*textwrap.wrap(_describe_place(found), 116), ""]
-    if name in PICTURES:
-        lines += [f"![{heading}: images per second of each rung]({PICTURES[name]})", ""]
+    if name == LADDERS[0]:
+        lines += [f"![Images per second of each rung, from files and from a bucket]({PICTURE})", ""]
     for table in found["tables"]:
         rows = [table["columns"], ["-"] * len(table["columns"]), *table["rows"]]
         rows = [[_shorten(cell) for cell in row] for row in rows]

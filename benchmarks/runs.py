@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, MeasurementError, Progress
+from benchmarks.measuring.process import QUIET, MeasurementError, Progress, end_with_parent
 from benchmarks.measuring.results import Figures, Spread, write_results
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import write_digits
@@ -74,7 +74,7 @@ def _run_digits(arguments: argparse.Namespace, folder: Path) -> dict[str, list[F
     """Run the digits from and to the disk, again from the cache, and from and to buckets."""
     names = ["first run", "again, from the cache"] if "digits" in arguments.part else []
     names += ["first run, from and to buckets"] if "buckets" in arguments.part else []
-    progress = Progress(arguments.repeats * len(names))
+    progress = Progress(arguments.repeats * len(names), kinds=len(names))
     figures: dict[str, list[Figure]] = {name: [] for name in names}
     for _ in range(arguments.repeats):
         for name in names:
@@ -127,6 +127,7 @@ def _run(
             env={**os.environ, **QUIET, **(environment or {})},
             stdout=said,
             stderr=subprocess.STDOUT,
+            preexec_fn=end_with_parent,
         )
         _, status, used = os.wait4(process.pid, 0)
         if status:

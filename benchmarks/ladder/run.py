@@ -53,7 +53,7 @@ def main() -> None:
         # After all rounds, each rung feeds a simulated accelerator once.
         limits = _limits(local, seconds)
         turns = options["repeats"] * (len(rungs) + len(limits)) + len(rungs)
-        progress = Progress(turns)
+        progress = Progress(turns, kinds=len(rungs) + len(limits))
         rates, times = _measure_all(processes, limits, steps, options["repeats"], progress)
         target = options["target"] or 0.8 * _reference(rates)
         for name, process in processes.items():

@@ -6,7 +6,6 @@ pools of TensorFlow and the lock of the interpreter with the rung whose turn it 
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import signal
@@ -19,15 +18,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measuring.process import MeasurementError
+from benchmarks.measuring.process import MeasurementError, end_with_parent
 
 if TYPE_CHECKING:
     # It loads TensorFlow.
     from benchmarks.ladder.data import Material
 
 _CAN_STOP = sys.platform == "linux"
-# From prctl(2): the signal a process gets when its parent ends.
-_PR_SET_PDEATHSIG = 1
 
 # An epoch takes minutes one by one from a bucket.
 _MOST_SECONDS = 10.0
@@ -88,9 +85,8 @@ class RungProcess:
 
 def _serve(pipe: Connection, prepare: Callable[[], Answers]) -> None:
     """Serve requests until the other end is closed."""
-    if _CAN_STOP:
-        # A stopped process would not notice that its parent has ended.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A stopped process would not notice it.
+    end_with_parent()
     answers: Answers = {}
     while True:
         try:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
+from benchmarks.measuring.process import end_with_parent
 from components.contract.machine import available_cpus
 
 DECODE_LIMIT = "limit: libjpeg-turbo on every core"
@@ -33,7 +34,9 @@ def measure(work: Callable[[], int], seconds: float) -> float:
 
 def process_per_core() -> ProcessPoolExecutor:
     """Return the processes for `on_every_core`."""
-    return ProcessPoolExecutor(available_cpus(), mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(
+        available_cpus(), mp_context=get_context("spawn"), initializer=end_with_parent
+    )
 
 
 def on_every_core(pool: ProcessPoolExecutor, limit: Callable[[], float]) -> float:

@@ -1,8 +1,10 @@
 """Measures in fresh processes, reports progress, and explains a failure."""
 
+import ctypes
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -45,12 +47,20 @@ def measure(
             text=True,
             env={**os.environ, **QUIET, **(environment or {})},
             check=False,
+            preexec_fn=end_with_parent,
         )
     except OSError as error:
         raise MeasurementError(f"{python} cannot be run: {error.strerror}") from error
     if done.returncode:
         raise MeasurementError(explain(done.stderr or "", done.returncode))
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, however that ends."""
+    if sys.platform == "linux":
+        # From prctl(2): PR_SET_PDEATHSIG.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def explain(said: str, status: int) -> str:
@@ -86,16 +96,20 @@ def spell(seconds: float) -> str:
 class Progress:
     """Counts measurements and estimates the time left."""
 
-    def __init__(self, measurements: int) -> None:
-        """Start the clock."""
-        self._all, self._done = measurements, 0
+    def __init__(self, measurements: int, *, kinds: int = 1) -> None:
+        """Start the clock.
+
+        Measurements of several `kinds` take turns. The slowest kind may take a thousand times as
+        long as another, so the time left is unknown until each has had its first turn.
+        """
+        self._all, self._kinds, self._done = measurements, kinds, 0
         self._started = time.perf_counter()
 
     def report(self, what: str) -> None:
         """Report that a measurement is done, with its result."""
         self._done += 1
         each = (time.perf_counter() - self._started) / self._done
-        left = (
-            spell(each * (self._all - self._done)) + " left" if self._done < self._all else "done"
-        )
-        say(f"[{self._done}/{self._all}] {what}; {left}")
+        left = "; done" if self._done == self._all else ""
+        if self._kinds <= self._done < self._all:
+            left = f"; {spell(each * (self._all - self._done))} left"
+        say(f"[{self._done}/{self._all}] {what}{left}")

@@ -97,7 +97,7 @@ def _take_turns(
     """Return what each process of a contender has measured, and the versions of the peers."""
     results: Results = {}
     versions: dict[str, str] = {}
-    progress = Progress(repeats * len(names))
+    progress = Progress(repeats * len(names), kinds=len(names))
     lost: set[str] = set()
     for _ in range(repeats):
         for name in names:

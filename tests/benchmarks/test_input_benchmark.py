@@ -103,11 +103,14 @@ def test_the_table_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture
     measured |= judge(measured, target=None)
     tabulate(measured).show()
     assert "6,000 (5,820 to 6,180)" in capsys.readouterr().out
-    draw(measured, tmp_path / "ladder.svg")
+    bucket = results(store={"latency_ms": 30, "stream_mbps": 160})
+    bucket["rungs"] = bucket["rungs"][1:]
+    draw([measured, bucket], tmp_path / "ladder.svg")
     picture = (tmp_path / "ladder.svg").read_text()
     assert "</svg>" in picture
-    assert "logarithmic, bars begin at 100 and not at zero" in picture
-    draw(measured, tmp_path / "again.svg")
+    for text in ("bars with … are cut", "not measured", "From a bucket, 30 ms per request"):
+        assert text in picture
+    draw([measured, bucket], tmp_path / "again.svg")
     assert (tmp_path / "again.svg").read_text() == picture
 
 
