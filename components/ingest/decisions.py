@@ -6,6 +6,7 @@ same images: splits follow from the labels as given.
 
 import collections
 import difflib
+import functools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +77,7 @@ def judge(
         The outcomes in the order of the corrections, and the digests of images whose new label
         must not be used, because they no longer have the label that was looked at.
     """
-    labels = {file.label for file in listing.files}
+    labels = frozenset(file.label for file in listing.files)
     found: dict[str, list[Match]] = {}
     for match in matches:
         found.setdefault(match.sha256, []).append(match)
@@ -99,16 +100,14 @@ def _is_outdated(row: Correction, given: set[str]) -> bool:
 
 
 def _find_reason(
-    row: Correction, files: Sequence[Match], labels: set[str], rejected: Mapping[str, str]
+    row: Correction, files: Sequence[Match], labels: frozenset[str], rejected: Mapping[str, str]
 ) -> str:
     """Return why a correction is not applied to these files, or nothing."""
     given = {file.label for file in files}
     if not files:
         return "no file has this content"
     if row.action == "relabel" and row.to_label not in labels:
-        close = difflib.get_close_matches(row.to_label, labels, 1)
-        meant = f" (did you mean {quote(close[0])}?)" if close else ""
-        return f"no class is called {quote(row.to_label)}{meant}: give a new class an image first"
+        return _explain_unknown(row.to_label, labels)
     if all(file.path in rejected for file in files):
         return f"the file was rejected: {rejected[files[0].path]}"
     if row.action == "relabel" and given == {row.to_label}:
@@ -118,6 +117,13 @@ def _find_reason(
             f"the label is {' and '.join(map(quote, sorted(given)))}, not {quote(row.from_label)}"
         )
     return ""
+
+
+@functools.lru_cache(1_000)  # Comparing with thousands of labels is slow.
+def _explain_unknown(label: str, labels: frozenset[str]) -> str:
+    close = difflib.get_close_matches(label, labels, 1)
+    meant = f" (did you mean {quote(close[0])}?)" if close else ""
+    return f"no class is called {quote(label)}{meant}: give a new class an image first"
 
 
 def write_outcomes(rejects_uri: str, outcomes: Iterable[Outcome]) -> None:
