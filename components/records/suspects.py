@@ -25,6 +25,21 @@ Reason = Literal[
     "outlier",
 ]
 
+REASONS: dict[Reason, str] = {
+    "label": "The label is probably wrong",
+    "near_duplicate": "Nearly the same as another image",
+    "blank": "Blank: a single color",
+    "odd_shape": "Odd shape: long and narrow",
+    "tiny": "Tiny: enlarged for the model",
+    "dark": "Very dark",
+    "bright": "Very bright",
+    "low_information": "Hardly any detail",
+    "blurred": "Blurred",
+    "outlier": "Unlike any training image",
+    "gray": "Gray among color images",
+}
+"""Each reason in words."""
+
 _SCHEMA = pa.schema(
     [
         ("sha256", pa.string()),

@@ -11,20 +11,10 @@ from components.contract.errors import DataError, StorageError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.records.suspects import Suspect
+from components.records.suspects import REASONS, Suspect
 
 WORDS: dict[str, str] = {
-    "label": "The label is probably wrong",
-    "near_duplicate": "Almost the same as another image",
-    "dark": "Dark",
-    "bright": "Bright",
-    "blurred": "Blurred",
-    "blank": "Blank, or almost",
-    "low_information": "Shows hardly anything",
-    "tiny": "Much smaller than the other images",
-    "odd_shape": "Much longer than wide, or wider than long",
-    "gray": "Gray, unlike the other images",
-    "outlier": "Unlike the other images",
+    **REASONS,
     # Of images without a label.
     "uncertain": "The model is uncertain",
     "typical": "Typical of its label, according to the model",
