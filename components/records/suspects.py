@@ -25,7 +25,7 @@ Reason = Literal[
     "outlier",
 ]
 
-REASONS: dict[Reason, str] = {
+REASONS: dict[str, str] = {
     "label": "The label is probably wrong",
     "near_duplicate": "Nearly the same as another image",
     "blank": "Blank: a single color",
