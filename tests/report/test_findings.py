@@ -10,6 +10,7 @@ from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
+from components.report.suspects.shown import LabelErrors, SuspectFacts
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.report_sample import empty, small
 
@@ -58,6 +59,7 @@ def healthy(**changes: Any) -> ReportFacts:
         anomalies={"train": ()},
         phases=(TrainedPhase("train", 4),),
         history=history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94]),
+        suspects=SuspectFacts((), errors=LabelErrors(0, 0, 9, 2700)),
     )
     metrics = facts.comparison.metrics
     scalars = {**metrics.scalars, "ece": 0.01}
@@ -78,7 +80,7 @@ def test_a_healthy_run_has_no_findings() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
-    assert len(examination.looked_at) == 13
+    assert len(examination.looked_at) == 14
 
 
 def test_checks_without_data_are_listed() -> None:
@@ -92,11 +94,12 @@ def test_checks_without_data_are_listed() -> None:
         "image sizes",
         "calibration",
         "class balance",
+        "labels",
         "rejected and duplicate files",
         "anomalies and drift",
         "input wait",
     }
-    assert len(examination.looked_at) + len(examination.unknown) == 13
+    assert len(examination.looked_at) + len(examination.unknown) == 14
 
 
 def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
@@ -113,6 +116,11 @@ UNDECIDED = Verdict(
     ["the interval includes the guess; about 350 images would be enough to decide"],
 )
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "many labels are probably wrong": (
+        {"suspects": SuspectFacts((), errors=LabelErrors(90, 120, 150, 2700))},
+        "about 120 of 2,700 labels are probably wrong (90 to 150)",
+        "review --output OUT",
+    ),
     "too few images to tell": (
         {"verdict": UNDECIDED},
         "209 images are too few to show that it is better than guessing",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import numpy as np
 import pytest
 
 from components.contract.printable import format_duration
@@ -21,8 +22,10 @@ from components.report.page.formatting import (
     signed,
 )
 from components.report.page.sections.classes import ImageLinks
+from components.report.suspects.shown import ImageMap, LabelErrors, SuspectFacts
 from tests.report.conftest import say, words
 from tests.report.samples import comparison_sample, report_sample
+from tests.report.samples.picture_sample import make_suspects
 
 pytestmark = pytest.mark.xdist_group("page")
 
@@ -102,6 +105,33 @@ def test_labels_are_escaped(pages: dict[str, str], name: str, texts: set[str]) -
     assert not re.search("nan|None|inf\\b", words(pages[name]))
 
 
+def test_a_clean_folder_has_no_suspects() -> None:
+    clean = SuspectFacts((), errors=LabelErrors(0, 0, 7, 300))
+    assert say("suspects", suspects=clean) == (
+        "No label stands out as probably wrong. None stands out."
+    )
+
+
+def test_the_map_names_each_point_and_fits_into_the_page() -> None:
+    found = make_suspects(("a", 'say "b"'), points=40)
+    assert found.image_map
+    page = render_section("map", replace(report_sample.small(), suspects=found))
+    points = re.findall(r'd="([^"]*)" data-label="([^"]*)" data-names="([^"]*)"', page)
+    counted = [(path.count("M"), label, names.count("&#10;")) for path, label, names in points]
+    assert counted == [(20, "a", 19), (20, "say &#34;b&#34;", 19)]
+    assert page.count("<circle cx") == sum(
+        path in found.image_map.suspects for path in found.image_map.paths
+    )
+    long = replace(found.image_map, paths=tuple(f"{n:0100d}\n<" for n in range(40)))
+    many = ImageMap(
+        long.paths * 500, long.labels * 500, np.tile(long.places, (500, 1)), frozenset(), 20_000
+    )
+    page = render_section(
+        "map", replace(report_sample.small(), suspects=replace(found, image_map=many))
+    )
+    assert 500_000 < len(page.encode()) < 1_000_000
+
+
 TEXTS = {
     "small": [
         "✓ Blessed: better than the model in use. Proven: the whole 95% confidence interval is on "
@@ -121,6 +151,12 @@ TEXTS = {
         "and 3 more files",
         "14 of 19 rejected files.",
         "6 more mistakes",
+        "About 20 of 300 labels are probably wrong (12 to 31).",
+        "remove them: local_runner.py review --output OUT",
+        "Labels that are probably wrong 1 image. zero → one 90.0 % zero/0.jpg , train "
+        "Most similar in training: zero zero",
+        "Odd images 9 of 49 images, the most conspicuous first. Very dark zero",
+        "300 of 3,000 images. Images that the model finds similar lie close together",
         "from epoch 19, which had the best loss on the eval split: 0.482.",
         "1 image has several labels",
         "it divides its logits by 0.610, which was fitted on 240 images of the eval split",
@@ -143,6 +179,8 @@ TEXTS = {
         "Architecture unknown Input unknown Parameters unknown",
         "The training history is unknown.",
         "Whether files were rejected is unknown.",
+        "Suspects are unknown: training described no images.",
+        "There is no map: it is drawn from the features",
         "There are no samples.",
         "There are no slices.",
         "No image is misclassified.",

@@ -19,6 +19,7 @@ _UNBALANCED = 10
 _FEW_OF_A_CLASS = 20
 _MANY_DUPLICATES = 0.05
 _MANY_SMALL = 0.2
+_MANY_WRONG = 0.01
 
 _FILES = {
     "rejected": (
@@ -71,6 +72,21 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
             yield Finding("files", text, why, advice)
     for text in facts.files.get("look_alikes", ()):
         yield Finding("files", text, "each counts as one of its own", "give them one name")
+
+
+def check_labels(facts: ReportFacts) -> Iterator[Finding]:
+    """Look at how many labels are probably wrong."""
+    errors = facts.suspects.errors if facts.suspects else None
+    if errors is None:
+        raise UnknownError
+    if errors.low > _MANY_WRONG * errors.images:
+        yield Finding(
+            "suspects",
+            f"about {errors.likely:,} of {errors.images:,} labels are probably wrong "
+            f"({errors.low:,} to {errors.high:,})",
+            "the model learns them, and is judged by them",
+            "look at the suspects, and correct them: local_runner.py review --output OUT",
+        )
 
 
 def check_balance(facts: ReportFacts) -> Iterator[Finding]:

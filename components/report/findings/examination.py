@@ -125,6 +125,7 @@ _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "image sizes": data.check_sizes,
     "calibration": check_calibration,
     "class balance": data.check_balance,
+    "labels": data.check_labels,
     "rejected and duplicate files": data.check_files,
     "anomalies and drift": data.check_anomalies,
     "input wait": training.check_waiting,

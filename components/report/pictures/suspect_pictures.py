@@ -71,7 +71,7 @@ def show_suspects(
             ),
             found=found.found,
             errors=found.errors,
-            image_map=draw_map(columns, found.features, {one.path for one in found.suspects})
+            image_map=draw_map(columns, found.features, {one.path for one in chosen})
             if found.features is not None
             else None,
         ),

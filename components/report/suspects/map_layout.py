@@ -76,5 +76,8 @@ def _sum_rows(rows: npt.NDArray[np.int64], values: Places, count: int) -> Places
 
 def _scale(places: Places) -> Places:
     low, high = np.percentile(places, (_OUTLYING, 100 - _OUTLYING), axis=0)
-    scaled: Places = np.clip((places - low) / np.maximum(high - low, 1e-9), 0, 1)
-    return scaled
+    scaled = np.clip((places - low) / np.maximum(high - low, 1e-9), 0, 1)
+    # Halfway to equal spacing, for room between the points of a tight group.
+    ranks = places.argsort(axis=0, kind="stable").argsort(axis=0) / (len(places) - 1)
+    mixed: Places = (scaled + ranks) / 2
+    return mixed

@@ -31,7 +31,7 @@ class ShownSuspect:
 
 @dataclass(frozen=True)
 class ImageMap:
-    """Images placed by their features, at most 10,000 of them and all suspects."""
+    """Images placed by their features, at most 10,000 of them and the suspects that are shown."""
 
     paths: tuple[str, ...]
     labels: tuple[str, ...]

@@ -50,7 +50,7 @@ def add_neighbors(
 
 
 def draw_map(columns: Columns, features: Features, suspects: Collection[str]) -> ImageMap:
-    """Place evenly spaced images and all suspects on a map."""
+    """Place evenly spaced images, and `suspects`, on a map."""
     total = len(features)
     step = max(1, -(-total // MOST_POINTS))
     rows = np.union1d(np.arange(0, total, step), find_rows(suspects, columns["path"]))

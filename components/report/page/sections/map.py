@@ -56,7 +56,7 @@ def describe_map(facts: ReportFacts) -> dict[str, Any]:
             )
             for place, (label, members) in enumerate(of_class.items())
         ],
-        "rings": "".join(points[row] for row in rows if found.paths[row] in found.suspects),
+        "rings": [(int(x[row]), int(y[row])) for row in rows if found.paths[row] in found.suspects],
         "points": len(rows),
         "others": max(0, len(order) - _COLORED),
         "size": int(np.clip(_COVERED / np.sqrt(len(rows)), _SMALLEST, _LARGEST)),

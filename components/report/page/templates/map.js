@@ -13,7 +13,7 @@ function watchMap() {
   const points = readPoints();
   const frames = new Map([...document.querySelectorAll("[data-path]")].map(
     frame => [frame.dataset.path, frame]));
-  const mark = map.querySelector("circle");
+  const mark = map.querySelector(".mark");
   const pointed = document.querySelector(".pointed");
   let shown = null;
   const find = event => {
@@ -27,7 +27,7 @@ function watchMap() {
     const point = find(event);
     if (!point || point === shown) return;
     shown = point;
-    mark.removeAttribute("hidden");
+    mark.removeAttribute("visibility");
     mark.setAttribute("cx", point.x);
     mark.setAttribute("cy", point.y);
     pointed.querySelector("strong").textContent = point.label;

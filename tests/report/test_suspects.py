@@ -1,0 +1,130 @@
+"""From the outputs of earlier steps to suspects with their pictures."""
+
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.images.pixel_statistics import measure_pixels
+from components.ingest.decisions import CORRECTIONS_FILE
+from components.records.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
+from components.report.facts import PredictedImage
+from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
+from components.report.suspects import similar
+from components.report.suspects.gathering import find_suspects
+from tests.pictures import encode
+from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
+
+BLACK = "black/é.png"
+MISTAKE = PredictedImage("test/0.jpg", LABELS[0], LABELS[1], 0.9, 0.1, None)
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    """Sixty pictures to train, of which the last is black, and three to test."""
+    train = make_records(20)
+    train[-1] = Record(BLACK, 2, encode(Image.new("RGB", (SIZE, SIZE)), "PNG"))
+    test = [record._replace(filename=f"test/{n}.jpg") for n, record in enumerate(make_records(1))]
+    splits = {"train": train, "test": test}
+    write_splits(tmp_path / "examples", splits)
+    write_table(tmp_path / "model_run", splits)
+    (tmp_path / "rejects").mkdir()
+    return {
+        name: SimpleNamespace(uri=str(tmp_path / name))
+        for name in ("examples", "model_run", "rejects")
+    }
+
+
+def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
+    """Features are the colors of the labels, with a little noise."""
+    rows = [(split, record) for split, records in splits.items() for record in records]
+    pixels = [np.asarray(Image.open(BytesIO(of.encoded)).convert("RGB")) for _, of in rows]
+    ids = np.array([record.label_id for _, record in rows])
+    labels = [LABELS[number] for number in ids]
+    columns: dict[str, Any] = {
+        "path": [record.filename for _, record in rows],
+        "sha256": [f"{row:064d}" for row in range(len(rows))],
+        "split": [split for split, _ in rows],
+        "label": labels,
+        "predicted": labels,
+        "probability": np.ones(len(rows)),
+        **measure_pixels(np.stack(pixels)),
+    }
+    noise = np.random.default_rng(0).normal(0, 0.01, (len(rows), 8))
+    with write_image_table(str(folder), rows=len(rows)) as table:
+        table.add(columns, np.eye(3, 8)[ids] + noise)
+
+
+def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectPictures:
+    found = find_suspects(given, side=SIZE)
+    assert found
+    return show_suspects(found, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit)
+
+
+def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, Any]) -> None:
+    suspects, [mistake] = show(given)
+    [black] = suspects.shown
+    assert (black.suspect.path, black.suspect.reason) == (BLACK, "blank")
+    assert suspects.rows == (black.suspect,)
+    assert suspects.found == {"blank": 1}
+    assert black.picture
+    assert np.asarray(Image.open(BytesIO(black.picture.jpeg))).max() == 0
+    assert [image.path for image in black.similar] == list(black.suspect.neighbors)
+    assert {image.label for image in black.similar} == {LABELS[2]}
+    assert {image.label for image in mistake.similar} == {LABELS[0]}
+    assert all(image.picture for image in (*black.similar, *mistake.similar))
+    assert not any(image.path.startswith("test/") for image in (*black.similar, *mistake.similar))
+    assert suspects.image_map
+    assert suspects.image_map.suspects == {BLACK}
+    assert suspects.image_map.total == len(suspects.image_map.paths) == 63
+    again = show(given).suspects
+    assert (again.rows, again.shown) == (suspects.rows, suspects.shown)
+    assert again.image_map
+    assert (again.image_map.places == suspects.image_map.places).all()
+
+
+def test_pictures_beyond_the_limit_are_left_out_those_of_suspects_last(
+    given: dict[str, Any],
+) -> None:
+    whole = show(given).suspects.shown[0].picture
+    assert whole
+    suspects, [mistake] = show(given, limit=len(whole.jpeg))
+    assert suspects.shown[0].picture
+    assert not any(image.picture for image in mistake.similar)
+
+
+def test_a_judged_image_is_no_suspect(given: dict[str, Any], tmp_path: Path) -> None:
+    row = {"sha256": f"{59:064d}", "result": "kept"}
+    (tmp_path / "rejects" / CORRECTIONS_FILE).write_text(json.dumps(row))
+    assert show(given).suspects.shown == ()
+
+
+def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "model_run" / EMBEDDINGS_FILE).unlink()
+    suspects, [mistake] = show(given)
+    assert suspects.shown[0].similar == mistake.similar == ()
+    assert suspects.image_map is None
+
+
+def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "model_run" / IMAGES_FILE).unlink()
+    assert find_suspects(given, side=SIZE) is None
+
+
+def test_a_map_of_many_images_has_evenly_spaced_ones_and_the_suspects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(similar, "MOST_POINTS", 10)
+    columns = {name: np.array([f"{n}" for n in range(100)], object) for name in ("path", "label")}
+    features = np.random.default_rng(0).normal(size=(100, 4))
+    found = similar.draw_map(columns, features, {"5"})
+    assert found.paths == ("0", "5", *(str(n) for n in range(10, 100, 10)))
+    assert found.total == 100
