@@ -1,6 +1,7 @@
 """Check image files for ingest and for the server: keep, convert or reject them."""
 
 import contextlib
+import dataclasses
 import io
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from components.images import jpeg_check, tensorflow_decoder
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.jpeg_frame import START, state_orientation
 from components.images.options import ImageOptions
+from components.images.thumbprint import make_thumbprint
 from components.images.transcode import (
     UNKNOWN_RANGE,
     Pixels,
@@ -84,7 +86,7 @@ def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImag
     decoded = _decode_with_tensorflow(stored.encoded, None)
     if decoded.shape != (stored.height, stored.width, 3):
         raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
-    return stored
+    return dataclasses.replace(stored, thumbprint=make_thumbprint(decoded))
 
 
 def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
@@ -132,7 +134,8 @@ def _check_kept(
         return _store(data, image, config)
     if config.shrink and config.is_shrunk(*image.size):
         small = turn(shrink(pixels, side=config.shrink), orientation)
-        return to_jpeg(small[..., 0] if gray else small, quality=config.quality)
+        stored = to_jpeg(small[..., 0] if gray else small, quality=config.quality)
+        return dataclasses.replace(stored, thumbprint=make_thumbprint(small))
     return _as_it_is(data, image, pixels, orientation)
 
 
@@ -147,8 +150,11 @@ def _as_it_is(
     channels = 1 if image.mode in _GRAY_MODES else 3
     kind = _STORED_FORMAT[str(image.format)]
     height, width = image.size if orientation >= 5 else image.size[::-1]
-    luminance = None if pixels is None else mean_luminance(pixels)
-    return CheckedImage(data, kind, height, width, channels, luminance)
+    if pixels is None:
+        return CheckedImage(data, kind, height, width, channels, None)
+    thumbprint = make_thumbprint(pixels, orientation=orientation)
+    luminance = mean_luminance(pixels)
+    return CheckedImage(data, kind, height, width, channels, luminance, thumbprint)
 
 
 def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:

@@ -20,6 +20,7 @@ class Category(StrEnum):
     UNSUPPORTED = "unsupported"
     UNREADABLE = "unreadable"
     LABEL_CONFLICT = "label conflict"
+    NEAR_DUPLICATE = "near duplicate"
     REMOVED = "removed by a correction"
 
 
@@ -46,6 +47,8 @@ class CheckedImage:
     """1 for gray, 3 for color."""
     luminance: float | None
     """Mean luma, 0 to 255; None if the pixels were not decoded."""
+    thumbprint: bytes = b""
+    """See `make_thumbprint`; empty if the pixels were not decoded."""
 
 
 def usable(content: Content) -> bytes:

@@ -1,5 +1,6 @@
 """The fast check of JPEG files: libjpeg-turbo, without Pillow."""
 
+import dataclasses
 import itertools
 import re
 
@@ -18,6 +19,7 @@ from components.images.jpeg_frame import (
     walk_segments,
 )
 from components.images.options import ImageOptions
+from components.images.thumbprint import make_thumbprint
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg, turn
 
 _PLAIN_FRAMES = SEQUENTIAL | {PROGRESSIVE}
@@ -138,14 +140,17 @@ def decode_jpeg(
     try:
         if smaller and config.shrink:
             pixels = shrink(_decode_small(data, gray, config.shrink), side=config.shrink)
-            return to_jpeg(turn(pixels, orientation), quality=config.quality)
+            pixels = turn(pixels, orientation)
+            stored = to_jpeg(pixels, quality=config.quality)
+            return dataclasses.replace(stored, thumbprint=make_thumbprint(pixels))
         luma = simplejpeg.decode_jpeg(data, "GRAY")[..., 0]
     except Exception as error:
         for words, category in _DAMAGE.items():
             if words in str(error).lower():
                 raise Rejected(category, f"JPEG: {error}") from error
         return None
-    return CheckedImage(data, "jpeg", *seen, channels, mean_luminance(luma))
+    thumbprint = make_thumbprint(luma, orientation=orientation)
+    return CheckedImage(data, "jpeg", *seen, channels, mean_luminance(luma), thumbprint)
 
 
 def _is_whole(data: bytes) -> bool:

@@ -64,8 +64,8 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
 
     Outputs:
         examples: `Examples`, uncompressed shards in `Split-<name>` folders, and `index.json`.
-        rejects: `ImageRejects`, `rejects.jsonl`, `skipped.jsonl`, `duplicates.jsonl` and
-            `summary.json`; with corrections `corrections.jsonl`.
+        rejects: `ImageRejects`, `rejects.jsonl`, `skipped.jsonl`, `duplicates.jsonl`,
+            `near_duplicates.jsonl` and `summary.json`; with corrections `corrections.jsonl`.
     """
 
     SPEC_CLASS = ImageExampleGenSpec

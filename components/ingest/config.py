@@ -54,6 +54,12 @@ class IngestConfig(FileOptions):
     """What to do with an image found under two labels: keep every copy and list them, drop every
     copy into the rejects, or fail."""
 
+    near_duplicates: Literal["keep", "together", "drop"] = "together"
+    """What to do with resized, recompressed, brightened or slightly cropped copies. together: keep
+    them in one split, so that no test image has its twin in train. drop: use one of each label, and
+    list the others as rejects. keep: do not look for them. Given splits stay as they are. Needs
+    `check: pixels`."""
+
     fingerprint: Literal["metadata", "content"] = "metadata"
     """How to notice changed images: by their names, sizes and times, or a store's checksums
     (metadata), or by reading all local files (content). Content suits folders that are copied, and
@@ -74,12 +80,22 @@ class IngestConfig(FileOptions):
     max_reject_fraction: Fraction = 0.01
     """Stop the run if more than this fraction of the files are not usable images."""
 
+    @property
+    def finds_near_duplicates(self) -> bool:
+        """Return whether images are compared."""
+        return self.near_duplicates != "keep" and self.check == "pixels"
+
     def __post_init__(self) -> None:
         """Check the layout, and names and fractions of the splits."""
         require(
             self.manifest is None or self.layout == "auto",
             f"ingest.layout is {self.layout!r}, but ingest.manifest names the labels and splits: "
             f"set only one of them.",
+        )
+        require(
+            self.near_duplicates != "drop" or self.check == "pixels",
+            "ingest.near_duplicates is drop, but ingest.check header decodes no image: set "
+            "ingest.check to pixels.",
         )
         if self.splits is None:
             return

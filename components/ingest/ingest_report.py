@@ -22,11 +22,16 @@ from components.storage.artifact_files import make_folders, open_file
 REJECTS_FILE = "rejects.jsonl"
 SKIPPED_FILE = "skipped.jsonl"
 DUPLICATES_FILE = "duplicates.jsonl"
+NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
 SUMMARY_FILE = "summary.json"
 
 _NAMED = 3
-# Images dropped for their labels, or by a person, are usable.
-_USABLE = (Category.LABEL_CONFLICT.value, Category.REMOVED.value)
+# Images dropped as copies, for their labels, or by a person, are usable.
+_USABLE = (
+    Category.LABEL_CONFLICT.value,
+    Category.NEAR_DUPLICATE.value,
+    Category.REMOVED.value,
+)
 
 
 @dataclass(frozen=True)
@@ -66,20 +71,22 @@ class Duplicate:
     """Distinct splits: with more than one, the model is tested on training images."""
 
 
-def _report_path(examples_uri: str, plan: ShardPlan) -> str:
-    return os.path.join(examples_uri, UNFINISHED, f"report-{plan.group}-{plan.index:05d}.json")
+def report_path(examples_uri: str, plan: ShardPlan, *, suffix: str = ".json") -> str:
+    """Return the path of a file on what became of a plan."""
+    name = f"report-{plan.group}-{plan.index:05d}{suffix}"
+    return os.path.join(examples_uri, UNFINISHED, name)
 
 
 def write_report(examples_uri: str, report: PlanReport) -> None:
     """Write a report to a file, which reaches the executor with any Beam runner."""
     fields = {name: value for name, value in vars(report).items() if name != "plan"}
-    with open_file(_report_path(examples_uri, report.plan), "w") as file:
+    with open_file(report_path(examples_uri, report.plan), "w") as file:
         file.write(json.dumps(fields))
 
 
 def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
     """Read the report on `plan`."""
-    with open_file(_report_path(examples_uri, plan)) as file:
+    with open_file(report_path(examples_uri, plan)) as file:
         fields = json.loads(file.read())
     fields["matches"] = [Match(*match) for match in fields["matches"]]
     return PlanReport(plan=plan, **fields)
@@ -119,12 +126,16 @@ def write_rejects(
     listing: Listing,
     duplicates: Sequence[Duplicate],
     outcomes: Sequence[Outcome],
+    clusters: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write the lists of rejected, skipped and duplicate files and corrections, and a summary."""
+    """Write the lists of rejected, skipped and duplicate files and corrections, and a summary.
+
+    `clusters` are the lines of the list of near duplicates.
+    """
     rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
     for reject in rejects:
         # TFX removes the outputs of a failed node; the log keeps the list.
-        if reject["category"] != Category.REMOVED.value:
+        if reject["category"] not in (Category.REMOVED.value, Category.NEAR_DUPLICATE.value):
             logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
     for conflict in conflicts(duplicates):
         logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
@@ -138,6 +149,7 @@ def write_rejects(
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
+        **summarize_clusters(clusters),
         "look_alikes": find_look_alikes(listing),
     }
     make_folders(rejects_uri)
@@ -147,8 +159,20 @@ def write_rejects(
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
     _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
+    _write_lines(rejects_uri, NEAR_DUPLICATES_FILE, clusters)
     with open_file(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
         file.write(json.dumps(summary, indent=1))
+
+
+def summarize_clusters(clusters: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count the near duplicates: all but one of each cluster."""
+    return {
+        "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
+        "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
+        "near_duplicates_in_several_splits": sum(
+            len({*cluster["splits"]} - {None}) > 1 for cluster in clusters
+        ),
+    }
 
 
 def _count(values: Iterable[str]) -> dict[str, int]:

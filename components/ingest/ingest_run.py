@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from components.contract import example
 from components.contract.printable import make_printable
@@ -29,6 +30,9 @@ from components.ingest.ingest_report import (
     write_report,
 )
 from components.ingest.listing import ImageFile, Listing, find_look_alikes
+from components.ingest.near_duplicates import find_clusters, list_clusters, separate
+from components.ingest.picture_rows import NO_PICTURE, picture_row, write_pictures
+from components.ingest.shard_moves import ShardMoves, move_records
 from components.ingest.shard_plan import plan_shards, read_plan, write_plans
 from components.ingest.stratification import SplitRule, stratify
 from components.records.shard_files import open_shard, remove_shards, shard_path, write_index
@@ -56,6 +60,8 @@ class IngestJob:
     """Digest of an image → its new label, or None to remove it."""
     watched: frozenset[str] = frozenset()
     """Digests of all images that corrections name."""
+    moves: ShardMoves | None = None
+    """Records to move or drop instead of reading the files again."""
     attempt: int = 1
     """Number of the pass over the files, from 1."""
 
@@ -98,8 +104,16 @@ def ingest_listing(
     write(range(len(plans)), job)
     reports = [read_report(examples, plan) for plan in plans]
     reports, job, outcomes = _judge_corrections(reports, job, listing, write)
-    reports, duplicates = _resolve_conflicts(reports, job, write)
-    write_rejects(rejects, reports, listing, duplicates, outcomes)
+    given = reports
+    reports, job = _resolve_conflicts(reports, job, write)
+    near: list[dict[str, Any]] = []
+    if config.finds_near_duplicates:
+        reports, job, near = _separate_near_duplicates(reports, job, write)
+    elif config.near_duplicates != "keep":
+        logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
+    # Also those whose copies have been dropped.
+    duplicates = find_duplicates(given, job.rule, job.corrected)
+    write_rejects(rejects, reports, listing, duplicates, outcomes, near)
     check_reports(reports, duplicates, listing, config)
     splits = records_per_shard(reports)
     labels = labels_per_split(reports)
@@ -129,7 +143,7 @@ def _judge_corrections(
 
 def _resolve_conflicts(
     reports: list[PlanReport], job: IngestJob, write: WritePlans
-) -> tuple[list[PlanReport], list[Duplicate]]:
+) -> tuple[list[PlanReport], IngestJob]:
     """Drop images with several labels, or move all copies of each into one split.
 
     Splits follow from the labels as given, so that corrections move no image.
@@ -141,10 +155,30 @@ def _resolve_conflicts(
     # The classes of an image with several labels may have different bounds.
     rule = dataclasses.replace(job.rule, uncorrected=job.rule.uncorrected | (mixed - dropped))
     together = find_duplicates(reports, rule, job.corrected)
-    if dropped or together != duplicates:
-        job = dataclasses.replace(job, rule=rule, dropped=dropped)
+    changed = dropped or together != duplicates
+    job = dataclasses.replace(job, rule=rule, dropped=dropped)
+    if changed:
         reports = _rewrite_affected_shards(reports, job, mixed, write)
-    return reports, together
+    return reports, job
+
+
+def _separate_near_duplicates(
+    reports: list[PlanReport], job: IngestJob, write: WritePlans
+) -> tuple[list[PlanReport], IngestJob, list[dict[str, Any]]]:
+    """Move all images of each cluster into one split, or drop all but one of each label.
+
+    Return also the lines of the list of near duplicates.
+    """
+    clusters = find_clusters(reports, job.examples_uri)
+    drop = job.config.near_duplicates == "drop"
+    moves = separate(clusters, reports, job.rule, corrected=job.corrected, drop=drop)
+    near = list_clusters(clusters, reports, moves)
+    affected = [number for number, report in enumerate(reports) if moves.affect(report)]
+    total = sum(len(reports[number].plan.files) for number in affected)
+    if affected:
+        write(affected, dataclasses.replace(job, total=total, moves=moves, attempt=3))
+        reports = [read_report(job.examples_uri, report.plan) for report in reports]
+    return reports, dataclasses.replace(job, rule=moves.after), near
 
 
 def _digests(duplicates: Sequence[Duplicate]) -> frozenset[str]:
@@ -178,10 +212,14 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
     """
     plan = read_plan(job.examples_uri, number)
     count = count or job.count
+    if job.moves:
+        move_records(plan, job.examples_uri, job.moves, count)
+        return
     labels: dict[str, collections.Counter[str]] = {}
     rejects: list[dict[str, str]] = []
     digests: list[str] = []
     matches: list[Match] = []
+    pictures = bytearray()
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
         for file, content in read_files(job.folder, plan.files, job.config):
@@ -194,6 +232,7 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
                 reject = {"path": file.path, "category": rejected.category.value}
                 rejects.append({**reject, "reason": str(rejected)})
                 digests.append("")
+                pictures += NO_PICTURE
             else:
                 split = job.rule.split_of(file, sha256)
                 file = file._replace(label=job.corrected.get(sha256) or file.label)
@@ -204,7 +243,10 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
                 writers[split].write(serialize(_features(file, image, sha256)))
                 labels[split][file.label] += 1
                 digests.append(sha256)
+                pictures += picture_row(image)
             count(1)
+    if job.config.finds_near_duplicates:
+        write_pictures(job.examples_uri, plan, pictures)
     write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests, matches))
 
 

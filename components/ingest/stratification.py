@@ -43,6 +43,8 @@ class SplitRule:
     """Keys (see `key_of`) with several labels, whose bounds and fractions may differ."""
     own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Fractions of labels that have others than `fractions`."""
+    assigned: Mapping[str, str] = field(default_factory=dict)
+    """Key of a near duplicate → the split of its cluster."""
 
     def split_of(self, file: ImageFile, sha256: str) -> str:
         """Return the given split of a file, or that of the hash of its group or content.
@@ -52,6 +54,8 @@ class SplitRule:
         if file.split is not None:
             return file.split
         key = key_of(file, sha256)
+        if key in self.assigned:
+            return self.assigned[key]
         fractions, bounds = self.fractions, None
         if key not in self.uncorrected:
             fractions = self.own_fractions.get(file.label, fractions)

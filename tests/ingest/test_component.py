@@ -45,6 +45,9 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
         "duplicates": 0,
         "label_conflicts": 0,
         "in_several_splits": 0,
+        "near_duplicates": 0,
+        "near_duplicates_of_several_labels": 0,
+        "near_duplicates_in_several_splits": 0,
         "look_alikes": [],
     }
     [skipped] = Path(ingested.rejects.uri, "skipped.jsonl").read_text().splitlines()

@@ -90,6 +90,7 @@ def test_an_earlier_attempt_leaves_nothing(tmp_path: Path) -> None:
     assert made[0].shards("train") == made[1].shards("train")
     # The lists are there even when they are empty.
     names = {"rejects.jsonl", "skipped.jsonl", "duplicates.jsonl", "summary.json"}
+    names.add("near_duplicates.jsonl")
     assert {path.name for path in made[0].rejects.iterdir()} == names
 
 

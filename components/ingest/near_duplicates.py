@@ -1,0 +1,238 @@
+"""Clusters of near duplicates: one split for each, or one image of each label."""
+
+import collections
+import dataclasses
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from components.contract.example import EVAL, TRAIN
+from components.contract.printable import quote
+from components.ingest.ingest_report import PlanReport, labels_per_split
+from components.ingest.likeness import LEAST_DETAIL
+from components.ingest.listing import ImageFile
+from components.ingest.picture_rows import Rows, read_pictures
+from components.ingest.shard_moves import ShardMoves
+from components.ingest.similar_pairs import compare, find_groups
+from components.ingest.stratification import SplitRule, key_of
+
+# Larger clusters, such as the frames of a fixed camera, would make a split of their own.
+_MOST, _MOST_FRACTION = 100, 0.01
+# A chain of images, each like the next, has several that are kept; after so many, all others are.
+_MOST_KEPT = 100
+
+Corrected = Mapping[str, str | None]
+Files = dict[str, list[ImageFile]]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Different files that show almost the same."""
+
+    digests: tuple[str, ...]
+    """The image that represents it comes first, so that a new image rarely changes the split."""
+    likeness: tuple[float, ...]
+    """Likeness of each image and the first one, at most 1."""
+    rows: Rows
+    """The picture of each image."""
+    is_too_large: bool
+
+
+def _rank(key: str) -> str:
+    """Return a sort key that has nothing to do with the split, which the first digits decide."""
+    return key[::-1]
+
+
+def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Cluster]:
+    """Compare all images; return the clusters in the order of their first digests."""
+    digests, rows = read_pictures(examples_uri, reports)
+    groups = find_groups(rows)
+    members: dict[int, list[int]] = {}
+    counts = np.bincount(groups, minlength=1)
+    for index in np.flatnonzero(counts[groups] > 1).tolist():
+        members.setdefault(int(groups[index]), []).append(index)
+    most = max(_MOST, int(_MOST_FRACTION * len(digests)))
+    clusters = []
+    for indices in members.values():
+        first, *others = indices = sorted(indices, key=lambda index: _rank(digests[index]))
+        scores = compare(rows, np.array([(first, other) for other in others]))
+        likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
+        names = tuple(digests[index] for index in indices)
+        clusters.append(Cluster(names, likeness, rows[indices], len(indices) > most))
+    for cluster in (cluster for cluster in clusters if cluster.is_too_large):
+        logging.warning(
+            "%s images look almost the same, too many for one split: they are left where they are.",
+            f"{len(cluster.digests):,}",
+        )
+    return sorted(clusters, key=lambda cluster: cluster.digests)
+
+
+def _each_file(reports: Iterable[PlanReport]) -> Iterator[tuple[ImageFile, str]]:
+    for report in reports:
+        for file, sha256 in zip(report.plan.files, report.digests, strict=True):
+            if sha256:
+                yield file, sha256
+
+
+def _find_files(clusters: Iterable[Cluster], reports: Sequence[PlanReport]) -> Files:
+    """Return digest → files, in path order, of all images in clusters."""
+    wanted = {sha256 for cluster in clusters for sha256 in cluster.digests}
+    files: Files = {}
+    for file, sha256 in _each_file(reports):
+        if sha256 in wanted:
+            files.setdefault(sha256, []).append(file)
+    return {sha256: sorted(found) for sha256, found in files.items()}
+
+
+def separate(
+    clusters: Sequence[Cluster],
+    reports: Sequence[PlanReport],
+    rule: SplitRule,
+    *,
+    corrected: Corrected,
+    drop: bool,
+) -> ShardMoves:
+    """Choose a split for each cluster, and with `drop` the images to reject.
+
+    No class disappears from train or eval, unless all its images are in one cluster. Splits given
+    by folders or a manifest stay.
+    """
+    small = [cluster for cluster in clusters if not cluster.is_too_large]
+    files = _find_files(small, reports)
+    dropped = _choose_dropped(small, files, reports, corrected) if drop else {}
+    moves = ShardMoves(rule, rule, dropped, corrected)
+    bound = _bind_keys(small, files)
+    owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
+    splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
+    _restore_classes(splits, bound, moves, reports)
+    assigned = {key: splits[root] for key, root in bound.items()}
+    return dataclasses.replace(moves, after=dataclasses.replace(rule, assigned=assigned))
+
+
+def _bind_keys(clusters: Iterable[Cluster], files: Files) -> dict[str, str]:
+    """Return the key of each image or group without a given split → the key that decides for it."""
+    parents: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while parents.setdefault(key, key) != key:
+            key = parents[key]
+        return key
+
+    for cluster in clusters:
+        keys = {
+            root(key_of(file, sha256))
+            for sha256 in cluster.digests
+            for file in files[sha256]
+            if file.split is None
+        }
+        # Clusters that share a group become one.
+        for key in keys:
+            parents[key] = min(keys, key=_rank)
+    return {key: root(key) for key in parents}
+
+
+def _choose_dropped(
+    clusters: Iterable[Cluster],
+    files: Files,
+    reports: Sequence[PlanReport],
+    corrected: Corrected,
+) -> dict[str, str]:
+    """Return the path of each image to reject → that of its twin with its label and given split."""
+    dropped: dict[str, str] = {}
+    kept: dict[tuple[str, str, str | None], str] = {}
+    for file, sha256 in sorted(_each_file(reports)):
+        of_copies = (sha256, corrected.get(sha256) or file.label, file.split)
+        if (path := kept.setdefault(of_copies, file.path)) != file.path:
+            dropped[file.path] = path
+    for cluster in clusters:
+        parts: dict[tuple[str, str | None], list[tuple[int, str]]] = {}
+        for number, sha256 in enumerate(cluster.digests):
+            for file in files[sha256]:
+                if file.path not in dropped:
+                    kind = corrected.get(sha256) or file.label, file.split
+                    parts.setdefault(kind, []).append((number, file.path))
+        for part in parts.values():
+            dropped |= _find_twins(cluster.rows, part)
+    return dropped
+
+
+def _find_twins(rows: Rows, images: list[tuple[int, str]]) -> dict[str, str]:
+    """Return the path of each image that is like an earlier one that is kept → that one's path."""
+    twins: dict[str, str] = {}
+    for _ in range(_MOST_KEPT):
+        if len(images) < 2:
+            break
+        (first, path), *others = images
+        scores = compare(rows, np.array([(first, number) for number, _ in others]))
+        alike = scores >= LEAST_DETAIL
+        twins |= {other[1]: path for other, is_alike in zip(others, alike, strict=True) if is_alike}
+        images = [other for other, is_alike in zip(others, alike, strict=True) if not is_alike]
+    return twins
+
+
+def _restore_classes(
+    splits: dict[str, str],
+    bound: Mapping[str, str],
+    moves: ShardMoves,
+    reports: Sequence[PlanReport],
+) -> None:
+    """Give train and eval a cluster of each class that they would lose."""
+    before = labels_per_split(reports)
+    after = {split: collections.Counter(labels) for split, labels in before.items()}
+    members: dict[str, collections.Counter[str]] = {}
+    for file, sha256 in _each_file(reports):
+        label = moves.corrected.get(sha256) or file.label
+        root = bound.get(key_of(file, sha256)) if file.split is None else None
+        if root is not None or file.path in moves.dropped:
+            after[moves.before.split_of(file, sha256)][label] -= 1
+        if root is not None and file.path not in moves.dropped:
+            after.setdefault(splits[root], collections.Counter())[label] += 1
+            members.setdefault(root, collections.Counter())[label] += 1
+    for split, others in ((TRAIN, ()), (EVAL, (TRAIN,))):
+        for label in sorted(label for label in before.get(split, ()) if after[split][label] < 1):
+            for root in sorted(members, key=_rank):
+                source = after[splits[root]]
+                spared = splits[root] not in others or all(
+                    source[of] > count for of, count in members[root].items()
+                )
+                if members[root][label] and splits[root] != split and spared:
+                    source.subtract(members[root])
+                    after[split].update(members[root])
+                    splits[root] = split
+                    break
+            else:
+                logging.warning(
+                    "All images of class %s look almost the same: %s has none.", quote(label), split
+                )
+
+
+def list_clusters(
+    clusters: Iterable[Cluster],
+    reports: Sequence[PlanReport],
+    moves: ShardMoves,
+) -> list[dict[str, Any]]:
+    """Return the lines of the list of near duplicates; dropped images have no split.
+
+    `reports` are those before the moves.
+    """
+    clusters = list(clusters)
+    files = _find_files(clusters, reports)
+    lines = []
+    for number, cluster in enumerate(clusters, start=1):
+        rows = [
+            (
+                file.path,
+                moves.corrected.get(sha256) or file.label,
+                None if file.path in moves.dropped else moves.after.split_of(file, sha256),
+                sha256,
+                likeness,
+            )
+            for sha256, likeness in zip(cluster.digests, cluster.likeness, strict=True)
+            for file in files[sha256]
+        ]
+        names = ("paths", "labels", "splits", "sha256", "likeness")
+        lines.append({"cluster": number, **dict(zip(names, zip(*rows, strict=True), strict=True))})
+    return lines

@@ -1,0 +1,58 @@
+"""The small pictures of all images, in a file per plan, as workers write and ingest reads them."""
+
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.images.check_result import CheckedImage
+from components.images.thumbprint import SIDE
+from components.ingest.ingest_report import PlanReport, report_path
+from components.ingest.shard_plan import ShardPlan
+from components.storage.artifact_files import open_file
+
+ROW_BYTES = SIDE * SIDE + 1
+"""A picture, and the shorter side of its image, pixels, at most 255."""
+
+NO_PICTURE = bytes(ROW_BYTES)
+
+Rows = NDArray[np.uint8]
+
+_SUFFIX = ".pictures"
+
+
+def picture_row(image: CheckedImage) -> bytes:
+    """Return the picture of an image, and the shorter side of the image."""
+    if not image.thumbprint:
+        return NO_PICTURE
+    return image.thumbprint + bytes([min(image.height, image.width, 255)])
+
+
+def write_pictures(examples_uri: str, plan: ShardPlan, rows: bytes | bytearray) -> None:
+    """Write the rows of the files of a plan, which reach ingest with any Beam runner."""
+    with open_file(report_path(examples_uri, plan, suffix=_SUFFIX), "wb") as file:
+        file.write(bytes(rows))
+
+
+def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[list[str], Rows]:
+    """Return the distinct digests of all images, and the row of each.
+
+    The rows, 1,025 bytes each, are mapped from a temporary file, so that they need no memory.
+    """
+    digests: dict[str, None] = {}
+    with tempfile.TemporaryFile() as joined:
+        for report in reports:
+            kept = []
+            for number, sha256 in enumerate(report.digests):
+                if sha256 and sha256 not in digests:
+                    digests[sha256] = None
+                    kept.append(number)
+            with open_file(report_path(examples_uri, report.plan, suffix=_SUFFIX), "rb") as file:
+                rows = np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)
+            joined.write(rows[kept].tobytes())
+        joined.flush()
+        shape = (len(digests), ROW_BYTES)
+        if not digests:
+            return [], np.empty(shape, np.uint8)  # An empty file cannot be mapped.
+        return list(digests), np.memmap(joined, np.uint8, "r", shape=shape)
