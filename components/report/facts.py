@@ -41,6 +41,8 @@ class RunHeader:
     started: str | None
     """Start of training, ISO 8601 in UTC."""
     training_seconds: float | None
+    user: str = ""
+    """Who trained; "" if unknown, as in a container."""
 
     @property
     def title(self) -> str:

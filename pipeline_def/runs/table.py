@@ -1,6 +1,7 @@
 """Print what `local_runner.py runs` shows: the runs of a folder, or the lineage of a model."""
 
 import dataclasses
+import glob
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -15,12 +16,14 @@ from components.contract.printable import describe_corrections, make_printable
 from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, Origin, compare, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import read_runs
+from pipeline_def.steps import REPORT
 
 _COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
 # Settings do not fit into a narrower column.
 _MIN_CHANGED_WIDTH = 12
 _GAP = 2
 _MAX_CHANGES = 12
+_MOST_REPORTS = 10
 _NOTHING = "–"
 
 
@@ -45,6 +48,17 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
             pushes.setdefault(record.pushed.version, record.id)
     cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1))
     print_table(_COLUMNS, cells, breaks="Changed")
+    for number, page in list(_find_reports(records))[-_MOST_REPORTS:]:
+        print(f"Report of run {number}: {make_printable(page)}")
+
+
+def _find_reports(records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
+    """Yield the number of each run that wrote a report, and the page; cached ones are skipped."""
+    for number, record in enumerate(records, start=1):
+        step = record.steps.get(REPORT.id)
+        if step and step.state == "done" and "html" in step.outputs:
+            pages = glob.glob(f"{glob.escape(step.outputs['html'].uri)}/*.html")
+            yield from ((number, page) for page in pages)
 
 
 def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:

@@ -342,3 +342,21 @@ def test_the_table_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.Monk
     for text in ("1,200,000 files", "running or killed", "1795345131", "not blessed"):
         assert any(text in line for line in lines)
     assert any("training.ep" in line for line in lines)
+
+
+def test_the_reports_of_earlier_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those that a later report has replaced in the output folder."""
+    pages = []
+    for number in (1, 2, 3):
+        uri = tmp_path / "artifacts" / "ImageReport" / "html" / str(number)
+        outputs = {"html": Output(str(uri), "HTML", {})}
+        state: Any = "cached" if number == 2 else "done"
+        write_run(tmp_path, number, steps={"ImageReport": Step(state, outputs=outputs)})
+        uri.mkdir(parents=True)
+        pages.append(uri / "report.html")
+        pages[-1].touch()
+    show_runs(str(tmp_path))
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"Report of run 1: {pages[0]}",
+        f"Report of run 3: {pages[2]}",
+    ]

@@ -240,3 +240,28 @@ def test_links_in_a_frame_without_an_address(
         top = browser.evaluate(f"inner.querySelector('#{section}').getBoundingClientRect().top")
         assert 0 <= top < 600
     assert browser.evaluate("document.querySelector('iframe').contentDocument === inner")
+
+
+# Figures without height, and pairs of tables and figures that lie over each other.
+ON_PAPER = """(() => {
+  const blocks = [...document.querySelectorAll('main figure, main table')]
+    .filter(block => block.checkVisibility()).map(block => [block, block.getBoundingClientRect()])
+  const empty = [...document.querySelectorAll('main section > figure, main .columns figure')]
+    .filter(figure => !figure.closest('.groups') && !figure.getBoundingClientRect().height)
+  const over = blocks.flatMap(([one, a]) => blocks.filter(([two, b]) => one !== two
+    && !one.contains(two) && !two.contains(one) && a.left < b.right - 1 && b.left < a.right - 1
+    && a.top < b.bottom - 1 && b.top < a.bottom - 1).map(([two]) => one.textContent.slice(0, 80)))
+  const shown = [...document.querySelectorAll('nav, .filter')].filter(of => of.checkVisibility())
+  return [empty.length, over, shown.length]
+})()"""
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_on_paper_nothing_overlaps_and_no_figure_is_lost(
+    browser: Page, folder: Path, name: str
+) -> None:
+    # A4 without margins of 10 mm, in CSS pixels.
+    browser.open(folder / f"{name}.html", width=718)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.evaluate(ON_PAPER) == [0, [], 0]
+    browser.call("Emulation.setEmulatedMedia", media="")

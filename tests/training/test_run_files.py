@@ -9,6 +9,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
+from pipeline_def.training import run_files
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.phases import Phase
 from pipeline_def.training.run_files import describe_input
@@ -69,3 +70,16 @@ def test_advice_when_training_waits(
 
 def test_no_advice_on_the_input_for_features_in_memory() -> None:
     assert describe([0.9, 0.4, 0.4, 0.4], on_features=True)["advice"] is None
+
+
+@pytest.mark.parametrize(
+    ("login", "name"), [("ada", "ada"), ("root", ""), (KeyError("getpwuid"), "")]
+)
+def test_who_trained(monkeypatch: pytest.MonkeyPatch, login: str | Exception, name: str) -> None:
+    def find() -> str:
+        if isinstance(login, Exception):
+            raise login
+        return login
+
+    monkeypatch.setattr("getpass.getuser", find)
+    assert run_files._name_user() == name
