@@ -103,10 +103,11 @@ def parse_corrections(data: bytes, path: str) -> list[Correction]:
                 f"{_HEADER}"
             )
         # The reader counts lines, which quoted values may contain, too, and skips empty ones.
-        rows = [
-            (reader.line_num - sum(str(value).count("\n") for value in fields.values()), fields)
-            for fields in reader
-        ]
+        rows, end = [], 1
+        for fields in reader:
+            within = sum(str(value).count("\n") for value in fields.values())
+            rows.append((max(end + 1, reader.line_num - within), fields))
+            end = reader.line_num
     found: dict[str, tuple[int, Correction]] = {}
     corrections = []
     for line, fields in rows:

@@ -94,6 +94,7 @@ MISTAKES: dict[str, tuple[str | bytes, str]] = {
     "a comma in why": (f"{HEADER}\n{LINE}a,b", "Line 2 .* has too many fields"),
     "a huge field": (f"{HEADER}\n{LINE}" + "x" * 200_000, "field larger than field limit"),
     "an open quote": (f'{HEADER}\n{ONE},"1.jpg,keep,cat,,,,\n{LINE}', "Line 2 .* too few fields"),
+    "no end of a quote": (f'{HEADER}\n{ONE},a,keep,"cat\n\n', "Line 2 .* has too few fields"),
     "a contradiction": (
         f'{HEADER}\n{ONE},1.jpg,remove,cat,,,,"two\nlines"\n{LINE}',
         r"Lines 2 and 4 of .*c\.csv contradict each other about the image '1\.jpg'",
