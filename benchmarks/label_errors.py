@@ -70,9 +70,10 @@ def _measure(arguments: argparse.Namespace) -> None:
                     found = _judge(*_run(_copy(source, Path(work), flipped), arguments.option))
                     figures.setdefault(f"{kind}, {rate:.0%}", []).append(found)
                     progress.report(f"{kind} {rate}")
-    table = _tabulate(figures, len(clean["label"]))
+            # Hours of work: what is done is kept.
+            table = _tabulate(figures, len(clean["label"]))
+            write_results(_MODULE, [table], figures, arguments.json)
     table.show()
-    write_results(_MODULE, [table], figures, arguments.json)
 
 
 def _flip(clean: Columns, rate: float, seed: int, *, similar: bool) -> dict[str, str]:
