@@ -75,6 +75,21 @@ def test_the_list_is_no_longer_than_a_person_looks_at(monkeypatch: pytest.Monkey
     assert len(find_wrong_labels(make_columns(100)[0])[0]) == 7
 
 
+def test_the_list_goes_on_after_images_that_a_person_has_decided_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(labels, "_MOST", 7)
+    columns, _ = make_columns(100)
+    first, errors = find_wrong_labels(columns)
+    decided = np.isin(columns["sha256"].astype(str), [one.sha256 for one in first])
+    following, fewer = find_wrong_labels({**columns, "decided": decided})
+    assert len(following) == 7
+    assert not {*following} & {*first}
+    assert errors
+    assert fewer
+    assert fewer.images == errors.images - 7
+
+
 def test_images_that_cannot_be_judged() -> None:
     columns, flipped = make_columns(100, held=0)
     _, errors = find_wrong_labels(columns)

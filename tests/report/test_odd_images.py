@@ -97,6 +97,10 @@ def test_no_more_than_a_person_looks_at_are_listed_and_all_are_counted() -> None
     assert len(odd.suspects) == MOST
     assert max(Counter(row.reason for row in odd.suspects).values()) <= 12
     assert odd == find_odd(columns)
+    columns["decided"] = np.isin(columns["sha256"], [one.sha256 for one in odd.suspects])
+    following = find_odd(columns)
+    assert len(following.suspects) == len(odd.suspects)
+    assert not {*following.suspects} & {*odd.suspects}
 
 
 def test_missing_statistics_find_nothing() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from components.contract.properties import PropertiesLike
 from components.ingest.decisions import read_decided
 from components.records.image_table import read_embeddings, read_images
@@ -41,10 +43,11 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     if table is None:
         return None
     columns, features = read_columns(table, examples, side=side), read_embeddings(run)
+    decided = read_decided(given["rejects"].uri)
+    columns["decided"] = np.array([key in decided for key in columns["sha256"]], bool)
     wrong, errors = find_wrong_labels(columns)
     odd = find_odd(columns, features)
-    decided = read_decided(given["rejects"].uri)
-    suspects = [one for one in (*wrong, *odd.suspects) if one.sha256 not in decided]
+    suspects = [*wrong, *odd.suspects]
     if features is not None:
         suspects = add_neighbors(suspects, columns, features)
     found: dict[str, int] = {"label": len(wrong)} if wrong else {}

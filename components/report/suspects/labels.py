@@ -22,8 +22,8 @@ def find_wrong_labels(columns: Columns) -> tuple[list[Suspect], LabelErrors | No
     """
     if not {*_NUMBERS, "proposed"} <= columns.keys():
         return [], None
-    # A label that no training image has.
-    judged = np.flatnonzero(columns["label"] != "")
+    # Neither images that a person has decided about, nor a label that no training image has.
+    judged = np.flatnonzero((columns["label"] != "") & ~columns.get("decided", np.False_))
     margin, probability, given = (columns[name][judged].astype(np.float64) for name in _NUMBERS)
     if np.isfinite(margin).sum() < LEAST_IMAGES:
         return [], None

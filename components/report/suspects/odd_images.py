@@ -108,7 +108,7 @@ def find_odd(columns: Columns, features: Features | None = None) -> OddImages:
     """Find odd images.
 
     Args:
-        columns: the statistics of the images, see `read_columns`.
+        columns: the statistics of the images, see `read_columns`; `decided` are left out.
         features: embeddings, [rows, features].
     """
     derived = _derive(columns)
@@ -177,7 +177,7 @@ def _select(columns: Columns, scores: Mapping[Reason, Floats]) -> OddImages:
     """Give each image its first reason, and keep the highest scores for each."""
     suspects: list[Suspect] = []
     found: dict[str, int] = {}
-    taken = np.zeros(len(columns["path"]), bool)
+    taken = np.array(columns.get("decided", np.zeros(len(columns["path"]), bool)))
     for reason, score in scores.items():
         rows = np.flatnonzero((score > 0) & ~taken)
         taken[rows] = True
