@@ -150,7 +150,7 @@ function show() {
   find("place").textContent = `${[`${place + 1} of ${chosen.length}`, image.split].filter(Boolean).join(" · ")} ·`;
   find("path").textContent = image.path;
   const reasons = image.reasons.map(([reason, score]) =>
-    [facts.words[reason] ?? reason, percent.format(score)]);
+    [facts.words[reason] ?? reason, score > .99 ? "over 99%" : percent.format(score)]);
   find("reasons").replaceChildren(...reasons.map(([words, score]) => {
     const item = make("li", `${words} `);
     item.append(make("span", score, "score"));
