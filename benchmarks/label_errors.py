@@ -4,13 +4,14 @@
     uv run -m benchmarks.label_errors --data DIR --rate 0.08 --option model.width=16
 
 Labels are flipped at random, or between similar classes: to the label that a run on the untouched
-images proposes most often instead. k is the number of flipped labels. Precision is the fraction of
-them among the k images with the highest scores: of the suspects; of the loss of the final model
-alone; of a ridge regression on the features of four fifths of the images, judging the others.
+images proposes most often instead. Precision is the fraction of k flipped labels among the k images
+with the highest scores: of the suspects; of the loss of the final model; of a ridge regression on
+the features of four fifths of the images, judging the others.
 """
 
 import argparse
 import collections
+import itertools
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from pipeline_def.local.preparation import write_digits
 _MODULE = "benchmarks.label_errors"
 _ROOT = Path(__file__).parents[1]
 _RATES = (0.03, 0.08, 0.2)
+_KINDS = ("random", "similar")
 _FOLDS = 5
 # Figure → digits after the point.
 _SHOWN = {"listed": 0, "suspects": 2, "loss": 2, "folds": 2, "proposed": 2}
@@ -42,18 +44,22 @@ Figure = dict[str, float]
 
 def main() -> int:
     """Measure what the command line asks for; print a table."""
-    parser = options.make_parser(_MODULE, __doc__, repeats=3)
-    parser.add_argument("--data", help="folder of images; default: the built-in digits")
-    parser.add_argument("--rate", type=float, action="append", help=f"flipped; default: {_RATES}")
-    parser.add_argument("--kind", action="append", choices=("random", "similar"))
-    parser.add_argument("--option", action="append", default=[], help="of the runs: NAME=VALUE")
+    parser = _parser()
     arguments = parser.parse_args()
     return options.run(parser, lambda: _measure(arguments))
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = options.make_parser(_MODULE, __doc__, repeats=3)
+    parser.add_argument("--data", help="folder of images; default: the built-in digits")
+    parser.add_argument("--rate", type=float, action="append", help=f"flipped; default: {_RATES}")
+    parser.add_argument("--option", action="append", default=[], help="of the runs: NAME=VALUE")
+    return parser
+
+
 def _measure(arguments: argparse.Namespace) -> None:
-    rates, kinds = arguments.rate or _RATES, arguments.kind or ("random", "similar")
-    progress = Progress(1 + arguments.repeats * len(rates) * len(kinds))
+    rates = arguments.rate or _RATES
+    progress = Progress(1 + arguments.repeats * len(rates) * len(_KINDS))
     figures: dict[str, list[Figure]] = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         source = Path(arguments.data or f"{work}/digits")
@@ -64,12 +70,11 @@ def _measure(arguments: argparse.Namespace) -> None:
         figures["none"] = [{"listed": len(suspects), "images": len(clean["label"])}]
         progress.report("none")
         for seed in range(arguments.repeats):
-            for kind in kinds:
-                for rate in rates:
-                    flipped = _flip(clean, rate, seed, similar=kind == "similar")
-                    found = _judge(*_run(_copy(source, Path(work), flipped), arguments.option))
-                    figures.setdefault(f"{kind}, {rate:.0%}", []).append(found)
-                    progress.report(f"{kind} {rate}")
+            for kind, rate in itertools.product(_KINDS, rates):
+                flipped = _flip(clean, rate, seed, similar=kind == "similar")
+                found = _judge(*_run(_copy(source, Path(work), flipped), arguments.option))
+                figures.setdefault(f"{kind}, {rate:.0%}", []).append(found)
+                progress.report(f"{kind} {rate}")
             # Hours of work: what is done is kept.
             table = _tabulate(figures, len(clean["label"]))
             write_results(_MODULE, [table], figures, arguments.json)

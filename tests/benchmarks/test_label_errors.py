@@ -1,0 +1,50 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import label_errors
+
+
+def test_flipped_labels_are_counted_as_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(200):
+        label = "cat" if number % 2 else "dog"
+        path = tmp_path / "images" / "train" / label / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    def pretend(folder: Path, chosen: list[str]) -> tuple[dict[str, Any], Any]:
+        assert chosen == ["model.width=16"]
+        paths = sorted(folder.rglob("*.png"))
+        labels = np.array([path.parent.name for path in paths], object)
+        true = np.array([path.name.partition("@")[0] for path in paths])
+        right = labels == true
+        random = np.random.default_rng(0)
+        columns = {
+            "path": np.array([f"{p.parent.name}/{p.name}" for p in paths], object),
+            "sha256": np.array([p.name for p in paths], object),
+            "split": np.full(len(paths), "train", object),
+            "label": labels,
+            "proposed": np.where(labels == "cat", "dog", "cat").astype(object),
+            "margin": np.where(right, 3.0, -3.0) + random.normal(0, 0.5, len(paths)),
+            "probability": np.ones(len(paths)),
+            "given_probability": np.where(right, 0.9, 0.1),
+        }
+        return columns, (true == "cat")[:, np.newaxis].astype(float)
+
+    monkeypatch.setattr(label_errors, "_run", pretend)
+    words = ["--data", str(tmp_path / "images"), "--rate", "0.1", "--repeats", "2"]
+    words += ["--option", "model.width=16", "--json", str(tmp_path / "result.json")]
+    monkeypatch.setattr("sys.argv", ["label_errors", *words])
+    assert label_errors.main() == 0
+    assert "Wrong labels of 200 images" in capsys.readouterr().out
+    found = json.loads((tmp_path / "result.json").read_text())["figures"]
+    assert found["none"] == [{"listed": 0, "images": 200}]
+    for figure in (*found["random, 10%"], *found["similar, 10%"]):
+        names = ("flipped", "suspects", "loss", "folds", "proposed")
+        assert [figure[name] for name in names] == [20, 1, 1, 1, 1]
+        assert figure["low"] <= 20 <= figure["high"]
