@@ -35,12 +35,24 @@ DIGESTS = [digest(data) for data in IMAGES.values()]
 FILE = "corrections.csv"
 
 
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    """Five suspects, the most probable first, and two images that are none."""
+def make_output(folder: Path) -> Path:
+    """Write five suspects, the most probable first, and two images that are none."""
     rows = [suspect(PATHS[n], IMAGES[PATHS[n]], 0.9 - n / 10) for n in range(5)]
     rows[0] = suspect(PATHS[0], IMAGES[PATHS[0]], 0.9, neighbors=(PATHS[6], "gone.jpg"))
-    return write_output(tmp_path, IMAGES, rows)
+    return write_output(folder, IMAGES, rows)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return make_output(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """A review in which nothing is decided."""
+    output = make_output(tmp_path_factory.mktemp("shared"))
+    with reviewing(output) as port:
+        yield port, output
 
 
 @pytest.fixture
@@ -190,8 +202,9 @@ def test_two_reviews_of_one_file_lose_nothing(output: Path) -> None:
     ],
 )
 def test_what_is_refused_changes_nothing(
-    port: int, output: Path, path: str, body: Any, headers: dict[str, str], status: int
+    shared: tuple[int, Path], path: str, body: Any, headers: dict[str, str], status: int
 ) -> None:
+    port, output = shared
     if isinstance(body, dict) and path == "/api/decisions":
         body = {"sha256": DIGESTS[0], "action": "relabel", **body}
     found, answer = post(port, path, body, **headers)
@@ -201,8 +214,8 @@ def test_what_is_refused_changes_nothing(
 
 
 @pytest.mark.parametrize("name", [DIGESTS[5], "..%2f..%2fetc%2fpasswd", PATHS[0], "x"])
-def test_only_the_images_of_the_review_are_shown(port: int, name: str) -> None:
-    assert ask(port, f"/api/pictures/{name}")[0] == 404
+def test_only_the_images_of_the_review_are_shown(shared: tuple[int, Path], name: str) -> None:
+    assert ask(shared[0], f"/api/pictures/{name}")[0] == 404
 
 
 def test_a_picture_comes_from_the_folder_or_the_record_of_the_run(port: int, output: Path) -> None:
@@ -224,7 +237,8 @@ def test_a_picture_comes_from_the_folder_or_the_record_of_the_run(port: int, out
                 show(other, DIGESTS[number])
 
 
-def test_neighbors_have_labels_and_pictures(port: int) -> None:
+def test_neighbors_have_labels_and_pictures(shared: tuple[int, Path]) -> None:
+    port, _ = shared
     _, answer = ask(port, f"/api/images/{DIGESTS[0]}/neighbors")
     assert answer["neighbors"] == [
         {"path": PATHS[6], "sha256": DIGESTS[6], "label": "blue"},
@@ -298,8 +312,9 @@ def test_images_are_joined_and_sorted() -> None:
     ],
 )
 def test_a_mistake_gets_a_sentence(
-    output: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    shared: tuple[int, Path], arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    _, output = shared
     (output / "index.html").write_text("<html>")
     words = [word.format(output) for word in arguments]
     assert local_runner.main(["review", "--output", str(output), *words]) == 2
