@@ -12,8 +12,9 @@ TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given;
 `phases`, a list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch`
 from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features
-instead of images; `exported`, the name of the phase whose weights were exported; `calibration`,
-null or the fields of `pipeline_def.training.calibration.Calibration`."""
+instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
+null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
+fields of `pipeline_def.training.calibration.Calibration`."""
 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""

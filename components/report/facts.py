@@ -166,6 +166,8 @@ class ReportFacts:
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
     phases: tuple[TrainedPhase, ...] = ()
+    range_test: Mapping[str, Any] | None = None
+    """`range_test` of `training.json`."""
     input_advice: str = ""
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)

@@ -76,6 +76,7 @@ def gather_facts(
             TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
             for phase in training.get("phases", ())
         ),
+        range_test=training.get("range_test"),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",

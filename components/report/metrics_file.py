@@ -32,7 +32,8 @@ def write_metrics(facts: ReportFacts) -> str:
     they are the same. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
     `change`. `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each
     pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
-    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it.
+    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`: that
+    of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -60,6 +61,7 @@ def write_metrics(facts: ReportFacts) -> str:
             for low, high, examples, sure, right in facts.metrics.reliability
         ],
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
+        "range_test": facts.range_test,
     }
     return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
 

@@ -59,6 +59,11 @@ class TrainingConfig:
     learning_rate: Annotated[Number, Gt(0)] = 1e-3
     """Peak learning rate, after warm-up; in fine-tuning, of the unfrozen layers."""
 
+    find_learning_rate: bool = False
+    """Before training, let the learning rate rise over 120 steps until the loss explodes (Smith,
+    2017), and suggest a `learning_rate`; the report shows the curve. The training stays the same.
+    Off: the recipes' rates suit their networks."""
+
     momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
     """Nesterov momentum of sgd."""
 

@@ -131,6 +131,8 @@ class Summary:
     """Step → seconds, cached."""
     paths: dict[str, str]
     """Files and folders with more."""
+    range_test: dict[str, Any] | None = None
+    """What `training.find_learning_rate` found: `text`, `suggested` and more."""
     corrections: dict[str, Any] = field(default_factory=dict)
     """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
     why the first ones were not applied; empty without a file."""
@@ -161,6 +163,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         evaluated_on=record.split,
         weights_chosen_on=EVAL,
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
+        range_test=report.get("range_test"),
         baseline=record.baseline
         and {**record.baseline, "run": find_push(layout.output, record.baseline["version"])},
         blessed=bool(record.blessed),

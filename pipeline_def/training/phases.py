@@ -5,6 +5,7 @@ that `transfer.unfreeze` selects, which a random head would have spoiled.
 """
 
 import dataclasses
+import functools
 import logging
 import os
 import time
@@ -25,6 +26,7 @@ from pipeline_def.training.distribution.workers import is_chief
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.range_test import RangeTest, run_range_test
 from pipeline_def.training.steps.step import Step
 from pipeline_def.training.training_input import TrainingInput
 
@@ -64,6 +66,8 @@ class Training:
     """Completed phases, in order."""
     exported: str = ""
     """Name of the phase whose weights the model has."""
+    range_test: RangeTest | None = None
+    """Of the phase that `training.learning_rate` is for, if it was asked for."""
 
     margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
     """`Margins.result` of each phase."""
@@ -181,16 +185,20 @@ class Training:
         """
         started, directory = time.perf_counter(), os.path.join(self.checkpoint_dir, name)
         strategy = self.model.distribute_strategy
+        make_step = functools.partial(
+            Step,
+            model,
+            config=config,
+            augmentation=source.augmentation,
+            batch_size=self.data.batch_size,
+            steps=source.steps,
+            class_weights=self.data.class_weights(self.model.output_shape[-1]),
+            records=self.data.train.total,
+        )
         with strategy.scope():
-            step = Step(
-                model,
-                config=config,
-                augmentation=source.augmentation,
-                batch_size=self.data.batch_size,
-                steps=source.steps,
-                class_weights=self.data.class_weights(self.model.output_shape[-1]),
-                records=self.data.train.total,
-            )
+            if config.find_learning_rate and name != _HEAD:
+                self.range_test = run_range_test(make_step, source.read)
+            step = make_step()
             loop = TrainingLoop(step)
         with self._open_log(loop) as log:
             done = loop.fit(source.read, source.read_evaluation, log=log, checkpoint_dir=directory)

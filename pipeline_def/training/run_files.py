@@ -45,6 +45,7 @@ def describe_training(
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
+        "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
     }
     _write(training.history, directory, HISTORY_FILE)

@@ -255,6 +255,18 @@ def test_the_table_of_epochs_shows_phases() -> None:
     assert "Phase" not in say("training", history={**history, "phase": [1, 1, 1]})
 
 
+def test_the_range_test_is_drawn() -> None:
+    history = {"loss": [3.0, 2.0]}
+    found = {"rates": [1e-3, 1e-2, 1e-1], "losses": [2.0, 1.0, 3.0], "used": 1e-3}
+    found |= {"lowest": 1e-2, "suggested": 1e-3, "text": "Try a lower rate."}
+    said = say("training", history=history, range_test=found)
+    assert "Try a lower rate." in said
+    assert "Loss while the learning rate rose" in said
+    assert "Loss while the learning rate rose" not in say("training", history=history)
+    bad = {"rates": [], "losses": [], "used": 1, "lowest": None, "suggested": None, "text": "NaN"}
+    assert "NaN" in say("training", history=history, range_test=bad)
+
+
 def test_the_page_explains_the_splits(pages: dict[str, str]) -> None:
     said = say("summary")
     assert "best epoch on the eval split; the scores are from the test split" in said

@@ -95,6 +95,8 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
         yield "", summary.training["advice"]
+    if summary.range_test:
+        yield "", summary.range_test["text"]
     if retries := summary.store_retries:
         causes = ", ".join(f"{count:,} {cause}" for cause, count in retries.items())
         yield "Retries", f"{sum(retries.values()):,} requests to stores were retried: {causes}"

@@ -49,7 +49,7 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make_optimizer(
-    config: TrainingConfig, variables: Sequence[tf.Variable], *, schedule: Schedule
+    config: TrainingConfig, variables: Sequence[tf.Variable], *, schedule: Any
 ) -> tf_keras.optimizers.Optimizer:
     """Return the configured optimizer, built for the trainable `variables`.
 

@@ -1,6 +1,6 @@
 """A training step on one replica: augment, forward, backward, update; evaluation; their metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class Step:
         steps: int,
         class_weights: Sequence[float] | None = None,
         records: int = 0,
+        schedule: Callable[[Any], tf.Tensor] | None = None,
     ) -> None:
         """Prepare to train in the scope of the current strategy.
 
@@ -43,13 +44,14 @@ class Step:
             steps: per epoch.
             class_weights: factors for the loss of each class; None: 1.
             records: number of training images, if their margins are wanted.
+            schedule: learning rate by step, in the place of that of `config`.
         """
         self.model, self.config, self.augmentation = model, config, augmentation
         self.batch_size, self.steps, self._class_weights = batch_size, steps, class_weights
         self._classes: int = model.output_shape[-1]
         self._replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self._variables = model.trainable_variables
-        self.schedule = Schedule(config, steps=steps)
+        self.schedule = schedule or Schedule(config, steps=steps)
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)

@@ -12,7 +12,16 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from components.contract.example import EVAL, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.report.facts import KeptEpoch, ReportFacts
-from components.report.page.drawing import SERIES, SOFT, WHOLE, Drawing, draw, place_legend
+from components.report.page.drawing import (
+    FIRST,
+    SECOND,
+    SERIES,
+    SOFT,
+    WHOLE,
+    Drawing,
+    draw,
+    place_legend,
+)
 from components.report.page.formatting import number, percent
 
 History = Mapping[str, Sequence[float]]
@@ -45,6 +54,8 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
+        "range_test": facts.range_test,
+        "ramp": _draw_ramp(facts.range_test) if facts.range_test else None,
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
     }
@@ -94,6 +105,22 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
         name=f"{title} by epoch; {ends} in the last; the numbers are in the table below",
         height=2.5,
     )
+
+
+def _draw_ramp(test: Mapping[str, Any]) -> Drawing:
+    """Draw the loss by learning rate, and the rates that were suggested and used."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="learning rate", xscale="log")
+        axes.plot(test["rates"], test["losses"], color=FIRST)
+        marked = ("suggested", SECOND, "--"), ("used", SOFT, "-.")
+        for name, color, line in marked:
+            if test[name]:
+                axes.axvline(test[name], color=color, linestyle=line, label=name, linewidth=1.2)
+        place_legend(figure, axes)
+
+    caption = "Loss while the learning rate rose from step to step, smoothed"
+    return draw(paint, caption=caption, name=f"{caption}. {test['text']}", height=2.5)
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
