@@ -32,8 +32,8 @@ def write_metrics(facts: ReportFacts) -> str:
     they are the same. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
     `change`. `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each
     pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
-    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`: that
-    of `training.json`, or null.
+    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`:
+    that of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
     found = {

@@ -262,6 +262,10 @@ def test_the_range_test_is_drawn() -> None:
     said = say("training", history=history, range_test=found)
     assert "Try a lower rate." in said
     assert "Loss while the learning rate rose" in said
+    facts = replace(report_sample.small(), history=history, range_test=found)
+    page = render_section("training", facts)
+    assert ">0.01</text>" in page
+    assert "math" not in page
     assert "Loss while the learning rate rose" not in say("training", history=history)
     bad = {"rates": [], "losses": [], "used": 1, "lowest": None, "suggested": None, "text": "NaN"}
     assert "NaN" in say("training", history=history, range_test=bad)

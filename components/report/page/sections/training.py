@@ -112,6 +112,9 @@ def _draw_ramp(test: Mapping[str, Any]) -> Drawing:
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="learning rate", xscale="log")
+        # The page shows no mathematical text, such as powers of ten.
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         axes.plot(test["rates"], test["losses"], color=FIRST)
         marked = ("suggested", SECOND, "--"), ("used", SOFT, "-.")
         for name, color, line in marked:
