@@ -1,7 +1,8 @@
 """Apply the corrections of a listing by the digest of each image; say what became of each one.
 
-A correction never moves an image to another split, so that runs before and after are judged on the
-same images: splits follow from the labels as given.
+A new label never moves an image to another split, so that runs before and after are judged on the
+same images: splits follow from the labels as given. Only the near duplicates of a removed image may
+move, if it was the one that decided about their split.
 """
 
 import collections
