@@ -112,7 +112,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     chosen = (("Weights", seen.weights), ("Recipe", str(seen.recipe)))
     notes = [("Note", text) for text in seen.ineffective]
     for title, text in (seen_as, *describe(listing), *unknown, *chosen, *notes):
-        print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
+        print_row(console, title and f"{title}: ", text, indent=_INDENT, style="")
     return seen
 
 

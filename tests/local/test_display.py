@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.progress import SpinnerColumn
 
 from components.contract.printable import ASCII_ERRORS
 from components.contract.progress import report_epoch, report_progress
 from pipeline_def.local.display import run_display
-from pipeline_def.local.display.progress import StepProgress
+from pipeline_def.local.display.progress import StepProgress, make_bar
 from pipeline_def.local.display.run_display import RunDisplay, redirect_output
 from pipeline_def.local.display.summary_table import print_summary
 from pipeline_def.local.results import Summary
@@ -272,6 +274,14 @@ def test_signs_that_a_terminal_lacks_become_plain_ones() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors=ASCII_ERRORS)
     print("✓ 3 × 4 … ██ café", file=stream, flush=True)
     assert stream.buffer.getvalue() == b"+ 3 x 4 ... ## caf\\xe9\n"
+
+
+@pytest.mark.parametrize(("encoding", "spinner"), [("ascii", "line"), ("utf-8", "dots")])
+def test_the_spinner_of_a_terminal(encoding: str, spinner: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    first = make_bar(Console(file=stream, force_terminal=True), str).columns[0]
+    assert isinstance(first, SpinnerColumn)
+    assert first.spinner.name == spinner
 
 
 def test_a_log_on_a_full_disk_leaves_nothing_on_the_terminal(
