@@ -68,7 +68,7 @@ def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectPictures
 
 
 def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, Any]) -> None:
-    suspects, [mistake] = show(given)
+    suspects, [mistake], _ = show(given)
     [black] = suspects.shown
     assert (black.suspect.path, black.suspect.reason) == (BLACK, "blank")
     assert suspects.rows == (black.suspect,)
@@ -94,7 +94,8 @@ def test_pictures_beyond_the_limit_are_left_out_those_of_suspects_last(
 ) -> None:
     whole = show(given).suspects.shown[0].picture
     assert whole
-    suspects, [mistake] = show(given, limit=len(whole.jpeg))
+    suspects, [mistake], used = show(given, limit=len(whole.jpeg))
+    assert used == len(whole.jpeg)
     assert suspects.shown[0].picture
     assert not any(image.picture for image in mistake.similar)
 
@@ -109,7 +110,7 @@ def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
     given: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "model_run" / EMBEDDINGS_FILE).unlink()
-    suspects, [mistake] = show(given)
+    suspects, [mistake], _ = show(given)
     assert suspects.shown[0].similar == mistake.similar == ()
     assert suspects.image_map is None
 

@@ -30,7 +30,7 @@ height, width, 3] each, the same array twice if training does not augment."""
 MOST_BYTES = 5_500_000
 """Limit of all pictures of a page: 7.3 MB in base64, of the 10 MB that a page may have."""
 
-SUSPECT_BYTES = 1_500_000
+_SUSPECT_BYTES = 1_500_000
 """Limit of the pictures of suspects, and of similar images."""
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
@@ -71,11 +71,11 @@ def gather_pictures(
     left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
     suspects = None
     if found:
-        limit = min(left, SUSPECT_BYTES)
-        suspects, mistakes = show_suspects(
+        limit = min(left, _SUSPECT_BYTES)
+        suspects, mistakes, used = show_suspects(
             found, mistakes, examples_uri=examples_uri, root=root, limit=limit
         )
-        left -= limit
+        left -= used
     return {
         "suspects": suspects,
         "samples": samples,

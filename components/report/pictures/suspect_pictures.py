@@ -27,6 +27,8 @@ class SuspectPictures(NamedTuple):
 
     suspects: SuspectFacts
     mistakes: tuple[PredictedImage, ...]
+    used: int
+    """Bytes of all pictures."""
 
 
 def show_suspects(
@@ -78,6 +80,7 @@ def show_suspects(
         tuple(
             dataclasses.replace(one, similar=describe(near.get(names[one], ()))) for one in mistakes
         ),
+        sum(len(picture.jpeg) for picture in pictures.values() if picture),
     )
 
 

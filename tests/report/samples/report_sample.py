@@ -15,7 +15,7 @@ from components.report.facts import (
     ReportFacts,
     RunHeader,
 )
-from components.report.pictures.gathering import MOST_BYTES, SUSPECT_BYTES, count_bytes, keep_within
+from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.picture_sample import (
     digit,
@@ -190,7 +190,6 @@ def huge(classes: int = 300) -> ReportFacts:
     mistakes = make_mistakes(labels, 100)
     pictures = [image for sample in samples for image in (*sample.seen, *sample.augmented)]
     left = MOST_BYTES - count_bytes([*pictures, *(mistake.picture for mistake in mistakes)])
-    left -= SUSPECT_BYTES
     return replace(
         small(),
         balance={"train": counts, "test": dict.fromkeys(labels, 20)},

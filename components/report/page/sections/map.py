@@ -12,7 +12,7 @@ from components.report.suspects.shown import ImageMap
 
 _WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14
 _LONGEST = 80
-_MOST_BYTES = 900_000
+_MOST_BYTES = 700_000
 # Bytes of a point apart from its name.
 _POINT = 12
 
