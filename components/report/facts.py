@@ -14,6 +14,7 @@ from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import LiteResult, Verdict
 from components.images.picture import Picture
+from components.report.suspects.near_duplicates import Leaks
 from components.report.suspects.shown import SimilarImage, SuspectFacts
 
 MATRIX_CLASSES = 50
@@ -181,6 +182,8 @@ class ReportFacts:
     """The most confident ones first."""
     images: tuple[PredictedImage, ...] = ()
     suspects: SuspectFacts | None = None
+    leaks: Leaks | None = None
+    """Evaluated images with copies among the training images."""
     """None if the trainer described no images."""
     lite: tuple[LiteResult, ...] = ()
     baseline_version: str = ""

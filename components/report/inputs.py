@@ -32,6 +32,7 @@ from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
+from components.report.suspects.near_duplicates import measure_leaks
 from components.storage.artifact_files import read_json
 from components.validation.findings import read_anomalies
 
@@ -69,6 +70,7 @@ def gather_facts(
         verdict=read_verdict(evaluation.uri),
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
         balance=read_index(examples.uri)["labels"],
+        leaks=measure_leaks(given["rejects"].uri, evaluated, split),
         files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies=read_anomalies(given["anomalies"]),
         history=read_json(os.path.join(run, HISTORY_FILE)),

@@ -10,6 +10,7 @@ from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
+from components.report.suspects.near_duplicates import Leaks
 from components.report.suspects.shown import LabelErrors, SuspectFacts
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.report_sample import empty, small
@@ -222,6 +223,16 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"files": {"examples": 100, "in_several_splits": 2}},
         "2 images are in several splits",
         "remove the copies",
+    ),
+    "near duplicates with several labels": (
+        {"files": {"examples": 100, "near_duplicates_of_several_labels": 1}},
+        "1 group of near duplicates has several labels",
+        "correct the labels",
+    ),
+    "leaked near duplicates": (
+        {"files": {"examples": 100}, "leaks": Leaks(3, 0.9, 0.8)},
+        "3 test images have copies in train: accuracy is 0.900 with them, 0.800 without",
+        "near_duplicates.jsonl",
     ),
     "names that look alike": (
         {"files": {"look_alikes": ["labels that differ only in case: 'A', 'a'"]}},

@@ -40,6 +40,12 @@ _FILES = {
         "the model is evaluated on training images",
         "remove the copies",
     ),
+    "near_duplicates_of_several_labels": (
+        "group of near duplicates has several labels",
+        "groups of near duplicates have several labels",
+        "at least one of the labels is probably wrong",
+        "see the suspects, and correct the labels",
+    ),
     "not_applied": (
         "correction was not applied",
         "corrections were not applied",
@@ -70,6 +76,17 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         if count:
             text = f"{count:,} {one if count == 1 else several}"
             yield Finding("files", text, why, advice)
+    if leaks := facts.leaks:
+        others = leaks.accuracy_without
+        without = "" if others is None else f", {others:.3f} without"
+        copies = "image has a copy" if leaks.images == 1 else "images have copies"
+        yield Finding(
+            "files",
+            f"{leaks.images:,} {facts.split} {copies} in train: accuracy is "
+            f"{leaks.accuracy:.3f} with {'it' if leaks.images == 1 else 'them'}{without}",
+            "the model has seen them, or near duplicates, in training",
+            "remove the copies from one of the splits, as near_duplicates.jsonl lists them",
+        )
     for text in facts.files.get("look_alikes", ()):
         yield Finding("files", text, "each counts as one of its own", "give them one name")
 

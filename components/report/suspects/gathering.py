@@ -11,6 +11,7 @@ from components.records.image_table import read_embeddings, read_images
 from components.records.neighbors import Features
 from components.records.suspects import Suspect
 from components.report.suspects.labels import find_wrong_labels
+from components.report.suspects.near_duplicates import find_mislabeled_copies
 from components.report.suspects.odd_images import Columns, find_odd, read_columns
 from components.report.suspects.shown import LabelErrors
 from components.report.suspects.similar import add_neighbors
@@ -50,6 +51,10 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     suspects = [*wrong, *odd.suspects]
     if features is not None:
         suspects = add_neighbors(suspects, columns, features)
+    copies = find_mislabeled_copies(given["rejects"].uri, decided)
+    suspects += copies
     found: dict[str, int] = {"label": len(wrong)} if wrong else {}
     found.update(odd.found)
+    if copies:
+        found["near_duplicate"] = len(copies)
     return FoundSuspects(tuple(suspects), found, errors, columns, features)

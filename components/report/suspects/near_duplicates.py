@@ -1,0 +1,64 @@
+"""Near duplicates that ingest listed: under several labels, or in training and evaluation."""
+
+import json
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from components.contract.example import TRAIN
+from components.evaluation.metrics.predictions import Evaluated
+from components.ingest.ingest_report import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
+from components.records.suspects import Suspect
+from components.storage.artifact_files import open_file
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """Evaluated images that have a copy, exact or near, among the training images."""
+
+    images: int
+    accuracy: float
+    """Of all evaluated images, 0 to 1."""
+    accuracy_without: float | None
+    """Of the others; None if there are none."""
+
+
+def find_mislabeled_copies(rejects_uri: str, decided: Collection[str] = ()) -> list[Suspect]:
+    """Return the images in use whose near duplicates have another label, but for `decided` ones."""
+    found = []
+    for cluster in _read_lines(rejects_uri, NEAR_DUPLICATES_FILE):
+        names = ("paths", "labels", "splits", "sha256", "likeness")
+        rows = [row for row in zip(*(cluster[name] for name in names), strict=True) if row[2]]
+        for path, label, split, sha256, likeness in rows:
+            twins = tuple(row[0] for row in rows if row[1] != label)
+            if twins and sha256 not in decided:
+                of = (sha256, path, split, label)
+                found.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins))
+    return found
+
+
+def measure_leaks(rejects_uri: str, evaluated: Evaluated, split: str) -> Leaks | None:
+    """Compare the accuracy with and without leaked images; None if there are none."""
+    leaked: set[str] = set()
+    for name in (DUPLICATES_FILE, NEAR_DUPLICATES_FILE):
+        for line in _read_lines(rejects_uri, name):
+            if split != TRAIN and {TRAIN, split} <= {*line["splits"]}:
+                leaked.update(line["paths"])
+    is_leaked = np.array([name in leaked for name in evaluated.filenames], bool)
+    if not is_leaked.any():
+        return None
+    stats = evaluated.candidate.stats
+    right = stats.predicted == stats.truth
+    rest = None if is_leaked.all() else float(right[~is_leaked].mean())
+    return Leaks(int(is_leaked.sum()), float(right.mean()), rest)
+
+
+def _read_lines(rejects_uri: str, name: str) -> list[dict[str, Any]]:
+    try:
+        with open_file(os.path.join(rejects_uri, name)) as file:
+            return [json.loads(line) for line in file]
+    except FileNotFoundError:  # An earlier version wrote no list of near duplicates.
+        return []
