@@ -182,7 +182,7 @@ def test_images_of_another_task_do_not_replace_the_model_in_use(
     assert "does not know" not in capsys.readouterr().out
     write_folder(others, each=30, labels=("blue",))
     prepare(Config(data=str(others)), layout)
-    assert "Note:   version 1, the model in use, does not know green, orange: both models" in (
+    assert "Note:    version 1, the model in use, does not know green, orange: both models" in (
         capsys.readouterr().out
     )
 

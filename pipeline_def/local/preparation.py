@@ -25,7 +25,7 @@ from pipeline_def.local.pushed_model import find_labels
 if TYPE_CHECKING:
     from pipeline_def.local.first_look import FirstLook
 
-_INDENT = 8
+_INDENT = 9
 _MOST_NAMED = 5
 
 # SQLite takes paths of 512 bytes, including that of its journal (`MAX_PATHNAME` in os_unix.c).

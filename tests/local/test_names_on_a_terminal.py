@@ -88,7 +88,7 @@ def test_inspect_and_what_a_run_says_first(
     prepare(Config(data=str(folder)), Layout(str(tmp_path)))
     shown = capsys.readouterr()
     assert unprintable(shown.out + shown.err) == set()
-    assert f"Images: {tmp_path}/{SPELT}\n" in shown.out
+    assert f"Images:  {tmp_path}/{SPELT}\n" in shown.out
     assert f"blue/{SPELT}.jpg: not an image" in shown.out
     assert SPELT.replace(r"\n", "") in shown.out
 
