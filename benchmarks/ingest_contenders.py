@@ -54,13 +54,16 @@ def _ingest(source: str, target: str, mode: str) -> None:
     configs = {
         "header": IngestConfig(check="header"),
         "remote": IngestConfig(check="header"),
-        "shrink": IngestConfig(shrink=SHRINK),
+        "shrink": IngestConfig(shrink=SHRINK, near_duplicates="keep"),
     }
     outputs = {
         "examples": [_artifact(standard_artifacts.Examples, f"{target}/examples")],
         "rejects": [_artifact(ImageRejects, f"{target}/rejects")],
     }
-    properties = {"input_base": source, "config": to_json(configs.get(mode, IngestConfig()))}
+    properties = {
+        "input_base": source,
+        "config": to_json(configs.get(mode, IngestConfig(near_duplicates="keep"))),
+    }
     context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM_ARGS))
     Executor(context).Do({}, outputs, properties)
 
