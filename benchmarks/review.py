@@ -144,7 +144,7 @@ def _run(arguments: Sequence[str]) -> str:
 
 def read_runs(output: Path) -> list[dict[str, Any]]:
     """Return the records of all runs, the first one first."""
-    files = sorted((output / "runs").glob("*.json"))
+    files = sorted((output / "runs").glob("*/run.json"))
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
