@@ -61,6 +61,13 @@ def inspect(config: Config) -> None:
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
 
 
+_NEAR_DUPLICATES = {
+    "keep": "near duplicates are not looked for",
+    "together": "near duplicates will stay in one split",
+    "drop": "one image of each label will be used of near duplicates",
+}
+
+
 def _print_labels(console: Console, listing: Listing) -> None:
     """Draw a bar per label and split, the most frequent labels first."""
     # The number and the longest bar take the rest of the line.
@@ -106,6 +113,8 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
+    planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
+    yield "Copies", _NEAR_DUPLICATES[planned]
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
     written = _bytes(size * trial.stored_fraction)
     yield "Ingest", f"about {written} to write and {format_duration(seconds)} to check the images"
