@@ -57,6 +57,8 @@ def _measure(arguments: argparse.Namespace) -> None:
         _run(common)
         decided = _decide(output, truth)
         corrections = str(output / "corrections.csv")
+        if not decided["suspects"]:
+            raise MeasurementError("the first run has found no suspects")
         _run([*common, "--ingest.corrections", corrections])
         compared = _run(["runs", "--output", str(output), "--compare", "1", "2"])
         accuracies = [run["metrics"]["accuracy"] for run in read_runs(output)]
