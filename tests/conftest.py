@@ -87,6 +87,12 @@ def reset_logging() -> None:
             logger.disabled = False
 
 
+@pytest.fixture(autouse=True)
+def offline_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no run of these processes download weights: nothing listens at this port."""
+    monkeypatch.setattr("pipeline_def.model.pretrained._SERVER", "http://127.0.0.1:9/")
+
+
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three classes of 40 pictures, with a broken one and a hidden file among them."""

@@ -101,6 +101,33 @@ def test_images_that_cannot_be_judged() -> None:
     assert [find_wrong_labels(table) for table in (unknown, few, older)] == [([], None)] * 3
 
 
+@pytest.mark.parametrize(("unlearned", "by_heart"), [(0.25, False), (0.25, True), (1.0, False)])
+def test_a_label_that_the_network_has_not_learned_accuses_nobody(
+    unlearned: float, by_heart: bool
+) -> None:
+    columns, flipped = make_columns(100)
+    rare = np.arange(len(flipped)) % 4 < 4 * unlearned
+    contradicted = rare & (np.isnan(columns["margin"]) if by_heart else True)
+    columns["label"] = np.where(rare, "rare", columns["label"])
+    columns["given_probability"][contradicted] = 0
+    columns["margin"][rare & ~np.isnan(columns["margin"])] -= 5
+    suspects, errors = find_wrong_labels(columns)
+    assert "rare" not in {suspect.label for suspect in suspects}
+    if unlearned == 1:
+        assert (suspects, errors) == ([], None)
+    else:
+        assert errors
+        assert errors.low <= (flipped & ~rare).sum() <= errors.high < 200
+
+
+def test_huge_margins_of_few_images_hide_no_wrong_labels() -> None:
+    columns, flipped = make_columns(100)
+    columns["margin"][1] = 1e7
+    _, errors = find_wrong_labels(columns)
+    assert errors
+    assert errors.likely == pytest.approx(flipped.sum(), rel=0.25)
+
+
 def test_scores_fall_with_the_margin() -> None:
     margin = np.linspace(-4, 9, TRAINED)
     margin[:100] = np.linspace(-9, -4, 100)

@@ -70,6 +70,9 @@ def fit_groups(margins: Floats) -> tuple[Groups, Floats]:
     Returns:
         The groups, and the weight of the first one in 100 resamples of the margins.
     """
+    # A few huge margins, of steps in which training went astray, would widen every bin.
+    least, most = np.quantile(margins, (0.01, 0.99))
+    margins = np.clip(margins, 2 * least - most, 2 * most - least)
     counts, edges = np.histogram(margins, _BINS)
     values = (edges[1:] + edges[:-1]) / 2
     low, high = np.quantile(margins, (0.02, 0.7))
