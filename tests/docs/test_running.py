@@ -81,8 +81,12 @@ class Place:
 
 
 def _environment() -> dict[str, str]:
-    """Let `uv run` take the environment of these tests, and install nothing into it."""
+    """Let `uv run` take the environment of these tests, and install nothing into it.
+
+    Nothing listens at the proxy's port: no run downloads weights.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    kept |= {"https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
     return {**kept, "UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1", "UV_OFFLINE": "1"}
 
 
