@@ -148,16 +148,14 @@ def _resolve_conflicts(
 
     Splits follow from the labels as given, so that corrections move no image.
     """
-    duplicates = find_duplicates(reports, job.rule, job.corrected)
-    ambiguous = _digests(conflicts(duplicates))
+    ambiguous = _digests(conflicts(find_duplicates(reports, job.rule, job.corrected)))
     mixed = _digests(conflicts(find_duplicates(reports, job.rule, {})))
     dropped = ambiguous if job.config.conflicts == "drop" else frozenset()
     # The classes of an image with several labels may have different bounds.
     rule = dataclasses.replace(job.rule, uncorrected=job.rule.uncorrected | (mixed - dropped))
-    together = find_duplicates(reports, rule, job.corrected)
-    changed = dropped or together != duplicates
+    moves = ShardMoves(job.rule, rule)
     job = dataclasses.replace(job, rule=rule, dropped=dropped)
-    if changed:
+    if dropped or (rule != moves.before and any(map(moves.affect, reports))):
         reports = _rewrite_affected_shards(reports, job, mixed, write)
     return reports, job
 

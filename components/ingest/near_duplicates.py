@@ -11,6 +11,7 @@ import numpy as np
 
 from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
+from components.ingest.bound_keys import bind_keys, rank
 from components.ingest.ingest_report import PlanReport, labels_per_split
 from components.ingest.likeness import LEAST_DETAIL
 from components.ingest.listing import ImageFile
@@ -19,8 +20,9 @@ from components.ingest.shard_moves import ShardMoves
 from components.ingest.similar_pairs import compare, find_groups
 from components.ingest.stratification import SplitRule, key_of
 
-# Larger clusters, such as the frames of a fixed camera, would make a split of their own.
-_MOST, _MOST_FRACTION = 100, 0.01
+# Larger clusters, such as the frames of a fixed camera, would make a split of their own; of a few
+# images, so would a quarter.
+_MOST, _MOST_FRACTION, _MOST_OF_FEW = 100, 0.01, 0.25
 # A chain of images, each like the next, has several that are kept; after so many, all others are.
 _MOST_KEPT = 100
 
@@ -41,9 +43,9 @@ class Cluster:
     is_too_large: bool
 
 
-def _rank(key: str) -> str:
-    """Return a sort key that has nothing to do with the split, which the first digits decide."""
-    return key[::-1]
+def _most(images: int) -> int:
+    """Return the size of the largest cluster that is kept in one split."""
+    return max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
 
 
 def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Cluster]:
@@ -54,10 +56,10 @@ def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Clus
     counts = np.bincount(groups, minlength=1)
     for index in np.flatnonzero(counts[groups] > 1).tolist():
         members.setdefault(int(groups[index]), []).append(index)
-    most = max(_MOST, int(_MOST_FRACTION * len(digests)))
+    most = _most(len(digests))
     clusters = []
     for indices in members.values():
-        first, *others = indices = sorted(indices, key=lambda index: _rank(digests[index]))
+        first, *others = indices = sorted(indices, key=lambda index: rank(digests[index]))
         scores = compare(rows, np.array([(first, other) for other in others]))
         likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
         names = tuple(digests[index] for index in indices)
@@ -97,41 +99,46 @@ def separate(
 ) -> ShardMoves:
     """Choose a split for each cluster, and with `drop` the images to reject.
 
-    No class disappears from train or eval, unless all its images are in one cluster. Splits given
-    by folders or a manifest stay.
+    No class disappears from train or eval, unless all its images are in one cluster. If a split
+    would become empty, none moves. Splits given by folders or a manifest stay.
     """
     small = [cluster for cluster in clusters if not cluster.is_too_large]
     files = _find_files(small, reports)
     dropped = _choose_dropped(small, files, reports, corrected) if drop else {}
     moves = ShardMoves(rule, rule, dropped, corrected)
-    bound = _bind_keys(small, files)
+    bound = _bind(small, files, reports)
     owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
     splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
-    _restore_classes(splits, bound, moves, reports)
+    after = _restore_classes(splits, bound, moves, reports)
+    empty = sorted(split for split, labels in after.items() if labels.total() < 1)
+    if empty and not drop:
+        logging.warning(
+            "Too many images look almost the same: if near duplicates stayed together, %s would "
+            "have no images. They are left where they are.",
+            empty[0],
+        )
+        return moves
     assigned = {key: splits[root] for key, root in bound.items()}
     return dataclasses.replace(moves, after=dataclasses.replace(rule, assigned=assigned))
 
 
-def _bind_keys(clusters: Iterable[Cluster], files: Files) -> dict[str, str]:
+def _bind(
+    clusters: Iterable[Cluster], files: Files, reports: Sequence[PlanReport]
+) -> dict[str, str]:
     """Return the key of each image or group without a given split → the key that decides for it."""
-    parents: dict[str, str] = {}
-
-    def root(key: str) -> str:
-        while parents.setdefault(key, key) != key:
-            key = parents[key]
-        return key
-
-    for cluster in clusters:
-        keys = {
-            root(key_of(file, sha256))
+    sets = [
+        {
+            key_of(file, sha256)
             for sha256 in cluster.digests
             for file in files[sha256]
             if file.split is None
         }
-        # Clusters that share a group become one.
-        for key in keys:
-            parents[key] = min(keys, key=_rank)
-    return {key: root(key) for key in parents}
+        for cluster in clusters
+    ]
+    wanted: set[str] = set().union(*sets)
+    keys = (key_of(file, sha256) for file, sha256 in _each_file(reports))
+    sizes = collections.Counter(key for key in keys if key in wanted)
+    return bind_keys(sets, sizes, most=_most(sum(report.examples for report in reports)))
 
 
 def _choose_dropped(
@@ -178,8 +185,11 @@ def _restore_classes(
     bound: Mapping[str, str],
     moves: ShardMoves,
     reports: Sequence[PlanReport],
-) -> None:
-    """Give train and eval a cluster of each class that they would lose."""
+) -> dict[str, collections.Counter[str]]:
+    """Give train and eval a cluster of each class that they would lose.
+
+    Return split → label → images.
+    """
     before = labels_per_split(reports)
     after = {split: collections.Counter(labels) for split, labels in before.items()}
     members: dict[str, collections.Counter[str]] = {}
@@ -193,7 +203,7 @@ def _restore_classes(
             members.setdefault(root, collections.Counter())[label] += 1
     for split, others in ((TRAIN, ()), (EVAL, (TRAIN,))):
         for label in sorted(label for label in before.get(split, ()) if after[split][label] < 1):
-            for root in sorted(members, key=_rank):
+            for root in sorted(members, key=rank):
                 source = after[splits[root]]
                 spared = splits[root] not in others or all(
                     source[of] > count for of, count in members[root].items()
@@ -207,6 +217,7 @@ def _restore_classes(
                 logging.warning(
                     "All images of class %s look almost the same: %s has none.", quote(label), split
                 )
+    return after
 
 
 def list_clusters(

@@ -15,6 +15,8 @@ from components.records.shard_files import open_shard, shard_path
 from components.records.tfrecord import RecordWriter
 from components.storage.artifact_files import remove
 
+_NOT_ITS_OWN = "The shards of plan {} {} are not its own: run again."
+
 
 @dataclass(frozen=True)
 class ShardMoves:
@@ -52,7 +54,10 @@ def move_records(
             count(1)
             if not sha256:
                 continue
-            record = bytes(next(readers[moves.before.split_of(file, sha256)]))
+            record = bytes(next(readers[moves.before.split_of(file, sha256)], b""))
+            # Beam may repeat a plan whose shards have been written, but not its report.
+            if record.rfind(sha256.encode()) < 0:
+                raise RuntimeError(_NOT_ITS_OWN.format(plan.group, plan.index))
             if twin := moves.dropped.get(file.path):
                 category = Category.NEAR_DUPLICATE.value
                 reason = f"a copy of {twin}"
@@ -67,7 +72,7 @@ def move_records(
             writers[split].write([record])
             labels[split][moves.corrected.get(sha256) or file.label] += 1
         if any(next(reader, None) is not None for reader in readers.values()):
-            raise RuntimeError(f"The shards of plan {plan.group} {plan.index} are not its own.")
+            raise RuntimeError(_NOT_ITS_OWN.format(plan.group, plan.index))
     for split in report.labels.keys() - labels.keys():
         remove(report.shards(examples_uri)[split])
     changed = dataclasses.replace(report, labels=labels, rejects=rejects, digests=digests)

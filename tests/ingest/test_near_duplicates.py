@@ -1,7 +1,8 @@
 import dataclasses
 import io
+import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,13 @@ from PIL import Image, ImageEnhance
 from components.contract.errors import ConfigurationError
 from components.images.check import check_image
 from components.ingest import near_duplicates
+from components.ingest.bound_keys import bind_keys
 from components.ingest.config import IngestConfig
+from components.ingest.ingest_report import report_path
+from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
+from components.ingest.lookup import list_source
 from components.ingest.picture_rows import picture_row
+from components.ingest.shard_plan import read_plan
 from components.ingest.similar_pairs import find_groups
 from tests.ingest.plain import ingest
 from tests.pictures import encode, turned
@@ -200,3 +206,79 @@ def test_without_pixels_nothing_is_searched_for(
     assert caplog.text.count("Near duplicates are not searched for") == 1
     with pytest.raises(ConfigurationError, match=r"ingest\.near_duplicates is drop"):
         IngestConfig(check="header", near_duplicates="drop")
+
+
+def test_no_split_is_emptied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for seed, label in enumerate("abcd"):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in range(5):
+            data = jpeg(scene(seed), quality=95 - number)
+            (tmp_path / f"images/{label}/{number}.jpg").write_bytes(data)
+    kept = ingest(tmp_path / "images", tmp_path / "keep", IngestConfig(near_duplicates="keep"))
+    made = ingest(tmp_path / "images", tmp_path / "out", IngestConfig())
+    assert made.counts == kept.counts
+    assert "eval would have no images. They are left where they are" in caplog.text
+
+
+def test_a_cluster_of_most_images_is_left_where_it_is(tmp_path: Path) -> None:
+    for number in range(40):
+        path = tmp_path / f"images/{number % 2}/{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(scene(max(0, number - 20)), quality=95 - number))
+    made = ingest(tmp_path / "images", tmp_path / "out", IngestConfig())
+    assert 6 <= made.counts["eval"] <= 10
+    assert made.summary["near_duplicates_in_several_splits"] == 1
+
+
+def test_a_picture_that_all_groups_share_does_not_bind_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sizes = dict.fromkeys(["a", "b", "c", "d", "e"], 20) | {"x": 1, "y": 1}
+    assert bind_keys([{"a", "x"}, {"c"}], sizes, most=10) == {"a": "a", "x": "a", "c": "c"}
+    assert not caplog.text
+    assert bind_keys([{"a", "b"}, {"b", "c", "x"}, {"d", "y"}], sizes, most=10) == {
+        "d": "d",
+        "y": "d",
+    }
+    assert "connect 61 images of several groups" in caplog.text
+
+
+def test_a_plan_whose_shards_were_moved_is_not_moved_again(folder: Path, tmp_path: Path) -> None:
+    def write_twice(numbers: Sequence[int], job: IngestJob) -> None:
+        for number in numbers:
+            report = Path(report_path(job.examples_uri, read_plan(job.examples_uri, number)))
+            before = report.read_bytes() if job.moves else b""
+            write_plan(number, job)
+            if job.moves:
+                report.write_bytes(before)
+                write_plan(number, job)
+
+    listing = list_source(str(folder), CONFIG)
+    with pytest.raises(RuntimeError, match="are not its own: run again"):
+        ingest_listing(
+            listing,
+            CONFIG,
+            examples=str(tmp_path / "examples"),
+            rejects=str(tmp_path / "rejects"),
+            write=write_twice,
+        )
+
+
+def test_copies_of_an_image_with_several_labels_share_a_split(tmp_path: Path) -> None:
+    rows = ["path,label,split"]
+    for label, numbers in (("cat", range(30)), ("dog", range(1100, 1107))):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in numbers:
+            (tmp_path / f"images/{label}/{number}.jpg").write_bytes(jpeg(scene(number)))
+            rows.append(f"{label}/{number}.jpg,{label},")
+    # The splits of all copies are train and eval, whichever the dog is in.
+    for number, name in itertools.product(range(1100, 1107), ("", "train", "eval")):
+        copy = f"cat/{name or 'free'}{number}.jpg"
+        shutil.copy(tmp_path / f"images/dog/{number}.jpg", tmp_path / "images" / copy)
+        rows.append(f"{copy},cat,{name}")
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    splits = {"train": 0.6, "eval": 0.4}
+    config = IngestConfig(manifest=str(tmp_path / "m.csv"), splits=splits, check="header")
+    made = ingest(tmp_path / "images", tmp_path / "out", config)
+    for number in range(1100, 1107):
+        assert len({*made.splits_of(f"dog/{number}.jpg", f"cat/free{number}.jpg")}) == 1

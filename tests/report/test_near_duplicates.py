@@ -1,10 +1,12 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.records.suspects import SUSPECTS_FILE, read_suspects, write_suspects
 from components.report.suspects.near_duplicates import (
     Leaks,
     find_mislabeled_copies,
@@ -34,6 +36,25 @@ def test_copies_with_other_labels_are_suspects(rejects: str, tmp_path: Path) -> 
     ]
     # An earlier version wrote no list.
     assert find_mislabeled_copies(str(tmp_path / "old")) == []
+
+
+def test_large_clusters_and_odd_names_make_a_table(tmp_path: Path) -> None:
+    count = 4_000
+    cluster = {
+        "paths": [os.fsdecode(b"caf\xe9/%d.jpg" % number) for number in range(count)],
+        "labels": [str(number % 2) for number in range(count)],
+        "splits": ["train"] * count,
+        "sha256": [f"{number}" for number in range(count)],
+        "likeness": [0.9] * count,
+    }
+    (tmp_path / "near_duplicates.jsonl").write_text(json.dumps(cluster) + "\n")
+    found = find_mislabeled_copies(str(tmp_path))
+    assert len(found) == count
+    twins = tuple(rf"caf\xe9/{number}.jpg" for number in (1, 3, 5))
+    assert (found[0].path, found[0].neighbors) == (r"caf\xe9/0.jpg", twins)
+    path = str(tmp_path / SUSPECTS_FILE)
+    write_suspects(path, found)
+    assert len(read_suspects(path)) == count
 
 
 def test_accuracy_is_measured_with_and_without_leaked_images(rejects: str) -> None:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from components.evaluation.slices import encode_text
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.records.suspects import Suspect
@@ -16,7 +15,7 @@ from components.report.pictures.source_pictures import read_pictures
 from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST, Columns
 from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
-from components.report.suspects.similar import draw_map, find_similar
+from components.report.suspects.similar import draw_map, find_similar, spell
 from components.storage.artifact_files import on_disk
 
 _SIDE, _SMALL_SIDE = 144, 64
@@ -50,7 +49,7 @@ def show_suspects(
     """
     columns = found.columns
     chosen = _choose(found.suspects)
-    names = {mistake: _name(mistake.filename) for mistake in mistakes}
+    names = {mistake: spell(mistake.filename) for mistake in mistakes}
     near = (
         find_similar([*names.values()], columns, found.features)
         if found.features is not None
@@ -82,11 +81,6 @@ def show_suspects(
         ),
         sum(len(picture.jpeg) for picture in pictures.values() if picture),
     )
-
-
-def _name(filename: str) -> str:
-    """Spell a name as the table of images does, which holds no invalid bytes."""
-    return encode_text(filename).decode(errors="backslashreplace")
 
 
 def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:

@@ -1,8 +1,9 @@
 """Near duplicates that ingest listed: under several labels, or in training and evaluation."""
 
+import itertools
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,11 @@ from components.contract.example import TRAIN
 from components.evaluation.metrics.predictions import Evaluated
 from components.ingest.ingest_report import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
 from components.records.suspects import Suspect
+from components.report.suspects.similar import spell
 from components.storage.artifact_files import open_file
+
+# A cluster may have thousands.
+_MOST_TWINS = 3
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,18 @@ def find_mislabeled_copies(rejects_uri: str, decided: Collection[str] = ()) -> l
     for cluster in _read_lines(rejects_uri, NEAR_DUPLICATES_FILE):
         names = ("paths", "labels", "splits", "sha256", "likeness")
         rows = [row for row in zip(*(cluster[name] for name in names), strict=True) if row[2]]
+        twins = {label: _find_others(rows, label) for label in {row[1] for row in rows}}
         for path, label, split, sha256, likeness in rows:
-            twins = tuple(row[0] for row in rows if row[1] != label)
-            if twins and sha256 not in decided:
-                of = (sha256, path, split, label)
-                found.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins))
+            if twins[label] and sha256 not in decided:
+                of = (sha256, spell(path), split, label)
+                found.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins[label]))
     return found
+
+
+def _find_others(rows: Iterable[tuple[str, ...]], label: str) -> tuple[str, ...]:
+    """Return the paths of the first images with another label."""
+    others = (spell(row[0]) for row in rows if row[1] != label)
+    return tuple(itertools.islice(others, _MOST_TWINS))
 
 
 def measure_leaks(rejects_uri: str, evaluated: Evaluated, split: str) -> Leaks | None:
