@@ -48,6 +48,11 @@ def encode_text(value: str) -> bytes:
     return value.encode("utf-8", "surrogateescape")
 
 
+def spell_path(path: str) -> str:
+    """Spell a path as the table of images does, which holds no invalid bytes."""
+    return encode_text(path).decode(errors="backslashreplace")
+
+
 def make_readable(values: Sequence[str]) -> tuple[str, ...]:
     """Replace invalid bytes: names may hold any, and TFMA takes only text."""
     return tuple(value.encode("utf-8", "replace").decode() for value in values)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from components.evaluation.slices import spell_path
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.records.suspects import Suspect
@@ -15,7 +16,7 @@ from components.report.pictures.source_pictures import read_pictures
 from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST, Columns
 from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
-from components.report.suspects.similar import draw_map, find_similar, spell
+from components.report.suspects.similar import draw_map, find_similar
 from components.storage.artifact_files import on_disk
 
 _SIDE, _SMALL_SIDE = 144, 64
@@ -49,7 +50,7 @@ def show_suspects(
     """
     columns = found.columns
     chosen = _choose(found.suspects)
-    names = {mistake: spell(mistake.filename) for mistake in mistakes}
+    names = {mistake: spell_path(mistake.filename) for mistake in mistakes}
     near = (
         find_similar([*names.values()], columns, found.features)
         if found.features is not None

@@ -11,9 +11,9 @@ import numpy as np
 
 from components.contract.example import TRAIN
 from components.evaluation.metrics.predictions import Evaluated
+from components.evaluation.slices import spell_path
 from components.ingest.ingest_report import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
 from components.records.suspects import Suspect
-from components.report.suspects.similar import spell
 from components.storage.artifact_files import open_file
 
 # A cluster may have thousands.
@@ -40,14 +40,14 @@ def find_mislabeled_copies(rejects_uri: str, decided: Collection[str] = ()) -> l
         twins = {label: _find_others(rows, label) for label in {row[1] for row in rows}}
         for path, label, split, sha256, likeness in rows:
             if twins[label] and sha256 not in decided:
-                of = (sha256, spell(path), split, label)
+                of = (sha256, spell_path(path), split, label)
                 found.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins[label]))
     return found
 
 
 def _find_others(rows: Iterable[tuple[str, ...]], label: str) -> tuple[str, ...]:
     """Return the paths of the first images with another label."""
-    others = (spell(row[0]) for row in rows if row[1] != label)
+    others = (spell_path(row[0]) for row in rows if row[1] != label)
     return tuple(itertools.islice(others, _MOST_TWINS))
 
 

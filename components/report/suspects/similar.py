@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import TRAIN
-from components.evaluation.slices import encode_text
 from components.records.neighbors import Features, find_neighbors
 from components.records.suspects import Suspect
 from components.report.suspects.map_layout import lay_out
@@ -30,11 +29,6 @@ def find_similar(
         columns["path"][row]: tuple(columns["path"][near[near >= 0]].tolist())
         for row, near in zip(rows.tolist(), found, strict=True)
     }
-
-
-def spell(path: str) -> str:
-    """Spell a path as the table of images does, which holds no invalid bytes."""
-    return encode_text(path).decode(errors="backslashreplace")
 
 
 def find_rows(paths: Collection[str], all_paths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
