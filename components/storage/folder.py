@@ -100,7 +100,15 @@ def read_bytes(url: str) -> bytes:
     """
     fs, path = open_folder(url)
     with explaining_errors("read", url):
+        if is_local(fs):
+            _check_regular(path)
         return bytes(fs.cat_file(path))
+
+
+def _check_regular(path: str) -> None:
+    """Raise `ValueError` for what would block, never end or be replaced: a pipe, a device."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("it is not a regular file")
 
 
 def write_json(url: str, content: Any) -> None:
@@ -127,6 +135,7 @@ def replace_file(url: str, content: bytes) -> None:
             fs.pipe_file(path, content)  # Appears when it is complete.
             return
         path = os.path.realpath(path)
+        _check_regular(path)
         unfinished = f"{path}.{uuid.uuid4().hex}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:

@@ -110,6 +110,16 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, text: str | bytes, sentence: 
     assert len(str(raised.value)) < 500
 
 
+def test_a_pipe_neither_blocks_nor_is_replaced(tmp_path: Path) -> None:
+    pipe = str(tmp_path / "c.csv")
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match=r"Cannot read .*c\.csv: it is not a regular file\.$"):
+        read_corrections(pipe)
+    with pytest.raises(UserError, match=r"Cannot write .*c\.csv: it is not a regular file\.$"):
+        write_corrections(pipe, [])
+    assert os.listdir(tmp_path) == ["c.csv"]
+
+
 _Decision = tuple[Action, str, str]
 SECOND_ROUND: dict[str, tuple[_Decision, _Decision]] = {
     # The action, and the labels seen and chosen; what the file says.

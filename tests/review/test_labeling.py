@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from components.images.options import FileOptions
 from components.ingest.corrections import Correction
 from pipeline_def.local.review import labeling
 from pipeline_def.local.review.labeling import Predicted, choose, describe_control, is_control
+from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.review.suspect_list import ReviewedImage
 from tests.review.reviewed import digest, draw_images, reviewing
 from tests.server.serving import ask
@@ -120,6 +122,16 @@ def test_labels_become_a_manifest_and_a_labeled_copy(folder: Path, tmp_path: Pat
     assert local_runner.main(words) == 0
     found = {str(path.relative_to(copy)) for path in copy.rglob("*.jpg")}
     assert found == {f"red/{paths[0]}", f"blue/{paths[1]}"}
+
+
+def test_files_that_a_manifest_cannot_name_are_left_out(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in [*IMAGES][1:]:
+        (folder / path).rename(folder / os.fsdecode(b"\xff" + path.encode()))
+    options = ReviewOptions(output=str(tmp_path / "out"), images=str(folder))
+    assert [image.path for image in labeling.propose(str(folder), options)[0]] == [*IMAGES][:1]
+    assert "11 files, as a manifest cannot name them" in capsys.readouterr().out
 
 
 def test_a_folder_without_images_gets_a_sentence(

@@ -19,14 +19,17 @@ import pytest
 from PIL import Image
 
 import local_runner
+from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
 from components.ingest.corrections import Correction, read_corrections, write_corrections
-from components.records.suspects import Suspect
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import write_index
+from components.records.suspects import SUSPECTS_FILE, Suspect
 from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import SCREEN, ReviewOptions
-from pipeline_def.local.review.suspect_list import gather_images
+from pipeline_def.local.review.suspect_list import Records, gather_images
 from tests.pictures import encode, picture, png_bomb, turned
 from tests.repository import ROOT
-from tests.review.reviewed import digest, draw_images, reviewing, suspect, write_output
+from tests.review.reviewed import SHARD, digest, draw_images, reviewing, suspect, write_output
 from tests.server.serving import ask
 
 IMAGES = draw_images(7)
@@ -152,6 +155,14 @@ def test_what_a_person_edits_meanwhile_stays(port: int, output: Path) -> None:
     assert second.sha256 == DIGESTS[1]
 
 
+def test_undo_knows_text_that_the_file_escapes(tmp_path: Path) -> None:
+    review = Decisions(str(tmp_path / FILE), [DIGESTS[0]])
+    for to in ("red", "green"):
+        review.decide(Correction(DIGESTS[0], "a.jpg", "relabel", "blue", to, why="\ud800"))
+    review.undo(None)
+    assert review.read()[1][DIGESTS[0]].to_label == "red"
+
+
 def test_an_unreadable_file_is_left_alone(port: int, output: Path) -> None:
     decide(port, 0)
     (output / FILE).write_text("not a table")
@@ -162,7 +173,7 @@ def test_an_unreadable_file_is_left_alone(port: int, output: Path) -> None:
 
 
 def test_two_reviews_of_one_file_lose_nothing(output: Path) -> None:
-    known = [f"{number:064x}" for number in range(40)]
+    known = [f"{number:064x}" for number in range(16)]
     reviews = [Decisions(str(output / FILE), known) for _ in range(2)]
 
     def work(review: Decisions, digests: list[str]) -> None:
@@ -237,6 +248,22 @@ def test_a_picture_comes_from_the_folder_or_the_record_of_the_run(port: int, out
                 show(other, DIGESTS[number])
 
 
+def test_damaged_suspects_get_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = write_output(tmp_path, draw_images(1), [])
+    (output / "artifacts" / "suspects" / SUSPECTS_FILE).write_bytes(b"PAR1")
+    assert local_runner.main(["review", "--output", str(output)]) == 2
+    assert f"Cannot read {output}/artifacts/suspects/{SUSPECTS_FILE}: " in capsys.readouterr().err
+
+
+def test_an_image_whose_name_is_not_utf_8_comes_from_the_record_of_the_run(tmp_path: Path) -> None:
+    examples, data = str(tmp_path), IMAGES[PATHS[0]]
+    row = {ENCODED: data, FILENAME: b"a/\xff.jpg", SHA256: DIGESTS[0], LABEL: "a", LABEL_ID: 0}
+    write_index(examples, {"train": {SHARD: write_indexed_shard(examples, "train", SHARD, [row])}})
+    assert Records(examples, ["a/\\xff.jpg"]).read("a/\\xff.jpg") == data
+
+
 def test_neighbors_have_labels_and_pictures(shared: tuple[int, Path]) -> None:
     port, _ = shared
     _, answer = ask(port, f"/api/images/{DIGESTS[0]}/neighbors")
@@ -307,6 +334,9 @@ def test_images_are_joined_and_sorted() -> None:
         (["--label", "pink"], "No suspect matches"),
         (["--run", "7"], "No run matches '7'"),
         (["--corrections", "{}/index.html"], "Cannot read the corrections file"),
+        (["--corrections", "{}"], "it is not a regular file"),
+        (["--corrections", "/dev/full"], "/dev/full: it is not a regular file"),
+        (["--apply-to", "gs://bucket/copy"], "--apply-to is gs://bucket/copy, which is not supp"),
         (["--output", "/nowhere"], "/nowhere has no runs"),
         (["--port", "70000"], "port is 70000"),
     ],

@@ -10,6 +10,7 @@ from components.contract.errors import DataError
 from components.contract.stopping import leave_to_server
 from components.records.suspects import SUSPECTS_FILE, read_suspects
 from components.storage.artifact_files import list_names
+from components.storage.folder import explaining_errors
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
@@ -71,7 +72,9 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
 def _prepare_run(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = find_run(config.output, options.run)
-    suspects = read_suspects(os.path.join(_find_suspects(run), SUSPECTS_FILE))
+    file = os.path.join(_find_suspects(run), SUSPECTS_FILE)
+    with explaining_errors("read", file):
+        suspects = read_suspects(file)
     if not suspects:
         return None
     images = gather_images(suspects, reason=options.reason, label=options.label)
@@ -157,7 +160,7 @@ def _find_suspects(run: SelectedRun) -> str:
 
 
 def _make_command(*words: str) -> str:
-    return shlex.join(["uv", "run", "local_runner.py", *words])
+    return f"uv run local_runner.py {shlex.join(words)}"
 
 
 def _print_start(

@@ -67,8 +67,10 @@ class Decisions:
             before, earlier = self._reread(), self._find(correction.sha256)
             correction = correction.after(earlier)
             self._write(correction.sha256, correction)
-            self._made.append((correction, earlier))
-            return before, self._version, correction
+            # Text that is not valid Unicode is escaped in the file.
+            stored = self._find(correction.sha256) or correction
+            self._made.append((stored, earlier))
+            return before, self._version, stored
 
     def undo(self, digest: str | None) -> str | None:
         """Restore the decision before the last one, on one image or on any.
@@ -101,7 +103,9 @@ class Decisions:
         return next((row for row in self._rows if row.sha256 == digest), None)
 
     def _reread(self) -> str:
-        data = read_bytes(self.path) if is_file(self.path) else b""
+        # What exists but is not a file, such as a folder, cannot be read.
+        exists = os.path.exists if on_disk(self.path) else is_file
+        data = read_bytes(self.path) if exists(self.path) else b""
         version = hashlib.sha256(data).hexdigest()
         if version != self._version:
             self._rows = parse_corrections(data, self.path) if data else []

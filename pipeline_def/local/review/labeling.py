@@ -71,16 +71,24 @@ def propose(folder: str, options: ReviewOptions) -> tuple[list[ReviewedImage], l
     served = RankingModel(model, top=2)
     outcomes = predict(sources, served.predict, config.predict, find_options(config, model))
     shown = with_progress(console, tally.count(outcomes), total=tally.total)
-    found = [
+    predicted = [
         Predicted(os.path.relpath(one.file, folder), one.ranking) for one in shown if one.ranking
     ]
+    found = [one for one in predicted if _is_utf_8(one.path)]
     print_whole(console, "Files", str(tally))
+    if left_out := len(predicted) - len(found):
+        text = f"{left_out:,} files, as a manifest cannot name them: their names are not UTF-8"
+        print_whole(console, "Left out", text)
     if not found:
         raise DataError(f"The model can predict no file in {folder}: name a folder of images.")
     file = options.corrections_file
     decided = {row.path: row.sha256 for row in read_corrections(file)} if is_file(file) else {}
     _, labels = find_labels(config.output)
     return _describe(folder, found, decided), sorted(labels | tally.labels.keys())
+
+
+def _is_utf_8(path: str) -> bool:
+    return path == path.encode(errors="replace").decode()
 
 
 def _describe(

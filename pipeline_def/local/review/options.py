@@ -90,4 +90,7 @@ def parse_options(arguments: Sequence[str]) -> ReviewOptions:
     output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
     corrections = options.corrections and locate(options.corrections, "corrections", None)
     images = options.images and locate(options.images, "images", None)
-    return dataclasses.replace(options, output=output, corrections=corrections, images=images)
+    copy = options.apply_to and locate(options.apply_to, "apply-to", ())
+    return dataclasses.replace(
+        options, output=output, corrections=corrections, images=images, apply_to=copy
+    )

@@ -127,7 +127,7 @@ class Records:
             for shard in list_shards(self._examples, split):
                 for position, row in enumerate(read_features(shard, _KEYS)):
                     path, digest, label = (
-                        bytes(row[key]).decode(errors="replace") for key in _KEYS
+                        bytes(row[key]).decode(errors="backslashreplace") for key in _KEYS
                     )
                     if path in self._paths:
                         yield path, Record(digest, label, shard, position)

@@ -181,7 +181,7 @@ function showDecision(image) {
   if (row) {
     const done = row.action === "relabel" && image.label < 0 ? "Labeled" : DONE[row.action];
     find("decided").append(make("strong", done), " ", make("bdi", row.to),
-      " · ", make("bdi", row.who || "somebody"), `, ${new Date(row.when).toLocaleString("en")} · `,
+      " · ", make("bdi", row.who || "somebody"), row.when && `, ${isNaN(new Date(row.when)) ? row.when : new Date(row.when).toLocaleString("en")}`, " · ",
       make("bdi", row.why));
   }
   for (const button of document.querySelectorAll("[data-act], .classes button")) {
