@@ -7,6 +7,7 @@ does not answer cannot stop it. A file is checked by the checksum that Keras pub
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import math
 import os
@@ -107,11 +108,11 @@ def find(name: str) -> str | None:
     """
     for path in sorted(weights_folder().glob(f"{name}-*.h5")):
         stored = _STORED.fullmatch(path.name)
-        if stored and digest(path).startswith(stored[2]):
+        if stored and _is_readable(path) and digest(path).startswith(stored[2]):
             return str(path)
     home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")
     cached = os.path.join(home, "models", os.path.basename(RELEASES[name].path))
-    if os.path.isfile(cached) and not _find_mistake(cached, name):
+    if _is_readable(cached) and not _find_mistake(cached, name):
         return _install(cached, name)
     return None
 
@@ -122,8 +123,8 @@ def use(path: str) -> tuple[str, str]:
     Raises:
         ModelError: it is damaged, or has ImageNet's weights of no network.
     """
-    if not os.path.isfile(path):
-        raise ModelError(f"There is no file {path}.")
+    if not _is_readable(path):
+        raise ModelError(f"There is no file {path} that can be read.")
     stored = _STORED.fullmatch(os.path.basename(path))
     if stored and not digest(path).startswith(stored[2]):
         raise ModelError(f"{path} is damaged: its SHA-256 is not {stored[2]}…. Copy it again.")
@@ -186,6 +187,10 @@ def digest(path: str | Path, kind: str = "sha256") -> str:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
+def _is_readable(path: str | Path) -> bool:
+    return os.path.isfile(path) and os.access(path, os.R_OK)
+
+
 def _stated_checksum(headers: Any) -> str:
     """Return the MD5 that Cloud Storage states for the file that it sends; "" without one."""
     for value in ",".join(headers.get_all("x-goog-hash", [])).split(","):
@@ -231,13 +236,16 @@ def _install(source: str, name: str) -> str:
     target = weights_folder() / f"{name}-{digest(source)[:16]}.h5"
     if target.exists() and digest(target) == digest(source):
         return str(target)
+    copy = f"{target}.{os.getpid()}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy = f"{target}.{os.getpid()}"
         shutil.copyfile(source, copy)
         os.replace(copy, target)
     except OSError as error:
         raise ModelError(
             f"Cannot write {target} ({error.strerror}): set XDG_DATA_HOME to another folder."
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(copy)
     return str(target)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import errno
 import hashlib
 import http.server
 import importlib.util
@@ -143,6 +144,29 @@ def test_a_server_that_does_not_answer_holds_no_run(
     assert text.endswith("Then run here `local_runner.py weights use FILE`.")
     with pytest.raises(ModelError, match="cannot be downloaded"):
         of_auto(model=ModelConfig(weights="imagenet"))
+
+
+def test_a_folder_or_pipe_in_place_of_weights_stops_no_run(tmp_path: Path) -> None:
+    cached = tmp_path / "keras" / "models" / os.path.basename(RELEASES[NET].path)
+    stored = pretrained.weights_folder() / f"{NET}-{'0' * 16}.h5"
+    stored.mkdir(parents=True)
+    cached.parent.mkdir(parents=True)
+    os.mkfifo(cached)
+    assert find(NET) is None
+
+
+def test_weights_that_cannot_be_stored_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    source = Path(os.environ["XDG_DATA_HOME"]).parent / "w.h5"
+    source.write_bytes(content)
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(ModelError, match="No space left"):
+        use(str(source))
+    assert [*pretrained.weights_folder().iterdir()] == []
 
 
 def test_weights_of_keras_are_used(content: bytes) -> None:
