@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.ingest.corrections import read_corrections
+from components.ingest.corrections import Correction, read_corrections, write_corrections
 from tests.report.browser import Page, browse, find_chromium
 from tests.report.test_page_in_browser import CONTRAST
 from tests.review.reviewed import draw_images, reviewing, suspect, write_output
@@ -131,3 +131,11 @@ def test_two_pages_stay_consistent(browser: Page, tmp_path: Path) -> None:
         wait(browser, f"{DECIDED} === '1 of 6 decided'")
         press(browser, "k")
         wait(browser, "document.querySelector('#place').textContent.startsWith('3 of 6')")
+        # What people write by hand may lack a time.
+        digest = browser.evaluate("location.hash.slice(1)")
+        rows = read_corrections(str(output / "corrections.csv"))
+        written = [*rows, Correction(digest, "", "unsure", "")]
+        write_corrections(str(output / "corrections.csv"), written)
+        wait(browser, f"{DECIDED} === '3 of 6 decided'")
+        text = browser.evaluate("document.querySelector('#decided').textContent")
+        assert text.startswith("Unsure  · somebody ·")

@@ -1,5 +1,6 @@
 """The server over real connections, with a model that needs no TensorFlow."""
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -14,11 +15,11 @@ import pytest
 from PIL import Image
 
 from pipeline_def.local.server.command import listen
-from pipeline_def.local.server.limits import TimedProtocol
-from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.limits import Guard, TimedProtocol
+from pipeline_def.local.server.options import Listening, ServerOptions
 from pipeline_def.local.server.versions import Versions
 from tests.server.fake_model import FakeModel, png
-from tests.server.serving import PREDICT, ask, instances, running, serving
+from tests.server.serving import PREDICT, ask, instances, running, running_app, serving
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +145,15 @@ def test_a_model_that_takes_too_long_ends_in_time(tmp_path: Path) -> None:
             504,
             {"error": "No prediction within 0.2 s. Send fewer images or retry."},
         )
+
+
+def test_a_picture_or_list_that_takes_too_long_is_no_late_request(tmp_path: Path) -> None:
+    async def sleep(*_: Any) -> None:
+        await asyncio.sleep(5)
+
+    options = Listening(timeout=0.05)
+    with running_app(Guard(sleep, options), options) as port:
+        assert ask(port, "/") == (504, {"error": "No answer within 0.05 s. Try again."})
 
 
 def test_a_body_without_end_is_refused_while_it_comes(port: int) -> None:
