@@ -35,6 +35,12 @@ def branch(images):
 def crop(images):
     return images[:, 1:]
 
+def fewer(images):
+    return images[:1]
+
+def fractions(images):
+    return tf.cast(images, tf.float32) / 255
+
 def whole(images):
     return tf.cast(images, tf.int32)
 
@@ -96,6 +102,8 @@ def test_its_seed_differs_in_every_step() -> None:
 
 MISTAKES = {
     "crop": r"returned uint8 \[None, 5, 6, 3\], but must return uint8 or float \[None, 6, 6, 3\]",
+    "fewer": "it returned 1 images for 2",
+    "fractions": "it returned values from 0 to 1, but must return 0 to 255",
     "whole": "it returned int32",
     "failing": "it failed with ZeroDivisionError: on purpose",
     "wrong_rank": "it (failed|returned)",

@@ -40,15 +40,25 @@ def apply_own(images: tf.Tensor, *, seed: tf.Tensor, path: str | None) -> tf.Ten
 
 
 def check_own(path: str | None, *, size: int) -> None:
-    """Raise the errors of `apply_own` for black images of `size` pixels."""
+    """Raise the errors of `apply_own` for noise of `size` pixels.
+
+    Also if it drops images, or returns values from 0 to 1, which would be black.
+    """
 
     @tf.function(autograph=False)
     def apply(images: tf.Tensor) -> tf.Tensor:
         return apply_own(images, seed=tf.zeros([2], tf.int64), path=path)
 
-    if path is not None:
-        try:
-            apply.get_concrete_function(tf.TensorSpec([None, size, size, CHANNELS], tf.uint8))
-            apply(tf.zeros([2, size, size, CHANNELS], tf.uint8))
-        except tf.errors.OpError as error:
-            raise mistake(_OPTION, path, f"it failed with {describe_error(error)}") from error
+    if path is None:
+        return
+    shape = [2, size, size, CHANNELS]
+    noise = tf.random.stateless_uniform(shape, [0, 0], 0, 256, tf.int32)
+    try:
+        apply.get_concrete_function(tf.TensorSpec([None, *shape[1:]], tf.uint8))
+        changed = apply(tf.cast(noise, tf.uint8)).numpy()
+    except tf.errors.OpError as error:
+        raise mistake(_OPTION, path, f"it failed with {describe_error(error)}") from error
+    if len(changed) != shape[0]:
+        raise mistake(_OPTION, path, f"it returned {len(changed)} images for {shape[0]}")
+    if changed.max() <= 1:
+        raise mistake(_OPTION, path, "it returned values from 0 to 1, but must return 0 to 255")
