@@ -23,6 +23,7 @@ CORRECTIONS_FILE = "corrections.jsonl"
 
 _RESULTS = {"relabel": "relabeled", "remove": "removed", "keep": "kept", "unsure": "unsure"}
 _NOT_APPLIED = "not_applied"
+_ALREADY = "the label is already"
 _NAMED = 5
 
 
@@ -112,7 +113,7 @@ def _find_reason(
     if all(file.path in rejected for file in files):
         return f"the file was rejected: {rejected[files[0].path]}"
     if row.action == "relabel" and given == {row.to_label}:
-        return f"the label is already {quote(row.to_label)}"
+        return f"{_ALREADY} {quote(row.to_label)}"
     if _is_outdated(row, given):
         return (
             f"the label is {' and '.join(map(quote, sorted(given)))}, not {quote(row.from_label)}"
@@ -146,7 +147,7 @@ def summarize(listing: Listing, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def read_decided(rejects_uri: str) -> set[str]:
-    """Return the digests of images that a person has kept or relabeled; none without corrections.
+    """Return the digests of images that a person has kept or relabeled, also in the folder itself.
 
     Such images need no second look: they are no suspects.
     """
@@ -155,4 +156,8 @@ def read_decided(rejects_uri: str) -> set[str]:
             rows = [json.loads(line) for line in file]
     except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
         return set()
-    return {row["sha256"] for row in rows if row["result"] in ("kept", "relabeled")}
+    return {
+        row["sha256"]
+        for row in rows
+        if row["result"] in ("kept", "relabeled") or row["reason"].startswith(_ALREADY)
+    }
