@@ -110,10 +110,10 @@ def _split(
             raise ConfigurationError(_describe_section(name))
         if (option := _find_option(name, known)) is None:
             plain = name.replace("-", "_")
-            name, option = plain, _find_option(plain, known)
-        if option is None:
-            hint = did_you_mean(name, known, prefix="--") or f" See {prog} --help-all."
-            raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
+            if (option := _find_option(plain, known)) is None:
+                hint = did_you_mean(plain, known, prefix="--") or f" See {prog} --help-all."
+                raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
+            name = plain
         values = [value] if equals else []
         while len(values) < known[option] and words and not words[-1].startswith("--"):
             values.append(words.pop())

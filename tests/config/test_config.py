@@ -95,6 +95,7 @@ def test_options_of_a_command() -> None:
         (["--compare", "A"], "--compare needs 2 values."),
         (["--to"], "--to needs a value."),
         (["--data", "x"], "Unknown option '--data'. See run.py --help-all."),
+        (["--no-such"], "Unknown option '--no-such'. See run.py --help-all."),
     ):
         with pytest.raises(ConfigurationError) as caught:
             parse(wrong, prog="run.py", usage="", hidden={"data"}, own=own)

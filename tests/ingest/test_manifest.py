@@ -107,7 +107,7 @@ def test_a_group_in_two_splits_is_an_error(tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[str, str | bytes | None, str]] = {
-    "no such file": ("m.csv", None, r"Cannot read .*m\.csv"),
+    "no such file": ("m.csv", None, r"Cannot read .*m\.csv: No such file or directory\.$"),
     "unknown format": ("m.xls", "path,label\n", r"must end in one of \.csv"),
     "no rows": ("m.csv", "path,label\n", "has no rows"),
     "no label column": ("m.csv", "path,class\na.jpg,cat\n", "first line must be .* 'path,class'"),

@@ -245,6 +245,12 @@ def test_the_tick_is_for_what_is_proven(capsys: pytest.CaptureFixture[str]) -> N
     assert "Baseline     0.9000, version 17\n" in text, "an earlier version recorded no run"
 
 
+def test_the_table_names_the_review_of_wrong_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    finding = {"section": "suspects", "text": "labels", "why": "w", "advice": "look"}
+    show_summary(replace(SUMMARY, findings=[finding]))
+    assert "Next         uv run local_runner.py review --output /out\n" in capsys.readouterr().out
+
+
 def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
     summary = replace(
         SUMMARY,

@@ -108,8 +108,16 @@ def test_labels_are_escaped(pages: dict[str, str], name: str, texts: set[str]) -
 def test_a_clean_folder_has_no_suspects() -> None:
     clean = SuspectFacts((), errors=LabelErrors(0, 0, 7, 300))
     assert say("suspects", suspects=clean) == (
-        "No label stands out as probably wrong. None stands out."
+        "No label stands out as probably wrong. There are no suspects."
     )
+
+
+def test_no_suspect_is_certain() -> None:
+    found = make_suspects(("a", "b"), points=40)
+    shown = [replace(one, suspect=replace(one.suspect, score=1.0)) for one in found.shown]
+    text = say("suspects", suspects=replace(found, shown=tuple(shown)))
+    assert "over 99.9" in text
+    assert "100" not in text
 
 
 def test_the_map_names_each_point_and_fits_into_the_page() -> None:

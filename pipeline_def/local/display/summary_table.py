@@ -134,8 +134,10 @@ def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
 
 
 def _list_commands(summary: Summary, output: str, evaluated: Sequence[int]) -> Iterator[str]:
-    """Yield commands that serve, predict and compare."""
+    """Yield commands that review, serve, predict and compare."""
     where = f"--output {shlex.quote(_shown(output))}"
+    if any(finding.get("section") == "suspects" for finding in summary.findings):
+        yield f"review {where}"
     if summary.model_in_use:
         yield f"serve {where}"
         yield f"predict DIR {where}"

@@ -79,8 +79,8 @@ class Versions:
         if path is None:
             what = f"version {version}" if version else "model"
             raise ModelError(
-                f"There is no {what} in {folder}. Runs push blessed models. Pass the "
-                "output folder with --output."
+                f"There is no {what} in {folder}: run the pipeline until one is blessed, or set "
+                "--output to the output folder of a run."
             )
         try:
             self.current = self._load(path)
