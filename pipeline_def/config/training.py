@@ -90,8 +90,8 @@ class TrainingConfig:
     better. Off because fitting on fewer than a few hundred images may do harm."""
 
     embeddings: bool = True
-    """Write the features of every image, 2 bytes each; they show which images are similar, which are
-    odd, and which labels are probably wrong."""
+    """Write the features of every image, 2 bytes each; they show which images are similar, which
+    are odd, and which labels are probably wrong."""
 
     clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
