@@ -169,8 +169,9 @@ def storage_error(task: str, url: str, error: Exception) -> StorageError:
         from components.storage import cloud_storage
 
         explained = cloud_storage.explain_error(url, error)
-    named = isinstance(error, OSError) and error.filename == os.path.abspath(url)
-    reason = error.strerror if named else reason_of(error)
+    reason = reason_of(error)
+    if isinstance(error, OSError) and error.filename == os.path.abspath(url):
+        reason = error.strerror
     return explained or StorageError(f"Cannot {task} {url}: {reason}.")
 
 
