@@ -171,7 +171,7 @@ def storage_error(task: str, url: str, error: Exception) -> StorageError:
         explained = cloud_storage.explain_error(url, error)
     reason = reason_of(error)
     if isinstance(error, OSError) and error.filename == os.path.abspath(url):
-        reason = error.strerror
+        reason = error.strerror or reason
     return explained or StorageError(f"Cannot {task} {url}: {reason}.")
 
 
