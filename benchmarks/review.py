@@ -93,7 +93,8 @@ def _decide(output: Path, truth: Mapping[str, str]) -> dict[str, int]:
     """Relabel every listed image that was moved; keep every other one that looks mislabeled."""
     with _serve_review(output) as address:
         listed = _request(f"{address}api/images")
-        suspects = [image for image in listed["images"] if "label" in image["reasons"]]
+        images = listed["images"]
+        suspects = [image for image in images if "label" in (name for name, _ in image["reasons"])]
         found = [image for image in suspects if image["sha256"] in truth]
         for image in suspects:
             to = truth.get(image["sha256"])
