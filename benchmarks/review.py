@@ -153,7 +153,7 @@ def read_runs(output: Path) -> list[dict[str, Any]]:
 
 def find_effects(compared: str) -> list[str]:
     """Return the lines of a comparison that tell what the corrections brought."""
-    return [line.strip() for line in compared.splitlines() if "orrect" in line]
+    return [line.strip() for line in compared.splitlines() if "confidence interval" in line]
 
 
 if __name__ == "__main__":

@@ -36,6 +36,9 @@ from pipeline_def.runs.table import format_time
 from pipeline_def.steps import EXAMPLE_GEN, REPORT
 
 
+_DONE = {"keep": "kept", "relabel": "relabeled", "remove": "removed", "unsure": "unsure"}
+
+
 def review(options: ReviewOptions) -> None:
     """Serve the page until a signal arrives, then say what was decided.
 
@@ -180,7 +183,9 @@ def _print_end(
     console: Console, facts: ReviewFacts, decisions: Decisions, options: ReviewOptions
 ) -> None:
     rows = decisions.read()[1].values()
-    counts = ", ".join(f"{count:,} {action}" for action, count in count_actions(rows).items())
+    counts = ", ".join(
+        f"{count:,} {_DONE[action]}" for action, count in count_actions(rows).items()
+    )
     of = f"{len(rows):,} of {len(facts.images):,} images{f': {counts}' if counts else ''}"
     console.print()
     print_row(console, "Decided", of)
