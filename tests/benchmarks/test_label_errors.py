@@ -31,7 +31,7 @@ def test_flipped_labels_are_counted_as_found(
             "label": labels,
             "proposed": np.where(labels == "cat", "dog", "cat").astype(object),
             "margin": np.where(right, 3.0, -3.0) + random.normal(0, 0.5, len(paths)),
-            "probability": np.ones(len(paths)),
+            "probability": np.full(len(paths), 0.9),
             "given_probability": np.where(right, 0.9, 0.1),
         }
         return columns, (true == "cat")[:, np.newaxis].astype(float)

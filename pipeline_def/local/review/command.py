@@ -35,7 +35,6 @@ from pipeline_def.runs.selection import SelectedRun, read_runs, select
 from pipeline_def.runs.table import format_time
 from pipeline_def.steps import EXAMPLE_GEN, REPORT
 
-
 _DONE = {"keep": "kept", "relabel": "relabeled", "remove": "removed", "unsure": "unsure"}
 
 
