@@ -56,8 +56,9 @@ def likeness(one: NDArray[np.uint8], other: NDArray[np.uint8], sides: NDArray[np
 
     Pairs of `LEAST_DETAIL` or more are near duplicates. Small images must be the same.
     """
-    scores = detail_likeness(one, other)
-    small = np.flatnonzero(sides < _DETAILED)
+    scores = np.empty(len(one), np.float32)
+    small = sides < _DETAILED
+    scores[~small] = detail_likeness(one[~small], other[~small])
     a, b = (p[small].reshape(-1, SIDE, SIDE).astype(np.float32) for p in (one, other))
     same = _correlate(a, b, np.ones(a.shape, np.float32))
     scores[small] = np.where(same >= _LEAST_SMALL, same, 0)

@@ -75,9 +75,10 @@ class Place:
             "DIR": "output/sample",
             "OUT": "output",
             "VERSION": version,
+            "1 2": "1 photos-run",
             "1 3": "1 photos-run",
         }
-        return re.sub(r"\b(DIR|OUT|VERSION|1 3)\b", lambda found: values[found[0]], text)
+        return re.sub(r"\b(DIR|OUT|VERSION|1 [23])\b", lambda found: values[found[0]], text)
 
 
 def _environment() -> dict[str, str]:
@@ -87,6 +88,8 @@ def _environment() -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
     kept |= {"https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    # gRPC would ask the proxy for this machine, too.
+    kept |= {"no_proxy": "localhost", "NO_PROXY": "localhost"}
     return {**kept, "UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1", "UV_OFFLINE": "1"}
 
 
