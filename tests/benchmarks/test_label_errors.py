@@ -8,6 +8,7 @@ import pytest
 from benchmarks import label_errors
 
 
+@pytest.mark.slow
 def test_flipped_labels_are_counted_as_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

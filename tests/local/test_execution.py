@@ -205,6 +205,7 @@ def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
     assert [*Path(Layout(config.output).artifacts).glob("Produce/made/1/weights")]
 
 
+@pytest.mark.slow
 def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
     layout = Layout(str(tmp_path))
     connection = metadata.sqlite_metadata_connection_config(layout.metadata)

@@ -147,6 +147,7 @@ def test_a_model_that_takes_too_long_ends_in_time(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_picture_or_list_that_takes_too_long_is_no_late_request(tmp_path: Path) -> None:
     async def sleep(*_: Any) -> None:
         await asyncio.sleep(5)

@@ -54,6 +54,7 @@ def test_files_are_converted_kept_or_refused_and_none_is_left(converter: Convert
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_conversion_ends_with_its_request_or_process_and_the_next_one_works(
     converter: Converter,
 ) -> None:
