@@ -15,7 +15,7 @@ from typing import Any
 # Vulnerability → why it is harmless here. Review these when the lock file changes.
 EXCEPTIONS = {
     # tfx-bsl 1.16 and TFDV 1.16 were built with pyarrow 10.0.1 and take no later one.
-    "CVE-2023-47248": "code in Parquet files: components/ingest/manifest.py imports pyarrow_hotfix",
+    "CVE-2023-47248": "Parquet: components/ingest/source/manifest.py imports pyarrow_hotfix",
 }
 _KNOWN_TO_BE_VULNERABLE = "pyarrow==10.0.1"
 _OPTIONS = ("--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=15", "--format=json")

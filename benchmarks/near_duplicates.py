@@ -22,8 +22,8 @@ from PIL import Image, ImageEnhance
 from benchmarks.measuring import options
 from benchmarks.measuring.results import Figures, write_results
 from components.images.thumbprint import SIDE, make_thumbprint
-from components.ingest.likeness import LEAST_DETAIL, likeness
-from components.ingest.similar_pairs import find_groups
+from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
+from components.ingest.near_duplicates.similar_pairs import find_groups
 
 _MODULE = "benchmarks.near_duplicates"
 

@@ -27,7 +27,7 @@ MUTANTS = {
         "tests/ingest/test_stratification.py",
     ),
     "a fingerprint does not see which folder an image is in": Mutant(
-        "components/ingest/listing.py",
+        "components/ingest/source/listing.py",
         "fields = (file.path, file.label,",
         "fields = (",
         "tests/ingest/test_listing.py::test_a_fingerprint_covers_each_fact_of_a_file",

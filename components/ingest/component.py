@@ -17,7 +17,7 @@ from components.contract.artifacts import ImageRejects
 from components.contract.configuration import to_json
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor
-from components.ingest.lookup import LISTING_PROPERTY, look_up
+from components.ingest.source.lookup import LISTING_PROPERTY, look_up
 
 
 class ImageExampleGenSpec(component_spec.ComponentSpec):

@@ -17,7 +17,7 @@ from components.contract.configuration import (
 )
 from components.contract.example import is_split_name
 from components.images.options import FileOptions
-from components.ingest.folder_layout import LayoutOption
+from components.ingest.source.folder_layout import LayoutOption
 
 
 @configuration("ingest")

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast, get_args
 
 from components.contract.errors import DataError
 from components.contract.printable import disarm, quote, rearm
-from components.ingest.manifest import explaining_table, open_csv
+from components.ingest.source.manifest import explaining_table, open_csv
 from components.storage.folder import read_bytes, replace_file
 
 Action = Literal["keep", "relabel", "remove", "unsure"]

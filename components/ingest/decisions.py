@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from components.contract.printable import quote
 from components.ingest.corrections import Correction
-from components.ingest.listing import Listing
+from components.ingest.source.listing import Listing
 from components.storage.artifact_files import open_file
 
 CORRECTIONS_FILE = "corrections.jsonl"

@@ -16,9 +16,9 @@ from components.contract.configuration import from_json, to_json
 from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import IngestJob, ingest_listing
-from components.ingest.listing import Listing, check_labels, read_listing
-from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.shard_writer import WriteShards
+from components.ingest.source.listing import Listing, check_labels, read_listing
+from components.ingest.source.lookup import LISTING_PROPERTY, list_source
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):

@@ -13,8 +13,8 @@ from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.decisions import Match, Outcome, summarize, write_outcomes
-from components.ingest.listing import Listing, find_look_alikes
 from components.ingest.shard_plan import ShardPlan
+from components.ingest.source.listing import Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, require_splits
 from components.records.shard_files import UNFINISHED, shard_path
 from components.storage.artifact_files import make_folders, open_file

@@ -29,11 +29,11 @@ from components.ingest.ingest_report import (
     write_rejects,
     write_report,
 )
-from components.ingest.listing import ImageFile, Listing, find_look_alikes
-from components.ingest.near_duplicates import find_clusters, list_clusters, separate
-from components.ingest.picture_rows import NO_PICTURE, picture_row, write_pictures
+from components.ingest.near_duplicates.clusters import find_clusters, list_clusters, separate
+from components.ingest.near_duplicates.picture_rows import NO_PICTURE, picture_row, write_pictures
 from components.ingest.shard_moves import ShardMoves, move_records
 from components.ingest.shard_plan import plan_shards, read_plan, write_plans
+from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, stratify
 from components.records.shard_files import open_shard, remove_shards, shard_path, write_index
 from components.records.tfrecord import RecordWriter, Value, serialize

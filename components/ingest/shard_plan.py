@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile
+from components.ingest.source.listing import ImageFile
 from components.records.shard_files import UNFINISHED
 from components.storage.artifact_files import make_folders, open_file
 

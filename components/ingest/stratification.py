@@ -12,7 +12,7 @@ from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
 from components.contract.progress import report_progress
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, Listing
+from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import read_files
 
 # An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.

@@ -17,7 +17,7 @@ from components.images.check_result import Category, Rejected, usable
 from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, Listing
+from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content, read_files
 
 SAMPLE = 256

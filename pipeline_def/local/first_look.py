@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from components.contract.errors import DataError, ModelError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.evaluation.config import EvaluationConfig
-from components.ingest.listing import Listing, check_labels, find_look_alikes
+from components.ingest.source.listing import Listing, check_labels, find_look_alikes
 from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest

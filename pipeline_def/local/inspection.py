@@ -13,9 +13,9 @@ from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import format_duration, make_printable
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_SIDE
 from components.ingest.ingest_report import check_usable
-from components.ingest.listing import Listing
-from components.ingest.lookup import list_source
 from components.ingest.shard_plan import plan_shards
+from components.ingest.source.listing import Listing
+from components.ingest.source.lookup import list_source
 from components.ingest.splits import MIN_SPLIT_IMAGES
 from components.ingest.survey import Copies, Survey, Trial, find_copies, try_images
 from pipeline_def.config.config import Config

@@ -95,7 +95,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         UserError: the run would fail later, or be about other labels than the model in use, and
             `new_task` is not set.
     """
-    from components.ingest.lookup import list_source
+    from components.ingest.source.lookup import list_source
     from pipeline_def.local.first_look import describe, look
 
     console = Console(highlight=False)

@@ -20,9 +20,9 @@ from tests.fuzz.session import check_sentence, fuzz
 with atheris.instrument_imports(include=["components.ingest", "components.storage"]):
     from components.contract.errors import UserError
     from components.ingest.config import IngestConfig
-    from components.ingest.listing import check_labels
-    from components.ingest.lookup import list_images
-    from components.ingest.manifest import read_manifest
+    from components.ingest.source.listing import check_labels
+    from components.ingest.source.lookup import list_images
+    from components.ingest.source.manifest import read_manifest
 
 _KINDS = ("csv", "jsonl", "parquet")
 _ROWS: list[dict[str, Any]] = [

@@ -8,8 +8,8 @@ from typing import Any
 
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
-from components.ingest.listing import check_labels
-from components.ingest.lookup import list_source
+from components.ingest.source.listing import check_labels
+from components.ingest.source.lookup import list_source
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")

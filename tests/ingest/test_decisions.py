@@ -18,8 +18,8 @@ from components.ingest.config import IngestConfig
 from components.ingest.corrections import Correction, write_corrections
 from components.ingest.decisions import read_decided
 from components.ingest.ingest_run import IngestJob
-from components.ingest.listing import read_listing, write_listing
-from components.ingest.lookup import list_images, look_up
+from components.ingest.source.listing import read_listing, write_listing
+from components.ingest.source.lookup import list_images, look_up
 from components.records.record_reader import read_features
 from tests.ingest.plain import HEADER, Ingested, ingest, write_all
 from tests.pictures import write_folder

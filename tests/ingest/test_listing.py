@@ -14,7 +14,7 @@ import pytest
 from components.contract.configuration import to_json
 from components.contract.errors import DataError, StorageError, UserError
 from components.ingest.config import IngestConfig
-from components.ingest.listing import (
+from components.ingest.source.listing import (
     ImageFile,
     Listing,
     Skipped,
@@ -22,7 +22,7 @@ from components.ingest.listing import (
     read_listing,
     write_listing,
 )
-from components.ingest.lookup import list_images, look_up
+from components.ingest.source.lookup import list_images, look_up
 from components.storage.fetch import Unread, read_files
 
 

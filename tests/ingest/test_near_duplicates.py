@@ -11,15 +11,15 @@ from PIL import Image, ImageEnhance
 
 from components.contract.errors import ConfigurationError
 from components.images.check import check_image
-from components.ingest import near_duplicates
-from components.ingest.bound_keys import bind_keys
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import report_path
 from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
-from components.ingest.lookup import list_source
-from components.ingest.picture_rows import picture_row
+from components.ingest.near_duplicates import clusters as near_duplicates
+from components.ingest.near_duplicates.bound_keys import bind_keys
+from components.ingest.near_duplicates.picture_rows import picture_row
+from components.ingest.near_duplicates.similar_pairs import find_groups
 from components.ingest.shard_plan import read_plan
-from components.ingest.similar_pairs import find_groups
+from components.ingest.source.lookup import list_source
 from tests.ingest.plain import ingest
 from tests.pictures import encode, turned
 

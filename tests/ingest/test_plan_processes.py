@@ -20,8 +20,8 @@ from components.images.tensorflow_decoder import (
 from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import IngestJob, ingest_listing
-from components.ingest.lookup import list_source
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.source.lookup import list_source
 from components.ingest.stratification import SplitRule
 from tests.ingest.plain import write_all
 from tests.pictures import encode, picture, write_folder

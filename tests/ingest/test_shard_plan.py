@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile
 from components.ingest.shard_plan import ShardPlan, plan_shards
+from components.ingest.source.listing import ImageFile
 from components.records.shard_files import open_shard
 
 

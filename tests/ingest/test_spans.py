@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import UserError
-from components.ingest.spans import find_span
+from components.ingest.source.spans import find_span
 
 FOLDERS = {
     "newest number, not newest text": (["s-9", "s-10"], "s-{SPAN}", (10, None, "s-10")),

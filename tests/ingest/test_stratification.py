@@ -7,8 +7,8 @@ import pytest
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, Listing
-from components.ingest.lookup import list_images
+from components.ingest.source.listing import ImageFile, Listing
+from components.ingest.source.lookup import list_images
 from components.ingest.stratification import (
     SplitRule,
     check_splits,

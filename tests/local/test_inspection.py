@@ -8,7 +8,7 @@ import pytest
 
 import local_runner
 from components.ingest.config import IngestConfig
-from components.ingest.lookup import list_images
+from components.ingest.source.lookup import list_images
 from components.ingest.survey import find_copies
 from tests.pictures import encode, picture, write_folder
 

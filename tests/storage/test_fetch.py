@@ -10,9 +10,9 @@ import pytest
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile
-from components.ingest.lookup import list_images
-from components.ingest.spans import find_span
+from components.ingest.source.listing import ImageFile
+from components.ingest.source.lookup import list_images
+from components.ingest.source.spans import find_span
 from components.storage import retry
 from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files

@@ -22,7 +22,7 @@ from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Corrections, load_corrections
-from components.ingest.folder_layout import (
+from components.ingest.source.folder_layout import (
     ARCHIVES,
     explain_file,
     explain_no_labels,
@@ -31,9 +31,15 @@ from components.ingest.folder_layout import (
     note_other_splits,
     split_of_name,
 )
-from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, write_listing
-from components.ingest.manifest import FORMATS, read_manifest
-from components.ingest.spans import find_span
+from components.ingest.source.listing import (
+    ImageFile,
+    Listing,
+    Skipped,
+    check_labels,
+    write_listing,
+)
+from components.ingest.source.manifest import FORMATS, read_manifest
+from components.ingest.source.spans import find_span
 from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread, read_files
 from components.storage.folder import is_file

@@ -11,13 +11,13 @@ import numpy as np
 
 from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
-from components.ingest.bound_keys import bind_keys, rank
 from components.ingest.ingest_report import PlanReport, labels_per_split
-from components.ingest.likeness import LEAST_DETAIL
-from components.ingest.listing import ImageFile
-from components.ingest.picture_rows import Rows, read_pictures
+from components.ingest.near_duplicates.bound_keys import bind_keys, rank
+from components.ingest.near_duplicates.likeness import LEAST_DETAIL
+from components.ingest.near_duplicates.picture_rows import Rows, read_pictures
+from components.ingest.near_duplicates.similar_pairs import compare, find_groups
 from components.ingest.shard_moves import ShardMoves
-from components.ingest.similar_pairs import compare, find_groups
+from components.ingest.source.listing import ImageFile
 from components.ingest.stratification import SplitRule, key_of
 
 # Larger clusters, such as the frames of a fixed camera, would make a split of their own; of a few

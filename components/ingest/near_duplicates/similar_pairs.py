@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.images.thumbprint import SIDE
-from components.ingest.likeness import LEAST_DETAIL, likeness
-from components.ingest.picture_rows import Rows
+from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
+from components.ingest.near_duplicates.picture_rows import Rows
 
 Codes = NDArray[np.uint64]
 

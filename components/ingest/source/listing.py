@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import quote
 from components.ingest.corrections import Correction, Corrections
-from components.ingest.folder_layout import explain_one_class
+from components.ingest.source.folder_layout import explain_one_class
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 
 _SUFFIX = ".jsonl.gz"
