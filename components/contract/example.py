@@ -31,6 +31,9 @@ FILE_SIZE = "image/file_size"
 LUMINANCE = "image/mean_luminance"
 """Mean luma (ITU-R BT.601) of the stored image, 0 to 255; absent if no pixels were decoded."""
 
+COLUMNS = "image/columns/"
+"""Prefix of the features that hold the manifest's further columns; the column's name follows."""
+
 INDEX_FILE = "index.json"
 """Counts the records of each shard; lies next to the split folders of an Examples artifact."""
 

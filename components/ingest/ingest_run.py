@@ -272,4 +272,4 @@ def _features(file: ImageFile, image: CheckedImage, sha256: str) -> dict[str, Va
     }
     if image.luminance is not None:
         features[example.LUMINANCE] = image.luminance
-    return features
+    return features | {example.COLUMNS + name: value for name, value in file.columns.items()}

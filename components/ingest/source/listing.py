@@ -42,6 +42,8 @@ class ImageFile(NamedTuple):
     """Files of a group, such as the frames of a film, fall into the same split."""
     checksum: str = ""
     """Kind, such as "md5:", and value; empty if there is none."""
+    columns: Mapping[str, str | int | float] = {}
+    """Name → value of the manifest's further columns; a missing value has no entry."""
 
 
 class Skipped(NamedTuple):
@@ -88,7 +90,7 @@ class Listing:
         return counts.get(split, collections.Counter()).total() + round(divided)
 
     def fingerprint(self) -> str:
-        """Digest the relative paths, labels, splits, sizes and contents of all files.
+        """Digest the relative paths, labels, splits, sizes, contents and columns of all files.
 
         The digest of the corrections follows, if there are any.
 
@@ -101,7 +103,8 @@ class Listing:
         for file in self.files:
             content = file.checksum or file.version
             fields = (file.path, file.label, file.split, file.group, file.size, content)
-            digest.update(repr(fields).encode("utf-8", "surrogateescape") + b"\n")
+            more = sorted(file.columns.items()) or ""
+            digest.update(f"{fields!r}{more}".encode("utf-8", "surrogateescape") + b"\n")
         corrected = f",corrections:{self.corrections.digest}" if self.corrections.path else ""
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}{corrected}"
 
