@@ -22,6 +22,7 @@ from PIL import Image, ImageEnhance
 from benchmarks.measuring import options
 from benchmarks.measuring.results import Figures, write_results
 from components.images.thumbprint import SIDE, make_thumbprint
+from components.ingest.config import IngestConfig
 from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
 from components.ingest.near_duplicates.similar_pairs import find_groups
 
@@ -107,7 +108,7 @@ def _recompress(image: Image.Image, quality: int) -> Image.Image:
 
 
 def _make_row(image: Image.Image) -> NDArray[np.uint8]:
-    picture = make_thumbprint(np.asarray(image))
+    picture = make_thumbprint(np.asarray(image), IngestConfig())
     return np.frombuffer(picture + bytes([min(*image.size, 255)]), np.uint8)
 
 

@@ -76,7 +76,7 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, as_seen(image, orientation=1)):
-                return _as_it_is(data, image, pixels)
+                return _as_it_is(data, image, pixels, config)
     return _store(data, image, config)
 
 
@@ -86,7 +86,7 @@ def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImag
     decoded = _decode_with_tensorflow(stored.encoded, None)
     if decoded.shape != (stored.height, stored.width, 3):
         raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
-    return dataclasses.replace(stored, thumbprint=make_thumbprint(decoded))
+    return dataclasses.replace(stored, thumbprint=make_thumbprint(decoded, config))
 
 
 def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
@@ -127,7 +127,7 @@ def _check_kept(
             return checked
     elif config.check == "header" and not config.shrink:
         Image.open(io.BytesIO(data)).verify()  # The checksums of all chunks.
-        return _as_it_is(data, image, None, orientation)
+        return _as_it_is(data, image, None, config, orientation)
     # Transform decodes with TensorFlow: a file that it cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
     if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1)):
@@ -135,8 +135,8 @@ def _check_kept(
     if config.shrink and config.is_shrunk(*image.size):
         small = turn(shrink(pixels, side=config.shrink), orientation)
         stored = to_jpeg(small[..., 0] if gray else small, quality=config.quality)
-        return dataclasses.replace(stored, thumbprint=make_thumbprint(small))
-    return _as_it_is(data, image, pixels, orientation)
+        return dataclasses.replace(stored, thumbprint=make_thumbprint(small, config))
+    return _as_it_is(data, image, pixels, config, orientation)
 
 
 def _differ(pixels: Pixels, others: Pixels) -> bool:
@@ -145,14 +145,18 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 
 
 def _as_it_is(
-    data: bytes, image: Image.Image, pixels: Pixels | None, orientation: int = 1
+    data: bytes,
+    image: Image.Image,
+    pixels: Pixels | None,
+    config: ImageOptions,
+    orientation: int = 1,
 ) -> CheckedImage:
     channels = 1 if image.mode in _GRAY_MODES else 3
     kind = _STORED_FORMAT[str(image.format)]
     height, width = image.size if orientation >= 5 else image.size[::-1]
     if pixels is None:
         return CheckedImage(data, kind, height, width, channels, None)
-    thumbprint = make_thumbprint(pixels, orientation=orientation)
+    thumbprint = make_thumbprint(pixels, config, orientation=orientation)
     luminance = mean_luminance(pixels)
     return CheckedImage(data, kind, height, width, channels, luminance, thumbprint)
 

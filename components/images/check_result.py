@@ -48,7 +48,7 @@ class CheckedImage:
     luminance: float | None
     """Mean luma, 0 to 255; None if the pixels were not decoded."""
     thumbprint: bytes = b""
-    """See `make_thumbprint`; empty if the pixels were not decoded."""
+    """See `make_thumbprint`; empty unless ingest looks for near duplicates."""
 
 
 def usable(content: Content) -> bytes:

@@ -142,14 +142,14 @@ def decode_jpeg(
             pixels = shrink(_decode_small(data, gray, config.shrink), side=config.shrink)
             pixels = turn(pixels, orientation)
             stored = to_jpeg(pixels, quality=config.quality)
-            return dataclasses.replace(stored, thumbprint=make_thumbprint(pixels))
+            return dataclasses.replace(stored, thumbprint=make_thumbprint(pixels, config))
         luma = simplejpeg.decode_jpeg(data, "GRAY")[..., 0]
     except Exception as error:
         for words, category in _DAMAGE.items():
             if words in str(error).lower():
                 raise Rejected(category, f"JPEG: {error}") from error
         return None
-    thumbprint = make_thumbprint(luma, orientation=orientation)
+    thumbprint = make_thumbprint(luma, config, orientation=orientation)
     return CheckedImage(data, "jpeg", *seen, channels, mean_luminance(luma), thumbprint)
 
 

@@ -46,6 +46,11 @@ class ImageOptions:
     min_image_pixels: Positive = 1
     """Reject images whose shorter side is below this many pixels."""
 
+    @property
+    def finds_near_duplicates(self) -> bool:
+        """Whether images are compared; only ingest does."""
+        return False
+
     def is_shrunk(self, width: int, height: int) -> bool:
         """Return whether an image of this size, in pixels, will be resized."""
         return self.shrink is not None and min(width, height) > self.shrink

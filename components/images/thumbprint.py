@@ -2,6 +2,7 @@
 
 import cv2
 
+from components.images.options import ImageOptions
 from components.images.transcode import Pixels, turn
 
 SIDE = 32
@@ -12,8 +13,13 @@ SIDE = 32
 _SAMPLED = 4 * SIDE
 
 
-def make_thumbprint(pixels: Pixels, *, orientation: int = 1) -> bytes:
-    """Stretch gray [height, width] or RGB [height, width, 3] to an upright gray square, in rows."""
+def make_thumbprint(pixels: Pixels, options: ImageOptions, *, orientation: int = 1) -> bytes:
+    """Stretch gray [height, width] or RGB [height, width, 3] to an upright gray square, in rows.
+
+    Empty unless `options` look for near duplicates.
+    """
+    if not options.finds_near_duplicates:
+        return b""
     height, width = pixels.shape[:2]
     if max(height, width) > _SAMPLED:
         size = (min(width, _SAMPLED), min(height, _SAMPLED))

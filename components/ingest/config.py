@@ -82,7 +82,7 @@ class IngestConfig(FileOptions):
 
     @property
     def finds_near_duplicates(self) -> bool:
-        """Return whether images are compared."""
+        """Whether images are compared."""
         return self.near_duplicates != "keep" and self.check == "pixels"
 
     def __post_init__(self) -> None:

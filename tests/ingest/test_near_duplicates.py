@@ -11,6 +11,7 @@ from PIL import Image, ImageEnhance
 
 from components.contract.errors import ConfigurationError
 from components.images.check import check_image
+from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import report_path
 from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
@@ -68,6 +69,13 @@ def test_copies_are_found_and_strangers_are_not(name: str) -> None:
     groups = find_groups(np.stack([row(data) for data in files]))
     assert groups[:40].tolist() == list(range(40))
     assert np.mean(groups[40:] == np.arange(40)) >= 0.95
+
+
+def test_only_ingest_that_looks_for_near_duplicates_makes_pictures() -> None:
+    for data in (jpeg(scene(1)), encode(scene(1), "PNG")):
+        assert check_image(data, CONFIG).thumbprint
+        for options in (ImageOptions(), dataclasses.replace(CONFIG, near_duplicates="keep")):
+            assert not check_image(data, options).thumbprint
 
 
 def test_blank_and_tiny_images_are_near_duplicates_only_if_they_are_the_same() -> None:
