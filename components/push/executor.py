@@ -1,12 +1,7 @@
 """The executor of ImagePusher: it pushes a version atomically and once, whatever is killed."""
 
-import contextlib
-import hashlib
-import json
 import logging
 import os
-import time
-from collections.abc import Iterator
 from typing import Any
 
 from tfx.components.pusher import executor
@@ -24,24 +19,11 @@ from components.contract.model_files import (
     PUSHED_LITE,
     lite_file,
 )
-from components.storage.artifact_files import on_disk
-from components.storage.folder_listing import find_files
-from components.storage.lock import locked
-from components.storage.saved_model import (
-    FILES,
-    GRAPH,
-    WEIGHTS,
-    list_versions,
-    model_digest,
-    whole_versions,
-)
+from components.push.versions import WithdrawnError, push_model
 from components.storage.tfx_filesystem import CARD_FILE, read_text, register_object_stores
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Name of the card beside `saved_model.pb`."""
-
-# Model servers ignore names that are not numbers.
-_STAGED = ".unfinished"
 
 
 class Executor(executor.Executor):
@@ -54,7 +36,7 @@ class Executor(executor.Executor):
 
         If the newest version already holds the same model, no new version is made: only the card
         may have changed, an earlier run may have been killed after the copy, or another run may
-        have pushed it in the meantime.
+        have pushed it in the meantime. A model that a rollback withdrew is not pushed again.
         """
         register_object_stores()
         pushed = artifact_utils.get_single_instance(
@@ -67,7 +49,12 @@ class Executor(executor.Executor):
         text = _read_card(input_dict)
         model = self.GetModelPath(input_dict)
         io_utils.copy_dir(model, pushed.uri)
-        version = push_model(model, _find_folder(exec_properties))
+        try:
+            version = push_model(model, _find_folder(exec_properties))
+        except WithdrawnError as error:
+            logging.warning("%s", error)
+            self._MarkNotPushed(pushed)
+            return
         if text is not None:
             _write_card(text, version)
         _update_lite(input_dict, version)
@@ -119,88 +106,3 @@ def _update_lite(input_dict: Artifacts, version: str) -> None:
         fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
     for name in {entry.rstrip("/") for entry in fileio.listdir(target)} - files:
         fileio.remove(os.path.join(target, name))
-
-
-def push_model(model: str, folder: str) -> str:
-    """Push `model` to `folder` unless it is the newest version; return the path of the version.
-
-    Args:
-        model: folder of the SavedModel.
-        folder: folder of the versions, a path or URL.
-    """
-    with _exclusive(folder):
-        newest = next(whole_versions(folder), None)
-        if newest and model_digest(newest) == model_digest(model):
-            return newest
-        if on_disk(folder):
-            return _copy_and_rename(model, folder)
-        return _copy_in_order(model, folder)
-
-
-@contextlib.contextmanager
-def _exclusive(folder: str) -> Iterator[None]:
-    """Keep other processes from pushing to a local folder; object stores have no locks."""
-    if not on_disk(folder):
-        yield
-        return
-    os.makedirs(folder, exist_ok=True)
-    with locked(f"{folder.rstrip('/')}.lock", folder, say=logging.warning):
-        yield
-
-
-def _copy_and_rename(model: str, folder: str) -> str:
-    """Copy to a hidden folder, then rename it to the version."""
-    staged = os.path.join(folder, _STAGED)
-    if fileio.exists(staged):
-        fileio.rmtree(staged)
-    io_utils.copy_dir(model, staged)
-    _write_files(model, staged)
-    version = _next_version(folder)
-    os.rename(staged, version)
-    return version
-
-
-def _copy_in_order(model: str, folder: str) -> str:
-    """Copy to a store, which has no atomic rename; a version without its graph is incomplete.
-
-    The checksums of the weights are copied first, to recognize an unfinished copy of this model.
-    """
-    version = _find_unfinished(model, folder)
-    for path in sorted(_list_files(model), key=lambda path: (path != WEIGHTS, path == GRAPH)):
-        source, target = (os.path.join(root, path) for root in (model, version))
-        if path == GRAPH:
-            _write_files(model, version)
-        io_utils.copy_file(source, target, overwrite=True)
-    return version
-
-
-def _write_files(model: str, version: str) -> None:
-    """Record the files of the model in its copy, so that later damage is noticed."""
-    recorded = {}
-    for path in _list_files(model):
-        if path != FILES:
-            content = io_utils.read_bytes_file(os.path.join(model, path))
-            recorded[path] = (len(content), hashlib.sha256(content).hexdigest())
-    io_utils.write_string_file(os.path.join(version, FILES), json.dumps(recorded))
-
-
-def _list_files(folder: str) -> list[str]:
-    """Return the sorted relative paths of all files in a folder."""
-    return [file.path for file in find_files(folder) if not file.problem]
-
-
-def _find_unfinished(model: str, folder: str) -> str:
-    """Return the newest version if it is an unfinished copy of the model, else a new version."""
-    newest = next(iter(list_versions(folder)), "")
-    weights, graph = (os.path.join(newest, name) for name in (WEIGHTS, GRAPH))
-    unfinished = newest and fileio.exists(weights) and not fileio.exists(graph)
-    ours = os.path.join(model, WEIGHTS)
-    if unfinished and io_utils.read_bytes_file(weights) == io_utils.read_bytes_file(ours):
-        return newest
-    return _next_version(folder)
-
-
-def _next_version(folder: str) -> str:
-    """Return a path whose name is the Unix time, as TFX's, or larger than those of all versions."""
-    newest = next(iter(list_versions(folder)), "0")
-    return os.path.join(folder, str(max(int(time.time()), int(os.path.basename(newest)) + 1)))

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from components.contract.errors import DataError
 from components.contract.printable import read_number
@@ -26,9 +27,41 @@ IDENTITY = os.path.join("assets.extra", "graph.sha256")
 FILES = os.path.join("assets.extra", "files.json")
 """Path → bytes and SHA-256 of all other files of a pushed model, as Pusher copied them."""
 
+ROLLBACK = os.path.join("assets.extra", "rollback.json")
+"""In a version that is an earlier one again: which one, and what it replaced."""
+
 _LOGGER = logging.getLogger(__name__)
 
 _DATA = re.compile(r"\.data-(\d+)-of-\d+$")
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Why a version holds the model of an earlier one."""
+
+    restored: str
+    """Name of the version that was pushed by a run."""
+    withdrawn: Mapping[str, str]
+    """Digest of each model that is not pushed again → its version."""
+
+
+def read_rollback(version: str) -> Rollback | None:
+    """Read why a version, a path or URL, was pushed again; None if a run pushed its model."""
+    path = os.path.join(version, ROLLBACK)
+    if not is_file(path):
+        return None
+    try:
+        fields = json.loads(read_bytes(path))
+        return Rollback(str(fields["restored"]), dict(fields["withdrawn"]))
+    except (ValueError, TypeError, LookupError):
+        _warn(version, f"{ROLLBACK} is damaged")
+        return None
+
+
+def original_version(version: str) -> str:
+    """Return the name of the version in which a run first pushed the model of another version."""
+    rollback = read_rollback(version)
+    return rollback.restored if rollback else os.path.basename(version)
 
 
 def whole_versions(folder: str) -> Iterator[str]:

@@ -245,6 +245,13 @@ def weights(arguments: list[str]) -> int:
     return weights_command.manage(arguments)
 
 
+def rollback(arguments: list[str]) -> int:
+    """Make an earlier pushed version the one in use."""
+    from pipeline_def.local import rollback_command
+
+    return rollback_command.roll_back(arguments)
+
+
 def review(arguments: list[str]) -> int:
     """Let a person decide about a run's suspects, until interrupted."""
     from pipeline_def.local.review import options
@@ -284,6 +291,7 @@ COMMANDS = {
     "runs": runs,
     "schema": schema,
     "serve": serve,
+    "rollback": rollback,
     "weights": weights,
     "review": review,
 }

@@ -9,7 +9,7 @@ from components.contract.errors import ModelError, UserError
 from components.images.options import FileOptions
 from components.records.shard_files import read_index
 from components.storage.artifact_files import list_names, on_disk
-from components.storage.saved_model import GRAPH, whole_versions
+from components.storage.saved_model import GRAPH, original_version, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
@@ -80,7 +80,8 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
 
 
 def _find_run(output: str, version: str) -> SelectedRun | None:
-    """Return the first run that pushed a version."""
+    """Return the first run that pushed the model of a version."""
+    version = original_version(os.path.join(Layout(output).pushed, version))
     for number, run in enumerate(read_records(output), 1):
         if run.pushed and run.pushed.version == version:
             return SelectedRun(run, output, number)

@@ -14,7 +14,7 @@ from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMA
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
-from components.storage.saved_model import whole_versions
+from components.storage.saved_model import read_rollback, whole_versions
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
 from pipeline_def.runs.selection import find_push
@@ -123,6 +123,7 @@ class Summary:
     looked_at: list[str]
     """All checks, with or without findings."""
     pushed_model: str | None
+    """None also if a rollback withdrew the model."""
     model_in_use: str | None
     """The newest pushed version, of this run or an earlier one."""
     store_retries: dict[str, int]
@@ -133,6 +134,8 @@ class Summary:
     """Files and folders with more."""
     range_test: dict[str, Any] | None = None
     """What `training.find_learning_rate` found: `text`, `suggested` and more."""
+    rolled_back_to: str | None = None
+    """Version that a rollback made the model in use, if this run did not push another."""
     corrections: dict[str, Any] = field(default_factory=dict)
     """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
     why the first ones were not applied; empty without a file."""
@@ -152,6 +155,9 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
     report = outputs[REPORT.id]["metrics"].read_json(METRICS_FILE)
     counted = ("rejected", "skipped", "duplicates", "label_conflicts", "in_several_splits")
     in_use = next(whole_versions(layout.pushed), None)
+    rollback = read_rollback(in_use) if in_use else None
+    withdrawn = rollback.withdrawn.values() if rollback else ()
+    pushed = record.pushed if record.pushed and record.pushed.version not in withdrawn else None
     return Summary(
         examples=record.data.examples,
         **{name: ingest[name] for name in counted},
@@ -174,7 +180,8 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         findings=report["examination"]["findings"],
         try_first=report["examination"].get("first", ""),
         looked_at=report["examination"]["looked_at"],
-        pushed_model=record.pushed.destination if record.pushed else None,
+        pushed_model=pushed.destination if pushed else None,
+        rolled_back_to=rollback.restored if rollback and not pushed else None,
         model_in_use=in_use,
         store_retries=count_retries(),
         nodes={

@@ -15,6 +15,7 @@ commands
   runs           list earlier runs, compare two, or trace a pushed model
   weights        fetch, list or install pretrained weights
   serve          serve the pushed model: a web page and a REST API
+  rollback       make an earlier pushed version the one in use
   help COMMAND   describe a command; --version prints versions
 
 common options
@@ -87,4 +88,13 @@ looks for them by itself; these commands are for machines without internet.
   list         list the networks, and which weights are on this machine
   use FILE     check a fetched file from another machine, and keep it where
                runs find it
+"""
+ROLLBACK = """usage: local_runner.py rollback [VERSION] [--output DIR]
+
+Makes an earlier version of the pushed model the one in use, by pushing it again
+as the newest version, so that every server takes it. Runs do not push the newer
+models again; another model replaces it as soon as it is blessed against it.
+
+  VERSION        a version in --output: the one before the version in use
+  --output DIR   output folder or URL of the runs: output
 """

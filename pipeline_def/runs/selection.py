@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
+from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.steps import EVALUATOR
@@ -113,7 +114,8 @@ def _select_in(folder: str) -> SelectedRun:
 
 
 def find_push(output: str, version: str) -> int | None:
-    """Return the number of the run that first pushed a version; None if no record names it."""
+    """Return the number of the run that pushed a version's model; None if no record names it."""
+    version = original_version(os.path.join(Layout(output).pushed, version))
     pushes = (run.pushed and run.pushed.version for run in read_records(output))
     return next((number for number, pushed in enumerate(pushes, 1) if pushed == version), None)
 

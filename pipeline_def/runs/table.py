@@ -3,6 +3,7 @@
 import dataclasses
 import glob
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from components.contract.printable import describe_corrections, make_printable
+from components.storage.saved_model import original_version, read_rollback, whole_versions
+from pipeline_def.layout import Layout
 from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, Origin, compare, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import read_runs
@@ -48,8 +51,18 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
             pushes.setdefault(record.pushed.version, record.id)
     cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1))
     print_table(_COLUMNS, cells, breaks="Changed")
+    for line in _describe_rollback(output):
+        print(line)
     for number, page in list(_find_reports(records))[-_MOST_REPORTS:]:
         print(f"Report of run {number}: {make_printable(page)}")
+
+
+def _describe_rollback(output: str) -> Iterator[str]:
+    """Yield a line if the version in use is an earlier one."""
+    in_use = next(whole_versions(Layout(output).pushed), None)
+    if in_use and (rollback := read_rollback(in_use)):
+        name, others = os.path.basename(in_use), ", ".join(rollback.withdrawn.values())
+        yield f"Version {name}, in use, is version {rollback.restored} again; withdrawn: {others}"
 
 
 def _find_reports(records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
@@ -67,7 +80,10 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
     Raises:
         UserError: no run in the folder `output` pushed it.
     """
-    run, origins = trace(read_runs(output), wanted)
+    version = os.path.join(Layout(output).pushed, wanted)
+    run, origins = trace(
+        read_runs(output), original_version(version) if wanted.isdigit() else wanted
+    )
     if as_json:
         print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
         return
@@ -76,6 +92,7 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
     examples = ", ".join(f"{count:,} {split}" for split, count in data.examples.items())
     metrics = ", ".join(f"{n} {v:.4g}" for n, v in run.metrics.items() if v is not None)
     lines = [
+        *_describe_rollback(output),
         f"Version {run.pushed.version}: {run.pushed.destination}",
         f"images: {data.folder}, {' '.join(_shorten_fingerprint(data.fingerprint))}; {examples}",
         f"metrics on {run.split}: {metrics}",

@@ -19,7 +19,7 @@ from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands, run_options
 from pipeline_def.local import commands as local_commands
-from pipeline_def.local import predict_command
+from pipeline_def.local import predict_command, rollback_command
 from pipeline_def.local.review import options as review_options
 from pipeline_def.local.server.options import parse_options
 from tests.docs.markdown import ROOT
@@ -85,7 +85,7 @@ def stopped_runners() -> Iterator[None]:
             raise Parsed
 
     with pytest.MonkeyPatch.context() as patch:
-        for commands in (local_commands, predict_command, kubeflow_commands):
+        for commands in (local_commands, predict_command, rollback_command, kubeflow_commands):
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)

@@ -124,7 +124,8 @@ def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     yield "Report", paths["report"]
     yield "Numbers", shlex.quote(_shown(summary_file))
     model = shlex.quote(_shown(summary.pushed_model)) if summary.pushed_model else ""
-    yield "Model", model or "not pushed"
+    why = f": the rollback to version {summary.rolled_back_to} keeps it out"
+    yield "Model", model or f"not pushed{why if summary.rolled_back_to and summary.blessed else ''}"
     if summary.rejected:
         yield "Rejects", paths["rejects"]
     if summary.corrections.get("not_applied"):

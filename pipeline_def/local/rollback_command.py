@@ -1,0 +1,101 @@
+"""`local_runner.py rollback`: makes an earlier pushed version the one in use."""
+
+import os
+import warnings
+from collections.abc import Sequence
+
+from components.contract.error_messages import did_you_mean
+from components.contract.errors import ModelError
+from components.contract.printable import make_printable
+from components.predict.model import import_quietly
+from components.storage.saved_model import (
+    model_digest,
+    original_version,
+    read_rollback,
+    whole_versions,
+)
+from pipeline_def.config.command_line import parse
+from pipeline_def.config.options import list_options
+from pipeline_def.layout import Layout
+from pipeline_def.local.preparation import find_runs
+from pipeline_def.local.usage import ROLLBACK
+from pipeline_def.startup import quick_imports
+
+
+def roll_back(arguments: Sequence[str]) -> int:
+    """Push an earlier version again; print which.
+
+    Raises:
+        ModelError: there is no such version.
+    """
+    config, options = parse(
+        arguments,
+        prog="local_runner.py rollback",
+        usage=ROLLBACK,
+        hidden=list_options().keys() - {"output"},
+        positional="versions",
+    )
+    wanted = options["versions"]
+    if len(wanted) > 1:
+        raise ModelError("Name one version: local_runner.py rollback VERSION.")
+    pushed = Layout(find_runs(config).output).pushed
+    versions = [*whole_versions(pushed)]
+    target = _choose(versions, wanted[0] if wanted else None, pushed)
+    if model_digest(target) == model_digest(versions[0]):
+        print(f"Version {_name(versions[0])} is in use, and has this model already.")
+        return 0
+    restored, withdrawn = original_version(target), _list_withdrawn(versions, target)
+    path = _restore(target, restored, withdrawn)
+    names = ", ".join(sorted(set(withdrawn.values()), key=int))
+    print(f"Version {_name(path)} is in use now: {make_printable(path)}")
+    print(f"It has the model of version {restored}.")
+    if names:
+        print(f"Until another model is blessed, runs do not push {names} again.")
+    return 0
+
+
+def _choose(versions: Sequence[str], wanted: str | None, pushed: str) -> str:
+    """Return the path of the version to go back to; `versions` are newest first."""
+    if not versions:
+        raise ModelError(f"There is no model in {pushed}: set --output to the output of a run.")
+    names = list(map(_name, versions))
+    if wanted is not None:
+        if wanted not in names:
+            raise ModelError(
+                f"There is no version {wanted} in {pushed}. There are {', '.join(names)}."
+                f"{did_you_mean(wanted, names)}"
+            )
+        return versions[names.index(wanted)]
+    since, in_use = int(original_version(versions[0])), model_digest(versions[0])
+    for version in versions:
+        if int(_name(version)) < since and model_digest(version) != in_use:
+            return version
+    raise ModelError(
+        f"There is no version before {original_version(versions[0])} in {pushed} to go back to."
+    )
+
+
+def _restore(version: str, restored: str, withdrawn: dict[str, str]) -> str:
+    import_quietly()
+    with warnings.catch_warnings(), quick_imports():
+        # Libraries warn about Python versions.
+        warnings.simplefilter("ignore")
+        from components.push.versions import restore
+        from components.storage.tfx_filesystem import register_object_stores
+    register_object_stores()
+    return restore(version, restored=restored, withdrawn=withdrawn)
+
+
+def _list_withdrawn(versions: Sequence[str], target: str) -> dict[str, str]:
+    """Return the digests of the models that are newer than `target`'s → their versions."""
+    kept, since = model_digest(target), int(original_version(target))
+    earlier = read_rollback(versions[0])
+    withdrawn = dict(earlier.withdrawn) if earlier else {}
+    withdrawn |= {model_digest(version): original_version(version) for version in versions}
+    return {
+        digest: name for digest, name in withdrawn.items() if digest != kept and int(name) > since
+    }
+
+
+def _name(version: str) -> str:
+    return os.path.basename(version)
