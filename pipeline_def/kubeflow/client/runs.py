@@ -228,5 +228,9 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:
-    run = api.call("RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id)
+    action = f"read the run {run_id}"
+    run = api.call("RunServiceApi", "run_service_get_run", action, run_id)
+    if run.get("task_count") and not run.get("tasks"):
+        # Releases without ML Metadata; the generated client of earlier ones does not know `view`.
+        run = json.loads(api.text(f"/apis/v2beta1/runs/{run_id}", action, {"view": "FULL"}))
     return {"run_id": run_id, **run}

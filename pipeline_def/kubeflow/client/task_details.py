@@ -1,7 +1,8 @@
 """Read the state, the pod and the log of each task of a run.
 
-The API lists every node of the Argo workflow by the last part of its name: a task, its driver
-`X-driver`, its `executor` and, since 2.17, each attempt at one of them, such as `X(0)`.
+Releases with ML Metadata list every node of the Argo workflow in `run_details`, by the last part of
+its name: a task, its driver `X-driver`, its `executor` and, since 2.17, each attempt at one of
+them, such as `X(0)`. Later ones list the tasks themselves in `tasks`, with their pods.
 """
 
 import base64
@@ -10,6 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from components.contract.errors import ServiceError
@@ -20,6 +22,7 @@ from pipeline_def.kubeflow.service_errors import one_line
 _DRIVER = "-driver"
 # Argo names a pod after its template: without and with retries of the task.
 _TEMPLATES = ("system-container-impl", "retry-system-container-impl")
+_TEMPLATE = re.compile(r"-(retry-)?system-(container-impl|container-driver|dag-driver)(?=-\d+$)")
 Details = Mapping[str, Any]
 
 
@@ -53,7 +56,10 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     names.sort(key=lambda name: _times(named.get(name, {}))[0] or float("inf"))
     pods = [detail for detail in details if detail["display_name"].startswith("executor")]
     waiting = {_times(pod)[0] for pod in pods if _state(pod) == "PENDING"}
-    views = (_task_view(name, named, waiting, stopped_at=_stopped_at(run)) for name in names)
+    views = [_task_view(name, named, waiting, stopped_at=_stopped_at(run)) for name in names]
+    if run.get("tasks") and read_state(run) in ("FAILED", "CANCELED"):
+        # A task of this form stays RUNNING if its pod is killed.
+        views = [replace(v, state="CANCELED") if v.state == "RUNNING" else v for v in views]
     error = (run.get("error") or {}).get("message", "")
     return RunView(read_state(run), tuple(views), error)
 
@@ -83,10 +89,14 @@ def _task_view(
 def find_pod(run: Details, task: str) -> str | None:
     """Return the Argo node of the last pod of a task, or else of its driver, if either has started.
 
-    A node refers to others by ID, a hash of a whole name such as
+    Without `tasks` in the response, a node refers to others by ID, a hash of a whole name such as
     `images-g9nxq(0).root(0).train(0).Trainer(0).executor(0)`; releases before 2.17 list no
     attempts. Source: `NodeID` and `initializeNode` of Argo Workflows.
     """
+    if run.get("tasks"):
+        pods = next((one.get("pods") or [] for one in run["tasks"] if one["name"] == task), [])
+        pods = sorted(pods, key=lambda pod: pod.get("type") == "EXECUTOR")
+        return _TEMPLATE.sub("", pods[-1]["name"]) if pods else None
     details = list(_details(run))
     ids = {child.get("pod_name", "") for one in details for child in one.get("child_tasks") or []}
     workflows = {node.rpartition("-")[0] for node in ids} - {""}
@@ -112,9 +122,13 @@ def node_id(workflow: str, name: str) -> str:
 
 
 def _details(run: Details) -> Iterator[dict[str, Any]]:
-    """Yield the nodes; what the launcher adds to the list has no name."""
+    """Yield the nodes, or the tasks in their form; what the launcher adds has no name."""
+    for task in run.get("tasks") or []:
+        error = {"message": (task.get("status_metadata") or {}).get("message", "")}
+        names = {"display_name": task["name"], "start_time": task.get("create_time")}
+        yield {**task, **names, "error": error}
     for detail in (run.get("run_details") or {}).get("task_details") or []:
-        if detail.get("display_name"):
+        if detail.get("display_name") and not run.get("tasks"):
             yield detail
 
 

@@ -10,7 +10,14 @@ import yaml
 
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.client import run as client_run
-from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed, pod_of
+from tests.kubeflow.client.argo_nodes import (
+    WORKFLOW,
+    Task,
+    identifier,
+    listed,
+    listed_natively,
+    pod_of,
+)
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import CREATED, KfpServer
 
@@ -334,6 +341,15 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     ):
         status, said = say("logs", task)
         assert (status, message in said) == (2, True)
+
+
+def test_the_log_of_a_task_without_ml_metadata(server: KfpServer, say: Say) -> None:
+    say("run")
+    server.script.append(listed_natively({"Gen": "CACHED", "Train": "RUNNING"}))
+    server.pods[f"{WORKFLOW}-system-container-impl-1"] = "epoch 1"
+    assert say("logs", "Train") == (0, "epoch 1\n")
+    status, said = say("logs", "Gen")
+    assert (status, "it is CACHED" in said) == (2, True)
 
 
 def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:

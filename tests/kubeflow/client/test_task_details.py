@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from pipeline_def.kubeflow.client.task_details import find_pod, read_state, read_view
-from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed, pod_of
+from tests.kubeflow.client.argo_nodes import (
+    WORKFLOW,
+    Task,
+    identifier,
+    listed,
+    listed_natively,
+    pod_of,
+)
 
 # Excerpts of real responses of Kubeflow Pipelines 2.17: name, state, start, end, and the numbers of
 # child nodes.
@@ -150,3 +157,21 @@ def test_a_run_without_tasks(run: dict[str, object]) -> None:
     view = read_view(run, ("a",))
     assert (view.state, [task.state for task in view.tasks]) == ("PENDING", [""])
     assert find_pod(run, "a") is None
+
+
+def test_releases_without_ml_metadata_list_the_tasks_themselves() -> None:
+    """As in `PipelineTask` of KFP's run.proto since its pull request 13986."""
+    run = listed_natively({"Gen": "CACHED", "Train": "FAILED", "Push": "RUNNING"}, "FAILED")
+    view = read_view(run, ("Push", "Gen", "Train", "Later"))
+    assert [(task.name, task.state, task.seconds) for task in view.tasks] == [
+        ("Gen", "CACHED", None),
+        ("Train", "FAILED", 60.0),
+        # KFP leaves the task of a killed pod in this state.
+        ("Push", "CANCELED", None),
+        ("Later", "", None),
+    ]
+    assert (failed := view.failed_task())
+    assert failed.error == "no space left"
+    assert find_pod(run, "Train") == f"{WORKFLOW}-1"
+    assert find_pod(run, "Gen") == f"{WORKFLOW}-0"
+    assert find_pod(run, "Later") is None
