@@ -96,7 +96,7 @@ def find_pod(run: Details, task: str) -> str | None:
     if run.get("tasks"):
         pods = next((one.get("pods") or [] for one in run["tasks"] if one["name"] == task), [])
         pods = sorted(pods, key=lambda pod: pod.get("type") == "EXECUTOR")
-        return _TEMPLATE.sub("", pods[-1]["name"]) if pods else None
+        return _TEMPLATE.sub("", str(pods[-1]["name"])) if pods else None
     details = list(_details(run))
     ids = {child.get("pod_name", "") for one in details for child in one.get("child_tasks") or []}
     workflows = {node.rpartition("-")[0] for node in ids} - {""}
