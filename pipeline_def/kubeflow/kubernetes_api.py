@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.service_errors import Unreachable, one_line, read_message, refusal
+from pipeline_def.service_errors import Unreachable, one_line, read_message, refusal
 
 Manifest = dict[str, Any]
 

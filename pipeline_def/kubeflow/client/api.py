@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError, ServiceError
-from pipeline_def.kubeflow.service_errors import Unreachable, one_line, read_message, refusal
+from pipeline_def.service_errors import Unreachable, one_line, read_message, refusal
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 # The SDK's variable for the token that Kubernetes projects into a pod, and its default.

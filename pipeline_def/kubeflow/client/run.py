@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.contract.stopping import before_stopping
-from pipeline_def.kubeflow.service_errors import Unreachable, one_line
+from pipeline_def.service_errors import Unreachable, one_line
 
 Parameter = str | int | float | bool
 """Value of a run parameter."""

@@ -17,7 +17,7 @@ from typing import Any
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RunView, TaskView
-from pipeline_def.kubeflow.service_errors import one_line
+from pipeline_def.service_errors import one_line
 
 _DRIVER = "-driver"
 # Argo names a pod after its template: without and with retries of the task.
@@ -94,9 +94,9 @@ def find_pod(run: Details, task: str) -> str | None:
     attempts. Source: `NodeID` and `initializeNode` of Argo Workflows.
     """
     if run.get("tasks"):
-        pods = next((one.get("pods") or [] for one in run["tasks"] if one["name"] == task), [])
-        pods = sorted(pods, key=lambda pod: pod.get("type") == "EXECUTOR")
-        return _TEMPLATE.sub("", str(pods[-1]["name"])) if pods else None
+        own = next((one.get("pods") or [] for one in run["tasks"] if one["name"] == task), [])
+        own = sorted(own, key=lambda pod: pod.get("type") == "EXECUTOR")
+        return _TEMPLATE.sub("", own[-1]["name"]) if own else None
     details = list(_details(run))
     ids = {child.get("pod_name", "") for one in details for child in one.get("child_tasks") or []}
     workflows = {node.rpartition("-")[0] for node in ids} - {""}

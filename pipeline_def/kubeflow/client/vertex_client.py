@@ -8,7 +8,7 @@ from typing import Any
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
-from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
+from pipeline_def.service_errors import Unreachable, one_line, refusal
 
 _REQUEST_TIMEOUT = 60.0
 """Seconds."""

@@ -22,7 +22,7 @@ from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
 from pipeline_def.kubeflow.kubernetes_api import Cluster, Manifest
-from pipeline_def.kubeflow.service_errors import Unreachable
+from pipeline_def.service_errors import Unreachable
 from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
