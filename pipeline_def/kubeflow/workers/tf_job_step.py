@@ -22,10 +22,10 @@ from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
 from pipeline_def.kubeflow.kubernetes_api import Cluster, Manifest
-from pipeline_def.service_errors import Unreachable
 from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
+from pipeline_def.service_errors import Unreachable
 
 # Between two polls of the job: far less than an epoch, and few requests.
 _INTERVAL_SECONDS = 5.0
