@@ -1,9 +1,10 @@
-"""The routes of the server and their handlers: the page, and TensorFlow Serving's REST."""
+"""The routes of the server and their handlers: the page, two REST protocols, and metrics."""
 
 import asyncio
 import contextlib
+import functools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -12,17 +13,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pipeline_def.local.server.batching import Prediction
+from pipeline_def.local.server.inference_protocol import (
+    JSON_LENGTH,
+    describe_model,
+    encode_infer,
+    parse_infer,
+)
 from pipeline_def.local.server.limits import (
     App,
     BodyReader,
     Guard,
     run_until_disconnect,
 )
+from pipeline_def.local.server.metrics import Metrics
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.page import ERROR_HANDLERS, make_page_routes
-from pipeline_def.local.server.prediction import Predictor
-from pipeline_def.local.server.rest import RequestError, encode_response
+from pipeline_def.local.server.prediction import ParsedRequest, Predictor
+from pipeline_def.local.server.rest import RequestError, encode_response, parse_request
 from pipeline_def.local.server.versions import Versions
 
 
@@ -33,7 +42,8 @@ class Service:
         """Store the models and limits."""
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
-        self._predictor = Predictor(options)
+        self.metrics = Metrics(lambda: versions.current.version)
+        self._predictor = Predictor(options, self.metrics.count_batch)
 
     @contextlib.asynccontextmanager
     async def watch(self, app: Any) -> AsyncIterator[None]:
@@ -46,15 +56,67 @@ class Service:
     async def predict(self, request: Request) -> Response:
         """`POST /v1/models/NAME:predict`."""
         model = self._find(request)
-        async with self._bodies.read(request) as body:
-            request.scope["is_read"] = True
-            parsed, files = await self._predictor.parse(body)
-            body.clear()
-            work = self._predictor.predict(model, parsed.signature, files)
-            rows = await run_until_disconnect(request, work)
+        parse = functools.partial(parse_request, max_images=self._options.max_images)
+        parsed, rows = await self._answer(request, model, parse)
         return Response(
             encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"
         )
+
+    async def infer(self, request: Request) -> Response:
+        """`POST /v2/models/NAME/infer`."""
+        model = self._find(request)
+        parse = functools.partial(
+            parse_infer,
+            json_length=request.headers.get(JSON_LENGTH),
+            max_images=self._options.max_images,
+        )
+        parsed, rows = await self._answer(request, model, parse)
+        name = self._options.name
+        body, length = encode_infer(parsed, rows, model=name, version=model.version)
+        if length is None:
+            return Response(body, media_type="application/json")
+        return Response(body, 200, {JSON_LENGTH: str(length)}, "application/octet-stream")
+
+    async def _answer(
+        self, request: Request, model: Model, parse: Callable[[bytearray], ParsedRequest]
+    ) -> tuple[ParsedRequest, list[Prediction]]:
+        """Return the parsed request, and the prediction of each image."""
+        async with self._bodies.read(request) as body:
+            request.scope["is_read"] = True
+            parsed, files = await self._predictor.parse(body, parse)
+            body.clear()
+            work = self._predictor.predict(model, parsed.signature, files)
+            rows = await run_until_disconnect(request, work)
+        self.metrics.count_answers(model.version, rows)
+        return parsed, rows
+
+    async def describe(self, request: Request) -> Response:
+        """`GET /v2/models/NAME`."""
+        model = self._find(request)
+        return JSONResponse(describe_model(self._options.name, model.version, model.signatures))
+
+    async def ready(self, request: Request) -> Response:
+        """`GET /v2/models/NAME/ready`."""
+        self._find(request)
+        return JSONResponse({"name": self._options.name, "ready": True})
+
+    async def health(self, request: Request) -> Response:
+        """`GET /v2/health/live` and `/ready`: a server answers once its model is loaded."""
+        if request.path_params["what"] not in ("live", "ready"):
+            raise HTTPException(404)
+        return JSONResponse({request.path_params["what"]: True})
+
+    async def server(self, request: Request) -> Response:
+        """`GET /v2`."""
+        extensions = ["binary_tensor_data"]
+        return JSONResponse(
+            {"name": "tfx-image-pipeline", "version": "2", "extensions": extensions}
+        )
+
+    async def expose(self, request: Request) -> Response:
+        """`GET /metrics`."""
+        content, kind = self.metrics.expose(request.headers.get("accept", ""))
+        return Response(content, 200, {"content-type": kind})
 
     async def status(self, request: Request) -> Response:
         """`GET /v1/models/NAME`, with or without a version."""
@@ -108,8 +170,20 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
             Route(f"{path}/metadata", service.metadata),
             Route(path, service.status),
         ]
+    model = "/v2/models/{name}"
+    for path in (model, f"{model}{version}"):
+        routes += [
+            Route(f"{path}/infer", service.infer, methods=["POST"]),
+            Route(f"{path}/ready", service.ready),
+            Route(path, service.describe),
+        ]
+    routes += [
+        Route("/v2", service.server),
+        Route("/v2/health/{what}", service.health),
+        Route("/metrics", service.expose),
+    ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.watch)
-    return Guard(app, options)
+    return service.metrics.watch(Guard(app, options), log=options.access_log)
 
 
 def _make_page_routes(options: ServerOptions) -> list[Route]:

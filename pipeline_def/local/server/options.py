@@ -14,8 +14,10 @@ from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, loc
 SCREEN = """usage: local_runner.py serve [--output DIR|URL] [--model VERSION] [--port PORT]
 
 Answers with the pushed model: a page for pictures, at http://127.0.0.1:8501/,
-and the REST of TensorFlow Serving, at /v1/models/images:predict. Takes up a
-newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
+the REST of TensorFlow Serving, at /v1/models/images:predict, and the Open
+Inference Protocol, at /v2/models/images/infer; metrics for Prometheus at
+/metrics. Takes up a newer version as soon as it is pushed, without losing a
+request. Ctrl-C ends it.
 
   --output DIR|URL         the output folder of the runs: output; gs:// s3://
   --model VERSION          serve this version, and no newer one
@@ -35,6 +37,7 @@ newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
   --max_batch N            most images that the model is asked for at once: 64
   --max_delay_ms MS        longest time that an image waits for others, and only
                            while others are on their way: 2
+  --access_log true        print a line of JSON for each request: false
 """
 
 
@@ -65,6 +68,7 @@ class ServerOptions(Listening):
     max_request_mpixels: Annotated[Number, Gt(0)] = 100.0
     max_batch: Positive = 64
     max_delay_ms: Annotated[Number, Ge(0)] = 2.0
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         """Check the name, and the limits against each other."""

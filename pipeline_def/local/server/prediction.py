@@ -3,9 +3,10 @@
 import asyncio
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
@@ -14,7 +15,7 @@ from pipeline_def.local.server.batching import Batcher, BatchLimits, File, Pictu
 from pipeline_def.local.server.conversion import Converter
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
-from pipeline_def.local.server.rest import PredictRequest, RequestError, parse_request
+from pipeline_def.local.server.rest import RequestError
 
 # Output of newer models: the reason why an image cannot be predicted, or "".
 _ERROR = "error"
@@ -26,12 +27,23 @@ LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
 """Large images that are handled at the same time; the other cores are for other requests."""
 
 
+class _Asked(Protocol):
+    @property
+    def signature(self) -> str: ...
+
+    @property
+    def images(self) -> Sequence[bytes]: ...
+
+
+ParsedRequest = TypeVar("ParsedRequest", bound=_Asked)
+
+
 class Predictor:
     """Checks, converts and predicts images within limits of memory."""
 
-    def __init__(self, options: ServerOptions) -> None:
-        """Prepare threads and processes."""
-        self._options = options
+    def __init__(self, options: ServerOptions, count_batch: Callable[[int], None]) -> None:
+        """Prepare threads and processes; `count_batch` is called with the images of each batch."""
+        self._options, self._count_batch = options, count_batch
         self._image_options = ImageOptions(
             check="header", max_image_mpixels=options.max_image_mpixels
         )
@@ -48,20 +60,24 @@ class Predictor:
             threads.shutdown(wait=False, cancel_futures=True)
         self._converter.close()
 
-    async def parse(self, body: bytearray) -> tuple[PredictRequest, list[File]]:
-        """Parse a request and check the headers of its images.
+    async def parse(
+        self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
+    ) -> tuple[ParsedRequest, list[File]]:
+        """Parse a request with `parse`, and check the headers of its images.
 
         Raises:
             RequestError: it is not a valid request, or too large.
         """
         self._reading += 1
         try:
-            return await _run(self._checks, self._parse, body)  # type: ignore[no-any-return]
+            return await _run(self._checks, self._parse, body, parse)  # type: ignore[no-any-return]
         finally:
             self._reading -= 1
 
-    def _parse(self, body: bytearray) -> tuple[PredictRequest, list[File]]:
-        parsed = parse_request(body, max_images=self._options.max_images)
+    def _parse(
+        self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
+    ) -> tuple[ParsedRequest, list[File]]:
+        parsed = parse(body)
         files = [self._check(image) for image in parsed.images]
         most, total = self._options.max_request_mpixels, _count(files) / 1e6
         if total > most:
@@ -117,6 +133,12 @@ class Predictor:
         except Rejected as rejected:
             return rejected
 
+    def _predict(
+        self, model: Model, signature: str, files: Sequence[bytes | Path]
+    ) -> list[Prediction]:
+        self._count_batch(len(files))
+        return model.predict(signature, files)
+
     def _find_batcher(self, model: Model, signature: str, *, is_large: bool) -> Batcher:
         """Return the batcher of a signature; those of a previous model are dropped."""
         if self._batched is not model:
@@ -124,7 +146,7 @@ class Predictor:
         if (signature, is_large) not in self._batchers:
             delay = self._options.max_delay_ms / 1000
             self._batchers[signature, is_large] = Batcher(
-                functools.partial(model.predict, signature),
+                functools.partial(self._predict, model, signature),
                 self._models,
                 BatchLimits(LARGE_AT_ONCE if is_large else self._options.max_batch, delay=delay),
                 lambda: self._reading > 0 and not is_large,

@@ -49,11 +49,7 @@ def parse_request(body: bytes | bytearray, *, max_images: int) -> PredictRequest
     Raises:
         RequestError: the body is not a valid request, or has too many images.
     """
-    if sum(body.count(mark) for mark in _STRUCTURE) > _STRUCTURE_PER_IMAGE * (max_images + 1):
-        raise RequestError(
-            413, f"The request has too many values; at most {max_images} images are allowed."
-        )
-    fields = _parse(body)
+    fields = parse_object(body, max_images=max_images)
     signature = fields.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(signature, str):
         raise RequestError(400, "'signature_name' key must be a string value.")
@@ -75,7 +71,16 @@ def parse_request(body: bytes | bytearray, *, max_images: int) -> PredictRequest
     return PredictRequest(signature or DEFAULT_SIGNATURE, images, by_rows)
 
 
-def _parse(body: bytes | bytearray) -> Mapping[str, Any]:
+def parse_object(body: bytes | bytearray, *, max_images: int) -> Mapping[str, Any]:
+    """Parse a JSON object with so many images at most.
+
+    Raises:
+        RequestError: it is not an object, or has too many values.
+    """
+    if sum(body.count(mark) for mark in _STRUCTURE) > _STRUCTURE_PER_IMAGE * (max_images + 1):
+        raise RequestError(
+            413, f"The request has too many values; at most {max_images} images are allowed."
+        )
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -113,13 +118,20 @@ def _to_bytes(value: Any, number: int) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
-        try:
-            return base64.b64decode(value["b64"], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise RequestError(
-                400, f"Unable to base64 decode instance {number}: {error}."
-            ) from error
+        return decode_base64(value["b64"], number)
     raise RequestError(400, f"Instance {number} must be a string or an object with the key b64.")
+
+
+def decode_base64(text: Any, number: int) -> bytes:
+    """Decode the image with this number in its request.
+
+    Raises:
+        RequestError: the text is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise RequestError(400, f"Unable to base64 decode instance {number}: {error}.") from error
 
 
 def encode_response(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:

@@ -1,0 +1,130 @@
+"""Metrics of the server for Prometheus, its access log, and the ids of requests."""
+
+import json
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+
+from pipeline_def.local.server.batching import Prediction
+from pipeline_def.local.server.limits import App, Message, Receive, Scope, Send
+
+REQUEST_ID = b"x-request-id"
+_PLAIN_ID = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_IMAGES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics:
+    """Counts requests, images and batches of one server."""
+
+    def __init__(self, version: Callable[[], str]) -> None:
+        """Create the metrics; `version` returns the version in use."""
+        self.registry = CollectorRegistry()
+        self.version = version
+        self._requests = Counter(
+            "images_requests",
+            "Requests by route and status",
+            ["route", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "images_request_seconds",
+            "Time from the headers of a request to the end of its answer",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._open = Gauge("images_open_requests", "Requests in progress", registry=self.registry)
+        self._answers = Counter(
+            "images_answers",
+            "Images by version and result: answered, refused",
+            ["version", "result"],
+            registry=self.registry,
+        )
+        self._batches = Histogram(
+            "images_batch_size",
+            "Images that the model predicted in one call",
+            buckets=_IMAGES,
+            registry=self.registry,
+        )
+        Gauge(
+            "images_model_version",
+            "Version in use, the time of its push in seconds since 1970",
+            registry=self.registry,
+        ).set_function(lambda: float(version()))
+
+    def count_answers(self, version: str, rows: Sequence[Prediction]) -> None:
+        """Count the images of an answered request."""
+        refused = sum(bool(row.get("error")) for row in rows)
+        for result, images in (("answered", len(rows) - refused), ("refused", refused)):
+            if images:
+                self._answers.labels(version, result).inc(images)
+
+    def count_batch(self, images: int) -> None:
+        """Count a call of the model."""
+        self._batches.observe(images)
+
+    def expose(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics, and their media type, as a scraper accepts them."""
+        encode, kind = choose_encoder(accept)
+        return encode(self.registry), kind
+
+    def watch(self, app: App, *, log: bool) -> App:
+        """Return `app` with metrics, request ids and, if `log`, a line of JSON per request."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            started, status, name = time.perf_counter(), 0, _read_id(scope)
+
+            async def note(message: Message) -> None:
+                nonlocal status
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    headers = [*message.get("headers", ()), (REQUEST_ID, name)]
+                    message = {**message, "headers": headers}
+                await send(message)
+
+            self._open.inc()
+            try:
+                await app(scope, receive, note)
+            finally:
+                self._open.dec()
+                seconds, route = time.perf_counter() - started, _find_route(scope)
+                self._requests.labels(route, str(status)).inc()
+                self._seconds.labels(route).observe(seconds)
+                if log:
+                    self._log(scope, status, seconds, name)
+
+        return watched
+
+    def _log(self, scope: Scope, status: int, seconds: float, name: bytes) -> None:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "id": name.decode(),
+            "client": (scope.get("client") or ("",))[0],
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": status,
+            "seconds": round(seconds, 4),
+            "version": self.version(),
+        }
+        print(json.dumps(line), file=sys.stderr, flush=True)
+
+
+def _read_id(scope: Scope) -> bytes:
+    """Return the id that a client or proxy gave the request, if it is plain, or a new one."""
+    given: bytes = dict(scope["headers"]).get(REQUEST_ID, b"")
+    return given if _PLAIN_ID.fullmatch(given) else uuid.uuid4().hex.encode()
+
+
+def _find_route(scope: Scope) -> str:
+    """Return the route without names and versions, of which clients could make any number."""
+    endpoint = scope.get("endpoint")
+    return getattr(endpoint, "__name__", "other")
