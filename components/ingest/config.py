@@ -67,15 +67,20 @@ class IngestConfig(FileOptions):
 
     # Smaller shards are hardly more than their name; a TFRecord holds up to 2 GiB.
     shard_mib: Annotated[Number, Interval(ge=0.1, le=1_048_576)] = 128.0
-    """Target size of a shard, MiB: large enough to read in one stream, small enough to distribute
-    over readers."""
+    """Size of a shard, MiB: large enough to read in one stream, small enough to distribute over
+    readers. The number of shards is a power of two, so that most stay the same as data grow."""
 
     min_shards: Annotated[Positive, Interval(le=100_000)] = 8
-    """Minimum shards per split, so that a reader can interleave them."""
+    """Minimum shards per split, rounded up to a power of two, so that a reader can interleave
+    them."""
 
     min_shard_images: Positive = 16
-    """Minimum images per shard, which overrides `min_shards`: a few images do not need eight
-    shards."""
+    """Minimum images per shard on average, which overrides `min_shards`: a few images do not need
+    eight shards."""
+
+    max_shard_images: Positive = 10_000
+    """Images per shard, however small they are, so that many workers share a million icons, and a
+    new image rewrites only few others."""
 
     max_reject_fraction: Fraction = 0.01
     """Stop the run if more than this fraction of the files are not usable images."""

@@ -44,7 +44,8 @@ def plan_shards(
 ) -> list[ShardPlan]:
     """Divide `files` into plans of about `config.shard_mib`, in the order of their paths' hashes.
 
-    That order mixes the classes, so that no shard holds only one class.
+    That order mixes the classes, so that no shard holds only one class. The plan of a file follows
+    from its own path and the number of plans, so that a new file changes one plan.
     """
     groups: dict[str | None, list[ImageFile]] = {}
     for file in files:
@@ -56,10 +57,15 @@ def plan_shards(
     for split in sorted(groups, key=lambda name: name or ""):
         group = sorted(groups[split], key=path_hash)
         count = _shard_count(group, config, fraction=1.0 if split else max(fractions.values()))
-        bounds = [len(group) * i // count for i in range(count + 1)]
+        if group[0].version.startswith("record "):
+            parts = _divide_records(group, count)
+            count = len(parts)
+        else:
+            parts = _divide_files(group, count)
         plans += [
-            ShardPlan(split or "hash", i, count, tuple(group[start:end]))
-            for i, (start, end) in enumerate(itertools.pairwise(bounds))
+            ShardPlan(split or "hash", index, count, tuple(part))
+            for index, part in enumerate(parts)
+            if part
         ]
     return plans
 
@@ -69,12 +75,46 @@ def path_hash(file: ImageFile) -> bytes:
     return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
 
 
+def _divide_files(files: Iterable[ImageFile], count: int) -> list[list[ImageFile]]:
+    """Divide files by equal ranges of their hashes."""
+    parts: list[list[ImageFile]] = [[] for _ in range(count)]
+    for file in files:
+        parts[int.from_bytes(path_hash(file)[:8]) * count >> 64].append(file)
+    return parts
+
+
+def _divide_records(files: Sequence[ImageFile], count: int) -> list[list[ImageFile]]:
+    """Divide records of other shards, which must stay in order, before records with low hashes.
+
+    Of half the expected number, any record may be the last, so that sizes differ little.
+    """
+    least = max(1, len(files) // count // 2)
+    parts: list[list[ImageFile]] = [[]]
+    for file in files:
+        own = hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
+        if len(parts[-1]) >= least and int.from_bytes(own[:8]) * least >> 64 == 0:
+            parts.append([])
+        parts[-1].append(file)
+    return parts
+
+
 def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: float) -> int:
-    """Return the number of plans that gives the largest split, a `fraction`, full shards."""
+    """Return the number of plans that gives the largest split, a `fraction`, full shards.
+
+    It is a power of two, which seldom changes as the data grow.
+    """
     size = sum(file.size for file in files) * fraction
     by_size = math.ceil(size / (config.shard_mib * 2**20))
-    by_number = min(config.min_shards, len(files) // config.min_shard_images)
-    return min(max(1, by_size, by_number), len(files))
+    by_images = math.ceil(len(files) * fraction / config.max_shard_images)
+    most = max(1, len(files) // config.min_shard_images)
+    by_number = min(_power_of_two(config.min_shards), 2 ** (most.bit_length() - 1))
+    wanted = _power_of_two(max(by_size, by_images, by_number))
+    return min(wanted, _power_of_two(len(files)))
+
+
+def _power_of_two(number: int) -> int:
+    """Return the smallest power of two that is at least `number`."""
+    return 1 << max(0, number - 1).bit_length()
 
 
 def write_plans(examples_uri: str, plans: Sequence[ShardPlan]) -> None:

@@ -104,7 +104,7 @@ def test_several_uncompressed_shards_with_an_index(ingested: nodes.Ingested) -> 
     assert written == {
         f"Split-{s}/{name}" for s, names in index["splits"].items() for name in names
     }
-    assert len(index["splits"]["train"]) == 7
+    assert len(index["splits"]["train"]) == 4
     counts = {s: len(nodes.read_examples(ingested.examples, s)) for s in ("train", "eval")}
     assert count_examples(index) == counts
     labels = {label for labels in index["labels"].values() for label in labels}

@@ -36,8 +36,9 @@ def test_plans_contain_every_file_once_in_any_order_of_the_listing() -> None:
 COUNTS = {
     "enough files for the reader to interleave": (500, 1000, 8),
     "few files make few shards": (40, 1000, 2),
-    "fewer than a shard's worth": (3, 1000, 1),
-    "large files make more shards": (500, 4 * 2**20, 13),
+    "fewer than two shards' worth": (31, 1000, 1),
+    "large files make more shards": (500, 4 * 2**20, 16),
+    "so do many small ones": (130_000, 100, 16),
 }
 
 
@@ -46,7 +47,17 @@ def test_number_of_shards(count: int, size: int, expected: int) -> None:
     plans = plans_of(files(count, size=size))
     assert [plan.count for plan in plans] == [expected] * expected
     sizes = [len(plan.files) for plan in plans]
-    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) < 2 * count / expected
+
+
+@pytest.mark.parametrize("version", ["1", "record 1"])
+def test_a_new_file_changes_one_plan(version: str) -> None:
+    listed = [file._replace(version=version) for file in files(5000)]
+    before = [plan.files for plan in plans_of(listed)]
+    after = plans_of([*listed, listed[0]._replace(path="cat/new.jpg")])
+    changed = [plan for plan in after if plan.files not in before]
+    assert 1 <= len(changed) <= 2
+    assert max(len(plan.files) for plan in after) < 5 * 5000 / 8
 
 
 def test_given_splits_have_their_own_shards() -> None:

@@ -180,7 +180,7 @@ def test_options_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     write_folder(tmp_path, each=40)
     _, out, _ = inspect(capsys, tmp_path, "--transform.size", "48", "--ingest.min_shards", "3")
     assert "cnn at 48 x 48 pixels" in out
-    assert "eval and train: 3" in out
+    assert "eval and train: 4" in out
 
 
 @pytest.mark.slow
