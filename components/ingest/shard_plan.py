@@ -92,7 +92,7 @@ def _divide_records(files: Sequence[ImageFile], count: int) -> list[list[ImageFi
     parts: list[list[ImageFile]] = [[]]
     for file in files:
         own = hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
-        if len(parts[-1]) >= least and int.from_bytes(own[:8]) * least >> 64 == 0:
+        if len(parts[-1]) >= least and int.from_bytes(own[8:16]) * least >> 64 == 0:
             parts.append([])
         parts[-1].append(file)
     return parts

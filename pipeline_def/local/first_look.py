@@ -139,7 +139,8 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     """
     yield "Layout", _LAYOUTS[listing.layout]
     of_folder = {file.path.split("/")[0]: file for file in reversed(listing.files)}
-    for file in list(dict.fromkeys((*sorted(of_folder.values()), *listing.files[:3])))[:examples]:
+    shown = {file.path: file for file in (*sorted(of_folder.values()), *listing.files[:3])}
+    for file in list(shown.values())[:examples]:
         split = f"split {file.split}" if file.split else "split by hash"
         yield "", f"{file.path}: label {file.label}, {split}"
     labels = sorted({file.label for file in listing.files})

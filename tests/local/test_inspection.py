@@ -31,7 +31,7 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Height 24 to 24 pixels, median 24" in text
     assert "JPEG 90, PNG 30" in text
     assert "cnn at 32 x 32 pixels" in text
-    assert "eval and train: 7" in text
+    assert "eval and train: 4" in text
     assert (
         "Advice the model will be evaluated on about 24 images, so the accuracy will be known only "
         "to ± 0.20" in text
