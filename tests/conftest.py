@@ -93,6 +93,12 @@ def offline_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline_def.model.pretrained._SERVER", "http://127.0.0.1:9/")
 
 
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for a lock in use again soon."""
+    monkeypatch.setattr("components.storage.lock._PAUSE", 0.02)
+
+
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three classes of 40 pictures, with a broken one and a hidden file among them."""

@@ -1,5 +1,6 @@
 """Comparisons of drawn predictions, for reports."""
 
+import functools
 from unittest.mock import patch
 
 import numpy as np
@@ -41,6 +42,7 @@ def draw_answers(
     return Predictions(labels, truth, probabilities.astype(np.float32))
 
 
+@functools.cache
 def make_comparison(
     labels: tuple[str, ...], *, each: int, accuracy: float, compared: bool = True, absent: int = 0
 ) -> Comparison:

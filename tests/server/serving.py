@@ -1,5 +1,6 @@
 """A server in a thread of the test, and a client."""
 
+import asyncio
 import base64
 import contextlib
 import http.client
@@ -41,6 +42,12 @@ def running(versions: Versions, **options: Any) -> Iterator[int]:
 def running_app(app: App, options: Listening) -> Iterator[int]:
     """Serve an application; yield the port."""
     server = make_server(app, options)
+
+    async def look_often() -> None:
+        while not await server.on_tick(0):
+            await asyncio.sleep(0.01)
+
+    server.main_loop = look_often  # type: ignore[method-assign]
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

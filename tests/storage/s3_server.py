@@ -1,13 +1,15 @@
 """moto's S3 server in a thread: the real protocol, with objects in memory."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
 
 from components.storage.s3_client import S3Client
 
@@ -32,10 +34,9 @@ def set_up_client(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
 def serve_s3(*buckets: str) -> Iterator[str]:
     """Serve empty buckets, and point clients there; yield the endpoint."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), True)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_up_client(monkeypatch, endpoint)
         for bucket in buckets:
@@ -47,9 +48,8 @@ def serve_s3(*buckets: str) -> Iterator[str]:
         finally:
             empty(endpoint, *buckets)
             forget_clients()
-            server.stop()
-            # moto leaves its socket open.
-            server._server.server_close()
+            server.shutdown()
+            server.server_close()
 
 
 def empty(endpoint: str, *buckets: str) -> None:

@@ -13,7 +13,7 @@ from components.storage.retry import Retrier, RetryPolicy
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = RetryPolicy(first_pause=0.001, longest_pause=0.01, first_deadline=0.05, deadline=0.5)
+    policy = RetryPolicy(first_pause=0.001, longest_pause=0.01, first_deadline=0.02, deadline=0.2)
     monkeypatch.setattr(retry, "RETRY_POLICY", policy)
     monkeypatch.setattr(retry, "_counts", Counter())
 

@@ -52,16 +52,18 @@ class Groups:
         It never rises with the margin, though that of a wide group would beyond the other one.
         """
         density = self._densities(margins)
-        first = np.where(margins < self.mean[1], density[:, 0] / density.sum(axis=1), 0.0)
+        first = np.where(margins < self.mean[1], density[0] / density.sum(axis=0), 0.0)
         order = np.argsort(-margins, kind="stable")
         rising = np.empty_like(first)
         rising[order] = np.maximum.accumulate(first[order])
         return rising
 
     def _densities(self, margins: Floats) -> Floats:
-        distance = (margins[:, np.newaxis] - self.mean) / self.deviation
-        density: Floats = self.weight / self.deviation * np.exp(-0.5 * distance**2) + 1e-300
-        return density
+        mean, deviation, weight = (
+            of[:, np.newaxis] for of in (self.mean, self.deviation, self.weight)
+        )
+        density: Floats = weight / deviation * np.exp(-0.5 * ((margins - mean) / deviation) ** 2)
+        return density + 1e-300
 
 
 def fit_groups(margins: Floats) -> tuple[Groups, Floats]:
@@ -91,10 +93,10 @@ def _maximize(groups: Groups, values: Floats, counts: NDArray[Any], iterations: 
     least = (values[-1] - values[0]) / _BINS + 1e-6
     for _ in range(iterations):
         density = groups._densities(values)
-        shares = counts[:, np.newaxis] * density / density.sum(axis=1, keepdims=True)
-        sizes = shares.sum(axis=0) + 1e-9
-        mean = values @ shares / sizes
-        spread = ((values[:, np.newaxis] - mean) ** 2 * shares).sum(axis=0) / sizes
+        shares = density * (counts / density.sum(axis=0))
+        sizes = shares.sum(axis=1) + 1e-9
+        mean = shares @ values / sizes
+        spread = ((values - mean[:, np.newaxis]) ** 2 * shares).sum(axis=1) / sizes
         groups = Groups(mean, np.sqrt(spread) + least, sizes / sizes.sum())
     return groups
 

@@ -70,8 +70,10 @@ def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str])
     assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("folder", ["gs://bucket", "s3://bucket"])
-@pytest.mark.parametrize("target", ["oss", "vertex"])
+@pytest.mark.parametrize(
+    ("target", "folder"),
+    [("oss", "gs://bucket"), ("oss", "s3://bucket"), ("vertex", "gs://bucket")],
+)
 def test_urls_are_left_to_the_cluster(
     tmp_path: Path, target: str, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
