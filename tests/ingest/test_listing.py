@@ -1,9 +1,9 @@
 import dataclasses
-import inspect
 import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def test_folders_that_link_to_each_other_have_an_end(tmp_path: Path) -> None:
 def test_folders_may_be_nested_more_deeply_than_functions(tmp_path: Path) -> None:
     touch(tmp_path, f"a/{'b/' * 120}1.png")
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    sys.setrecursionlimit(len(list(traceback.walk_stack(None))) + 100)
     try:
         [file] = list_images(str(tmp_path)).files
     finally:
