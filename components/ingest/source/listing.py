@@ -45,6 +45,10 @@ class ImageFile(NamedTuple):
     columns: Mapping[str, str | int | float] = {}
     """Name → value of the manifest's further columns; a missing value has no entry."""
 
+    def __hash__(self) -> int:
+        """Hash the path: a tuple would also hash the columns, which it cannot."""
+        return hash(self.path)
+
 
 class Skipped(NamedTuple):
     """A file that is not read."""
