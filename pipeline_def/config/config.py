@@ -13,6 +13,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig, check_originals
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import ExportConfig, ModelConfig
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.config.training import TrainingConfig, TransferConfig
 
 # The name is part of paths, cache keys and printed text.
@@ -54,6 +55,7 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     predict: PredictConfig = field(default_factory=PredictConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     given: list[Text] = field(default_factory=list)
     """Options, as `section.field`, that the user has set; no recipe changes them. The command line

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pipeline_def.local.results import Summary
 
 # Option → how many values it takes.
-_OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0}
+_OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0, "send": 0}
 
 
 def run(arguments: list[str]) -> int:
@@ -57,18 +57,29 @@ def run(arguments: list[str]) -> int:
         find_values=_find_values,
     )
 
-    from pipeline_def.local.execution import execute
+    from pipeline_def.tracking.send import reporting
 
     with _opened(config) as (config, output):
-        layout = Layout(config.output)
-        seen = prepare(config, layout, new_task=options["new_task"])
-        config = seen.config
-        record = execute(config, output=output, classes=seen.classes)
-        if record is None:
-            return 1
+        with reporting(config.tracking, config.output):
+            if not _run(config, output, new_task=options["new_task"]):
+                return 1
         output.store()
-        summary = _summarize(record, config, layout)
-        output.store()
+    return 0
+
+
+def _run(config: Config, output: Output, *, new_task: bool) -> bool:
+    """Run the pipeline and print its summary; return whether it came to its end."""
+    from pipeline_def.local.execution import execute
+
+    layout = Layout(config.output)
+    seen = prepare(config, layout, new_task=new_task)
+    config = seen.config
+    record = execute(config, output=output, classes=seen.classes)
+    if record is None:
+        return False
+    output.store()
+    summary = _summarize(record, config, layout)
+    output.store()
     from pipeline_def.local.display.summary_table import print_summary
 
     pushed = output.shown(summary.pushed_model or "")
@@ -79,7 +90,7 @@ def run(arguments: list[str]) -> int:
         evaluated=list_evaluated(read_records(config.output)),
         seconds=seconds_since_start(),
     )
-    return 0
+    return True
 
 
 def _find_values(config: Config) -> dict[str, Any]:
@@ -182,10 +193,10 @@ def schema(arguments: list[str]) -> int:
 
 
 def runs(arguments: list[str]) -> int:
-    """List the runs of an output folder, compare two, or trace a pushed model."""
+    """List the runs of an output folder, compare two, trace a pushed model, or send them."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
-    others = list_options().keys() - {"output"}
+    others = {n for n in list_options() if n != "output" and not n.startswith("tracking.")}
     config, options = parse(
         arguments, prog="local_runner.py runs", usage=usage.RUNS, hidden=others, own=_OF_RUNS
     )
@@ -193,6 +204,8 @@ def runs(arguments: list[str]) -> int:
         return _repair(Layout(working_folder(find_runs(config))))
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to needs --compare A B.")
+    if options["send"]:
+        return _send(config)
     # A comparison also reads artifacts.
     names = None if options["compare"] else RECORDS
     config, opened = open_output(find_runs(config), names)
@@ -209,6 +222,20 @@ def runs(arguments: list[str]) -> int:
     else:
         show_runs(output, as_json=options["json"])
     return 0
+
+
+def _send(config: Config) -> int:
+    """Send runs to the services that lack them; return 1 if a service did not take one."""
+    from pipeline_def.tracking.send import send_missing
+
+    config, opened = open_output(find_runs(config))
+    results = [*send_missing(config.output, config.tracking)]
+    for result in results:
+        print(make_printable(result.text))
+    if not results:
+        print("Every run has been sent, or none has a service in its section tracking.")
+    opened.store(RECORDS)
+    return 0 if all(result.received for result in results) else 1
 
 
 def _repair(layout: Layout) -> int:

@@ -62,7 +62,8 @@ runs as --validation.schema. Takes all options of a run.
   --output DIR   output folder for everything else: output
 """
 RUNS = """usage: local_runner.py runs [--output DIR]
-                            [--compare A B | --lineage VERSION | --repair]
+                            [--compare A B | --lineage VERSION | --repair |
+                             --send]
 
 Lists the runs of an output folder, newest last, with their changes and results.
 
@@ -74,6 +75,8 @@ Lists the runs of an output folder, newest last, with their changes and results.
   --to FILE          the page: comparison.html in the output folder of run B
   --lineage VERSION  trace a pushed model, a version or its folder, back to its
                      images
+  --send             send the runs to the services of the section tracking that
+                     have not received them
   --json             print JSON
   --repair           set aside unreadable metadata and records, so that the next
                      run starts from scratch; pushed models stay
