@@ -73,7 +73,7 @@ class Service:
             )
             text = response.text
         except (requests.RequestException, OSError) as error:
-            reason = one_line(str(error), secret).rpartition(": ")[2].rstrip(")'\"")
+            reason = one_line(str(_find_cause(error)), secret).rpartition(": ")[2]
             raise Unreachable(f"{self.url} could not {action} ({reason}).") from None
         status, html = response.status_code, "html" in response.headers.get("Content-Type", "")
         if 300 <= status < 400 or (status < 300 and html):
@@ -119,6 +119,12 @@ def _authorize(request: Any, credentials: str) -> Any:
     if credentials:
         request.headers["Authorization"] = credentials
     return request
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    """Return the innermost of the errors that a library has wrapped in each other."""
+    inner = (getattr(error, "reason", None), *error.args)
+    return next((_find_cause(one) for one in inner[::-1] if isinstance(one, Exception)), error)
 
 
 def _code(text: str) -> str:
