@@ -32,6 +32,11 @@ class IngestConfig(FileOptions):
     """CSV file, path or URL, with decisions about single images, which are found by their content:
     sha256, path, action (keep, relabel, remove or unsure), from, to, who, when and why."""
 
+    features: dict[Literal["image", "label", "split", "group"], Text] | None = None
+    """Names of the features of shards that are the image, the label and, optionally, the split and
+    the group, such as `{image: img, label: target}`; of WebDataset, extensions or keys of the JSON.
+    Unset: the names that TFDS, Model Garden, tensorflow-recorder and Hugging Face use."""
+
     layout: LayoutOption = "auto"
     """What the folders in `data` are: label, split, or auto: splits if all are named like train,
     val or test_set and one is train, labels if nothing suggests splits; otherwise the run stops."""

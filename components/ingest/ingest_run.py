@@ -16,6 +16,7 @@ from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import SHRINKING
 from components.ingest.config import IngestConfig
+from components.ingest.datasets.reading import read_images
 from components.ingest.decisions import Match, Outcome, choose_labels, judge
 from components.ingest.ingest_report import (
     Duplicate,
@@ -38,7 +39,7 @@ from components.ingest.stratification import SplitRule, stratify
 from components.records.shard_files import open_shard, remove_shards, shard_path, write_index
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.artifact_files import remove
-from components.storage.fetch import Content, Unread, read_files
+from components.storage.fetch import Content, Unread
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
     pictures = bytearray()
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
-        for file, content in read_files(job.folder, plan.files, job.config):
+        for file, content in read_images(job.folder, plan.files, job.config):
             sha256 = "" if isinstance(content, Unread) else hashlib.sha256(content).hexdigest()
             if sha256 in job.watched:
                 matches.append(Match(file.path, file.label, sha256))

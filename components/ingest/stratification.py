@@ -12,8 +12,8 @@ from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
 from components.contract.progress import report_progress
 from components.ingest.config import IngestConfig
+from components.ingest.datasets.reading import read_images
 from components.ingest.source.listing import ImageFile, Listing
-from components.storage.fetch import read_files
 
 # An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
 _SMALL_CLASS = 1_000
@@ -134,7 +134,7 @@ def _read_digests(
 ) -> Iterator[tuple[ImageFile, str]]:
     """Yield each readable file with the SHA-256 of its content."""
     # One call for all classes keeps many requests in flight, however small the classes are.
-    for number, (file, content) in enumerate(read_files(listing.root, files, config), start=1):
+    for number, (file, content) in enumerate(read_images(listing.root, files, config), start=1):
         if number % _REPORT_EVERY == 0:
             report_progress(done=number, total=len(files), unit="images", note="to divide classes")
         if isinstance(content, bytes):

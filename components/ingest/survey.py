@@ -17,8 +17,9 @@ from components.images.check_result import Category, Rejected, usable
 from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
+from components.ingest.datasets.reading import read_images
 from components.ingest.source.listing import ImageFile, Listing
-from components.storage.fetch import Content, read_files
+from components.storage.fetch import Content
 
 SAMPLE = 256
 """Number of files in the sample, whose headers take less than a second to read."""
@@ -98,7 +99,7 @@ def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Co
     alike = [file for file in in_turn if file is not None]
     contents: dict[bytes, list[ImageFile]] = {}
     started, compared = time.monotonic(), 0
-    for file, content in read_files(listing.root, alike, config):
+    for file, content in read_images(listing.root, alike, config):
         compared += 1
         if isinstance(content, bytes):
             contents.setdefault(hashlib.sha256(content).digest(), []).append(file)
@@ -122,7 +123,7 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
     sizes: list[tuple[int, int]] = []
     suspects: list[Suspect] = []
     sample = _sample(listing.files)
-    for file, content in read_files(listing.root, sample, config, first=_HEADER_BYTES):
+    for file, content in read_images(listing.root, sample, config, first=_HEADER_BYTES):
         try:
             image = _open(listing, file, content, config)
         except Rejected as rejected:
@@ -145,7 +146,7 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
         if rejected.category != Category.NOT_AN_IMAGE or file.size <= _HEADER_BYTES:
             raise
     # Its header is longer, or at the end of the file, as TIFF allows.
-    [(_, whole)] = read_files(listing.root, [file], config)
+    [(_, whole)] = read_images(listing.root, [file], config)
     return open_image(usable(whole), config)
 
 
@@ -154,7 +155,7 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
     suspects: list[Suspect] = []
     count = size = stored = 0
     started = time.monotonic()
-    for file, content in read_files(listing.root, _sample(listing.files), config):
+    for file, content in read_images(listing.root, _sample(listing.files), config):
         count += 1
         try:
             stored += estimate_stored(usable(content), config)

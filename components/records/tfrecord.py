@@ -125,7 +125,7 @@ class RecordWriter:
         crc = 0
         for part in record:
             crc = google_crc32c.extend(crc, part)
-        parts = (length + _masked(google_crc32c.value(length)), *record, _masked(crc))
+        parts = (length + masked_crc(google_crc32c.value(length)), *record, masked_crc(crc))
         # Each write through TensorFlow is a call of its own.
         for part in parts if self._on_disk else (b"".join(parts),):
             self._file.write(part)
@@ -140,5 +140,6 @@ class RecordWriter:
         self._file.close()
 
 
-def _masked(crc: int) -> bytes:
+def masked_crc(crc: int) -> bytes:
+    """Return a CRC-32C as TFRecord files store it."""
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -68,7 +68,8 @@ _ATTEMPTS = 4
 # For one attempt with a file system other than Cloud Storage and S3.
 _TIMEOUT_SECONDS = 180.0
 
-_CHANGED = Unread("it has changed since it was listed")
+CHANGED = Unread("it has changed since it was listed")
+"""Why a file is not used."""
 _DAMAGED = "it arrives damaged"
 _GONE = Unread("it has gone since it was listed")
 # In the text of errors that are not retried: gcsfs raises a plain OSError for 403.
@@ -99,7 +100,7 @@ def read_files(
     yield from _read_ahead(batches, _batch_reader(fs, root, config, first), requests)
 
 
-def _refuse(file: _ListedFile, config: _Options) -> Unread | None:
+def refuse(file: _ListedFile, config: _Options) -> Unread | None:
     """Return why a file need not be opened, if so."""
     if file.version == MISSING:
         return Unread("there is no such file")
@@ -110,7 +111,7 @@ def _refuse(file: _ListedFile, config: _Options) -> Unread | None:
 
 
 def _read_local(path: str, file: _ListedFile, config: _Options, first: int | None) -> Content:
-    if refused := _refuse(file, config):
+    if refused := refuse(file, config):
         return refused
     size = file.size if first is None else min(first, file.size)
     try:
@@ -131,7 +132,7 @@ def _read_local(path: str, file: _ListedFile, config: _Options, first: int | Non
     # Backups by hard links, and volumes that are mounted anew, change only the other time.
     same = len(data) == size and version.split()[0] == file.version.split()[0]
     same = same and (first is not None or checksum_matches(data, file.checksum))
-    return data if same else _CHANGED
+    return data if same else CHANGED
 
 
 def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:
@@ -178,7 +179,7 @@ def _batch_reader(
         fs = AsyncFileSystemWrapper(fs)
 
     async def read(file: _ListedFile) -> Content:
-        return _refuse(file, config) or await read_remote(fs, f"{root}/{file.path}", file, first)
+        return refuse(file, config) or await read_remote(fs, f"{root}/{file.path}", file, first)
 
     async def read_batch(batch: list[_File]) -> list[Content]:
         return await asyncio.gather(*map(read, batch))
@@ -197,7 +198,7 @@ async def read_remote(
     size = file.size if first is None else min(first, file.size)
     for attempt in range(_ATTEMPTS):
         found = await _read_once(fs, path, file, size)
-        if not isinstance(found, Unread) or found == _CHANGED:
+        if not isinstance(found, Unread) or found == CHANGED:
             break
         if any(word in found.reason for word in _REFUSED):
             break
@@ -223,7 +224,7 @@ async def _read_once(fs: AbstractFileSystem, path: str, file: _ListedFile, size:
     except FileNotFoundError:
         return _GONE
     except FileExistsError:
-        return _CHANGED
+        return CHANGED
     except Exception as error:  # Each file system has errors of its own.
         return Unread(" ".join(str(error).split()) or type(error).__name__)
     if len(data) == size and (size < file.size or checksum_matches(data, file.checksum)):

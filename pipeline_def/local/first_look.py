@@ -26,6 +26,11 @@ _LAYOUTS = {
     "label": "label/image: the folders are labels",
     "split": "split/label/image: the folders are splits, with label folders in them",
     "manifest": "labels and splits are from the manifest",
+    "tfrecord": "TFRecord shards of tf.train.Examples",
+    "tfds": "a data set prepared by TensorFlow Datasets",
+    "webdataset": "WebDataset shards, tar files",
+    "parquet": "Parquet shards",
+    "arrow": "Arrow shards",
 }
 _MOST_LABELS = 10
 
@@ -137,7 +142,10 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
         listing: files to describe.
         examples: number of paths to show with what they were taken for.
     """
-    yield "Layout", _LAYOUTS[listing.layout]
+    taken = f": {listing.taken}" if listing.taken else ""
+    yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
+    if examples and listing.features:
+        yield "Features", ", ".join(f"{name} {value}" for name, value in listing.features.items())
     of_folder = {file.path.split("/")[0]: file for file in reversed(listing.files)}
     shown = {file.path: file for file in (*sorted(of_folder.values()), *listing.files[:3])}
     for file in list(shown.values())[:examples]:

@@ -172,6 +172,11 @@ def _find_labels(parent: str) -> list[str]:
     ]
 
 
+def find_picture(paths: Iterable[str]) -> str | None:
+    """Return the first path of a picture in a folder, by its name."""
+    return next((p for p in paths if "/" in p and p.lower().endswith(_PICTURES)), None)
+
+
 def note_other_splits(folder: str) -> list[str]:
     """Return a note if the folder is one of several splits, so that the others are not used."""
     parent, name = posixpath.split(folder.rstrip("/"))

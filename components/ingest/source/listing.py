@@ -12,7 +12,7 @@ import os
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import quote
@@ -49,6 +49,19 @@ class ImageFile(NamedTuple):
         """Hash the path: a tuple would also hash the columns, which it cannot."""
         return hash(self.path)
 
+    @property
+    def shard(self) -> str | None:
+        """Path of the shard whose record this is; None for a file."""
+        # The version of a file is a number or a tag; that of a record is JSON.
+        return self.path.rpartition("#")[0] if self.version.startswith("[") else None
+
+
+def place_in_listing(file: ImageFile) -> tuple[str, int]:
+    """Return the sort key of a listing: paths, and the records of a shard as they lie in it."""
+    if (shard := file.shard) is None:
+        return file.path, 0
+    return shard, int(file.path.rpartition("#")[2])
+
 
 class Skipped(NamedTuple):
     """A file that is not read."""
@@ -69,11 +82,16 @@ class Listing:
     """Split → its fraction of the files without a given split."""
     own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The same for labels that lack a split which is given for others."""
-    layout: Literal["label", "split", "manifest"] = "label"
-    """What the top folders are, or that a manifest names labels and splits."""
+    layout: str = "label"
+    """What the top folders are, "label" or "split"; "manifest" if one names labels and splits; else
+    the format of the shards."""
     notes: tuple[str, ...] = ()
     """Warnings about splits, skipped folders and options."""
     corrections: Corrections = field(default_factory=Corrections)
+    taken: str = ""
+    """Features of the shards that are the image, the label and so on."""
+    features: Mapping[str, str] = field(default_factory=dict)
+    """Name → first value of all features of the shards, in words."""
 
     def fractions_of(self, label: str) -> Mapping[str, float]:
         """Return split → its fraction of the files of a label without a given split."""

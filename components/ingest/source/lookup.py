@@ -13,7 +13,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
@@ -22,11 +22,14 @@ from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Corrections, load_corrections
+from components.ingest.datasets.detection import RecordListing, find_shards, list_records
+from components.ingest.datasets.reading import read_images
 from components.ingest.source.folder_layout import (
     ARCHIVES,
     explain_file,
     explain_no_labels,
     explain_paths,
+    find_picture,
     find_split_folders,
     note_other_splits,
     split_of_name,
@@ -36,12 +39,13 @@ from components.ingest.source.listing import (
     Listing,
     Skipped,
     check_labels,
+    place_in_listing,
     write_listing,
 )
 from components.ingest.source.manifest import FORMATS, read_manifest
 from components.ingest.source.spans import find_span
 from components.ingest.splits import choose_splits, fill_splits
-from components.storage.fetch import Unread, read_files
+from components.storage.fetch import Unread
 from components.storage.folder import is_file
 from components.storage.folder_listing import (
     LINK_AGAIN,
@@ -49,6 +53,7 @@ from components.storage.folder_listing import (
     Found,
     digest,
     explain_ignored,
+    find_file,
     find_files,
 )
 
@@ -91,7 +96,7 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
             file
             if isinstance(content, Unread)
             else file._replace(checksum=f"md5:{digest(content, 'md5')}")
-            for file, content in read_files(listing.root, files, config)
+            for file, content in read_images(listing.root, files, config)
         ]
 
     unknown = [file for file in listing.files if not file.checksum]
@@ -99,7 +104,9 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
     with ThreadPoolExecutor(config.workers) as pool:
         added = itertools.chain.from_iterable(pool.map(add, parts))
         known = (file for file in listing.files if file.checksum)
-        return dataclasses.replace(listing, files=tuple(sorted((*known, *added))))
+        return dataclasses.replace(
+            listing, files=tuple(sorted((*known, *added), key=place_in_listing))
+        )
 
 
 def list_source(data: str, config: IngestConfig) -> Listing:
@@ -112,7 +119,7 @@ class _Labelled(NamedTuple):
 
     files: list[ImageFile]
     skipped: dict[str, str]
-    layout: Literal["label", "split", "manifest"]
+    layout: str
     notes: list[str]
 
 
@@ -123,26 +130,85 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
         DataError: the folder does not exist, has no labels, or its layout is unclear.
     """
     config = config or IngestConfig()
-    if folder.lower().endswith((*ARCHIVES, *FORMATS)) and is_file(folder):
-        raise DataError(explain_file(folder))
-    found = find_files(folder)
-    labelled = (_by_manifest if config.manifest else _by_folder)(folder, found, config)
+    folder, found = _find(folder)
+    records = _find_records(folder, found, config)
+    if records and not config.manifest:
+        labelled = _by_record(found, records, config)
+    else:
+        known = [*found, *map(_as_found, records.files)] if records else found
+        labelled = (_by_manifest if config.manifest else _by_folder)(folder, known, config)
     files = _bind_groups(labelled.files)
     counts: dict[str, collections.Counter[str | None]] = {}
     for file in files:
         counts.setdefault(file.label, collections.Counter())[file.split] += 1
     choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
-    reasons = labelled.skipped
+    placed = (file._replace(split=choice.splits[file.split]) for file in files)
     return Listing(
         folder,
-        tuple(sorted(file._replace(split=choice.splits[file.split]) for file in files)),
-        tuple(Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons),
+        tuple(sorted(placed, key=place_in_listing)),
+        tuple(map(Skipped._make, sorted(labelled.skipped.items()))),
         choice.fractions,
         fill_splits(counts, choice.fractions),
         labelled.layout,
         (*filter(None, [choice.note]), *labelled.notes),
         load_corrections(config.corrections) if config.corrections else Corrections(),
+        records.taken if records else "",
+        records.features if records else {},
     )
+
+
+def _find(folder: str) -> tuple[str, list[Found]]:
+    """List a folder, or a single shard as the only file of its folder."""
+    is_shard = find_shards([Found(folder, "", 0, "", "")])
+    if (is_shard or folder.lower().endswith((*ARCHIVES, *FORMATS))) and is_file(folder):
+        if not is_shard:
+            raise DataError(explain_file(folder))
+        parent, _, name = folder.rpartition("/")
+        file = find_file(folder)
+        assert file is not None
+        return parent or ("/" if folder.startswith("/") else "."), [file._replace(path=name)]
+    return folder, find_files(folder)
+
+
+def _find_records(
+    folder: str, found: Sequence[Found], config: IngestConfig
+) -> RecordListing | None:
+    """List the records of the shards of a folder; return None for a folder of images.
+
+    Raises:
+        DataError: the folder has both, or its shards cannot be used.
+    """
+    excluded, _ = _exclude([entry.path for entry in found], config.exclude)
+    visible = [e for e in found if e.path not in excluded and not explain_ignored(e)]
+    shards = find_shards(visible)
+    if not shards:
+        return None
+    if picture := find_picture(entry.path for entry in visible):
+        # A table of labels, or the archive that the images come from.
+        beside = all("/" not in file.path for files in shards.values() for file in files)
+        if config.manifest or (beside and shards.keys() <= {"parquet", "webdataset"}):
+            return None
+        [(first, *_), *_] = shards.values()
+        raise DataError(
+            f"{folder} has both shards and images, such as {first.path} and {picture}: leave one "
+            f"kind out, as with --ingest.exclude {shlex.quote(json.dumps([first.path]))}."
+        )
+    return list_records(folder, visible, shards, config)
+
+
+def _as_found(file: ImageFile) -> Found:
+    """Return a record as an entry that a manifest may name."""
+    return Found(file.path, "", file.size, file.version, file.checksum)
+
+
+def _by_record(
+    found: Sequence[Found], records: RecordListing, config: IngestConfig
+) -> _Labelled:
+    """Label records by their features."""
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    excluded, notes = _exclude([entry.path for entry in found], config.exclude)
+    skipped |= dict.fromkeys(excluded, _EXCLUDED) | records.skipped
+    return _Labelled(records.files, skipped, records.layout, [*notes, *records.notes])
 
 
 def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:

@@ -1,0 +1,173 @@
+"""Choose the features that are image, label, split and group, and read labels as text."""
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from components.contract.errors import DataError
+from components.contract.printable import quote
+from components.ingest.source.folder_layout import split_of_name
+
+# Names that writers of data sets use, the most telling first: this pipeline's own and Model
+# Garden's, TFDS's and tensorflow-recorder's, WebDataset's, those common among Hugging Face's.
+_IMAGES = ("image/encoded", "image", "img", "image_raw", "jpg", "jpeg", "png", "webp", "picture")
+_LABELS = ("image/class/text", "label", "labels", "cls", "class", "image/class/label")
+_LABELS += ("fine_label", "category", "target", "class_name", "txt")
+_SPLITS = ("split",)
+
+_START_OF_IMAGE = re.compile(
+    rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|BM|RIFF....WEBP|II\*\0|MM\0\*|....ftyp", re.DOTALL
+)
+_MOST_NAMED = 12
+
+
+class Features(NamedTuple):
+    """Names of the features to read; empty if there is none."""
+
+    image: str
+    label: str
+    split: str
+    group: str
+
+    @property
+    def further(self) -> list[str]:
+        """Names of the features beside the image."""
+        return [name for name in self[1:] if name]
+
+    def describe(self) -> str:
+        """Return the features and what they are taken for, in one line."""
+        found = zip(self._fields, self, strict=True)
+        return ", ".join(f"{name} from {value}" for name, value in found if value)
+
+
+def choose_features(
+    samples: Sequence[Mapping[str, Any]],
+    given: Mapping[str, str],
+    shard: str,
+    *,
+    needs_label: bool,
+) -> Features:
+    """Choose by `ingest.features`, by known names, and the image also by its first bytes.
+
+    Raises:
+        DataError: a feature is missing, or its values are not encoded images.
+    """
+    known = sorted({name for sample in samples for name in sample})
+    for field, name in given.items():
+        if name not in known:
+            raise DataError(
+                f"ingest.features takes {field} from {quote(name)}, but {shard} has "
+                f"{_join(known)}: name one of these."
+            )
+    look_like_images = [
+        name
+        for name in known
+        if any(_is_image(sample.get(name)) for sample in samples)
+    ]
+    image = given.get("image") or _first(_IMAGES, look_like_images or known)
+    if not image and len(look_like_images) == 1:
+        image = look_like_images[0]
+    if not image:
+        raise DataError(_explain_missing("image", known, shard))
+    _check_image(image, samples, shard)
+    label = given.get("label") or _first(_LABELS, known)
+    if not label and needs_label:
+        raise DataError(_explain_missing("label", known, shard))
+    split = given.get("split") or _first(_SPLITS, known)
+    return Features(image, label, split, given.get("group", ""))
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, bytes) and bool(_START_OF_IMAGE.match(value))
+
+
+def _first(names: Sequence[str], known: Sequence[str]) -> str:
+    return next((name for name in names if name in known), "")
+
+
+def _join(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"the features {', '.join(map(quote, names[:_MOST_NAMED]))}{more}"
+
+
+def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
+    found = _join(known) if known else "no features"
+    text = f"{shard} has {found}, but none is known to be the {field}: "
+    if field == "label":
+        return f"{text}name it with ingest.features, as in {{label: NAME}}, or list the labels in ingest.manifest."
+    return f"{text}name it with ingest.features, as in {{image: NAME}}."
+
+
+def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -> None:
+    """Raise `DataError` if the values are no encoded images; broken ones are rejected later."""
+    values = [sample[image] for sample in samples if sample.get(image) not in (None, [], b"")]
+    text = f"The feature {quote(image)} of {shard} holds "
+    if values and all(isinstance(value, str) for value in values):
+        raise DataError(
+            f"{text}text, such as {quote(values[0])}, not images: download the images into a "
+            f"folder, and list their labels in ingest.manifest."
+        )
+    if values and not any(isinstance(value, bytes) for value in values):
+        raise DataError(
+            f"{text}numbers, such as raw pixels, not encoded images: store them as PNG or JPEG."
+        )
+
+
+class SeveralLabelsError(ValueError):
+    """A record has several labels, of which a classifier takes one."""
+
+
+def label_text(value: Any, names: Sequence[str] = ()) -> str | None:
+    """Return a label as text, a number by its name if that is known; None if there is none.
+
+    Raises:
+        SeveralLabelsError: the value is neither a single label nor one-hot.
+    """
+    if isinstance(value, list):
+        return label_text(_only(value), names)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    if isinstance(value, str) and names and value.isascii() and value.isdigit():
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int):
+        # TFDS and Hugging Face mark images without a label by -1.
+        if value == -1 and names:
+            return None
+        return names[value] if 0 <= value < len(names) else str(int(value))
+    return str(value) if value is not None and value != "" else None
+
+
+def _only(values: Sequence[Any]) -> Any:
+    """Return the only value of a list, the place of the 1 of a one-hot one, or None."""
+    if len(values) < 2:
+        return next(iter(values), None)
+    if sorted(map(str, values)) == sorted(map(str, _one_hot(values))):
+        return values.index(1)
+    raise SeveralLabelsError("it has several labels")
+
+
+def _one_hot(values: Sequence[Any]) -> list[Any]:
+    zero: Any = 0.0 if isinstance(values[0], float) else 0
+    return [type(zero)(1), *[zero] * (len(values) - 1)]
+
+
+def split_of_shard(path: str) -> str | None:
+    """Return the split that the name of a shard, or of a folder above it, stands for.
+
+    Examples: `train-00000-of-00002.parquet`, `cifar10-test.tfrecord-00000-of-00001`, `Split-eval/x`.
+    """
+    *folders, name = path.split("/")
+    for part in (name.partition(".")[0], *reversed(folders)):
+        found = [split for word in re.split(r"[^A-Za-z]+", part) if (split := split_of_name(word))]
+        if found:
+            return found[-1]
+    return None
+
+
+def find_names(name: str, files: Sequence[str]) -> list[str]:
+    """Return the files that may list the names of the integers of feature `name`."""
+    wanted = (f"{name}.labels.txt", "labels.txt", "classnames.txt")
+    return [path for want in wanted for path in files if posixpath.basename(path) == want]

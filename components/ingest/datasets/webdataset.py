@@ -1,0 +1,164 @@
+"""WebDataset: tar files in which members that differ only in the extension make up a sample."""
+
+import json
+import posixpath
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
+
+_BLOCK = 512
+# Members for labels and metadata; never unpickled are .pyd, .pickle, .pth and the like.
+_TEXTS = ("cls", "cls2", "txt", "json", "id", "class", "label", "split", "index", "caption")
+_LONGEST_TEXT = 2**20
+_JSON = "json"
+_PATH, _SIZE = "path", "size"
+_CUT = "the file is cut"
+
+
+class _Member(NamedTuple):
+    """A regular file in the archive."""
+
+    name: str
+    start: int
+    """Offset of its content, bytes."""
+    size: int
+
+
+def peek(shard: Shard) -> Iterator[dict[str, Any]]:
+    """Yield the features of each sample: an extension, or a key of its JSON object, → value."""
+    with shard.open() as stream:
+        for sample in _samples(stream):
+            yield dict(_features(stream, sample, most=64))
+
+
+def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
+    """Yield the samples of a shard."""
+    with shard.open() as stream:
+        for sample in _samples(stream):
+            # Pillow tells formats by content, so one shard may mix extensions of images.
+            member = sample.get(image) or next(
+                (sample[name] for name in PICTURES if name in sample), None
+            )
+            found = {name: value for name, value in _texts(stream, sample) if name in names}
+            size = member and member.size
+            yield Record(f"{member.start} {member.size}" if member else "", size, found)
+
+
+def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield the image at each offset."""
+    with shard.open() as stream:
+        for place in places:
+            start, size = map(int, place.split())
+            stream.seek(start)
+            data = stream.read(size)
+            yield data if len(data) == size else None
+
+
+def _samples(stream: BinaryIO) -> Iterator[dict[str, _Member]]:
+    """Yield extension → member of each sample; members of a sample lie next to each other.
+
+    Raises:
+        DamagedShardError: the file is cut, or a header is damaged.
+    """
+    last, sample = None, dict[str, _Member]()
+    for member in _members(stream):
+        folder, name = posixpath.split(member.name)
+        stem, _, extension = name.partition(".")
+        if not stem or not extension:
+            continue
+        if sample and (folder, stem) != last:
+            yield sample
+            sample = {}
+        last = folder, stem
+        # The last part: `input.jpg` is a JPEG, too.
+        sample[extension.lower().rpartition(".")[2]] = member
+    if sample:
+        yield sample
+
+
+def _members(stream: BinaryIO) -> Iterator[_Member]:
+    """Yield the regular files of an archive.
+
+    tarfile's own loop takes a cut archive for a complete one.
+
+    Source: POSIX.1-2001, pax Interchange Format, and the format of GNU tar.
+    """
+    position, special = 0, dict[str, str]()
+    while True:
+        stream.seek(position)
+        block = stream.read(_BLOCK)
+        if len(block) == _BLOCK and not block.strip(b"\0"):
+            return
+        if len(block) < _BLOCK:
+            raise DamagedShardError(_CUT)
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+            size = int(special.pop(_SIZE, info.size))
+        except (tarfile.HeaderError, ValueError) as error:
+            raise DamagedShardError(f"a header is damaged ({error})") from error
+        start = position + _BLOCK
+        if size < 0:
+            raise DamagedShardError("a header has a negative size")
+        if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
+            special |= _read_special(stream, info.type, size)
+        elif info.isreg() and not info.sparse:
+            yield _Member(special.pop(_PATH, info.name), start, size)
+            special = {}
+        elif info.type not in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
+            special = {}
+        position = start + -(-size // _BLOCK) * _BLOCK
+        stream.seek(max(start + size - 1, start))
+        if size and not stream.read(1):
+            raise DamagedShardError(_CUT)
+
+
+def _read_special(stream: BinaryIO, kind: bytes, size: int) -> dict[str, str]:
+    """Return what a special member says about the next one."""
+    if size > _LONGEST_TEXT:
+        raise DamagedShardError("the name of a member is too long")
+    data = stream.read(size)
+    if kind == tarfile.GNUTYPE_LONGNAME:
+        return {_PATH: data.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    found = {}
+    while data and (length := data.partition(b" ")[0]).isdigit() and int(length) > len(length):
+        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
+        found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+        data = data[int(length) :]
+    return {key: found[key] for key in (_PATH, _SIZE) if key in found}
+
+
+def _features(
+    stream: BinaryIO, sample: Mapping[str, _Member], *, most: int
+) -> Iterator[tuple[str, Any]]:
+    """Yield all features of a sample, those without text cut to `most` bytes."""
+    yield from _texts(stream, sample)
+    for name, member in sample.items():
+        if name not in _TEXTS:
+            stream.seek(member.start)
+            yield name, stream.read(min(member.size, most))
+
+
+def _texts(stream: BinaryIO, sample: Mapping[str, _Member]) -> Iterator[tuple[str, Any]]:
+    """Yield the features that are text, and those of a JSON object."""
+    for name in _TEXTS:
+        member = sample.get(name)
+        if member is None or member.size > _LONGEST_TEXT:
+            continue
+        stream.seek(member.start)
+        text = stream.read(member.size).decode("utf-8", "surrogateescape").strip()
+        if name != _JSON:
+            yield name, text
+            continue
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        yield from content.items() if isinstance(content, dict) else [(name, content)]
+
+
+PICTURES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "heic", "heif", "avif", "jxl")
+"""Extensions of images; those that cannot be decoded are rejected."""
+
+FORMAT = Format("WebDataset tar files", peek, scan, read)
