@@ -1,18 +1,24 @@
 """Choose the features that are image, label, split and group, and read labels as text."""
 
-import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.printable import quote
-from components.ingest.source.folder_layout import split_of_name
+from components.ingest.source.folder_layout import ARCHIVES
 
 # Names that writers of data sets use, the most telling first: this pipeline's own and Model
 # Garden's, TFDS's and tensorflow-recorder's, WebDataset's, those common among Hugging Face's.
 _IMAGES = ("image/encoded", "image", "img", "image_raw", "jpg", "jpeg", "png", "webp", "picture")
-_LABELS = ("image/class/text", "label", "labels", "cls", "class", "image/class/label")
+_LABELS: tuple[str, ...] = (
+    "image/class/text",
+    "label",
+    "labels",
+    "cls",
+    "class",
+    "image/class/label",
+)
 _LABELS += ("fine_label", "category", "target", "class_name", "txt")
 _SPLITS = ("split",)
 
@@ -43,12 +49,20 @@ class Features(NamedTuple):
 
 def choose_features(
     samples: Sequence[Mapping[str, Any]],
-    given: Mapping[str, str],
+    given: Mapping[Any, str],
     shard: str,
     *,
-    needs_label: bool,
+    labels: Collection[str] = (),
+    optional: str | None = None,
 ) -> Features:
     """Choose by `ingest.features`, by known names, and the image also by its first bytes.
+
+    Args:
+        samples: features of the first records of a shard.
+        given: `ingest.features`.
+        shard: path of the shard, for errors.
+        labels: features whose integers have names.
+        optional: a manifest that names the labels, if there is one.
 
     Raises:
         DataError: a feature is missing, or its values are not encoded images.
@@ -61,9 +75,7 @@ def choose_features(
                 f"{_join(known)}: name one of these."
             )
     look_like_images = [
-        name
-        for name in known
-        if any(_is_image(sample.get(name)) for sample in samples)
+        name for name in known if any(_is_image(sample.get(name)) for sample in samples)
     ]
     image = given.get("image") or _first(_IMAGES, look_like_images or known)
     if not image and len(look_like_images) == 1:
@@ -71,8 +83,8 @@ def choose_features(
     if not image:
         raise DataError(_explain_missing("image", known, shard))
     _check_image(image, samples, shard)
-    label = given.get("label") or _first(_LABELS, known)
-    if not label and needs_label:
+    label = given.get("label") or _first((*_LABELS, *labels), known)
+    if not label and not optional:
         raise DataError(_explain_missing("label", known, shard))
     split = given.get("split") or _first(_SPLITS, known)
     return Features(image, label, split, given.get("group", ""))
@@ -93,10 +105,13 @@ def _join(names: Sequence[str]) -> str:
 
 def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
     found = _join(known) if known else "no features"
-    text = f"{shard} has {found}, but none is known to be the {field}: "
-    if field == "label":
-        return f"{text}name it with ingest.features, as in {{label: NAME}}, or list the labels in ingest.manifest."
-    return f"{text}name it with ingest.features, as in {{image: NAME}}."
+    also = ", or list the labels in ingest.manifest" if field == "label" else ""
+    if shard.lower().endswith(ARCHIVES):
+        also += "; if it is an archive: unpack it, and give the folder of label folders"
+    return (
+        f"{shard} has {found}, but none is known to be the {field}: name it with ingest.features, "
+        f"as in {{{field}: NAME}}{also}."
+    )
 
 
 def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -> None:
@@ -152,22 +167,3 @@ def _only(values: Sequence[Any]) -> Any:
 def _one_hot(values: Sequence[Any]) -> list[Any]:
     zero: Any = 0.0 if isinstance(values[0], float) else 0
     return [type(zero)(1), *[zero] * (len(values) - 1)]
-
-
-def split_of_shard(path: str) -> str | None:
-    """Return the split that the name of a shard, or of a folder above it, stands for.
-
-    Examples: `train-00000-of-00002.parquet`, `cifar10-test.tfrecord-00000-of-00001`, `Split-eval/x`.
-    """
-    *folders, name = path.split("/")
-    for part in (name.partition(".")[0], *reversed(folders)):
-        found = [split for word in re.split(r"[^A-Za-z]+", part) if (split := split_of_name(word))]
-        if found:
-            return found[-1]
-    return None
-
-
-def find_names(name: str, files: Sequence[str]) -> list[str]:
-    """Return the files that may list the names of the integers of feature `name`."""
-    wanted = (f"{name}.labels.txt", "labels.txt", "classnames.txt")
-    return [path for want in wanted for path in files if posixpath.basename(path) == want]

@@ -1,13 +1,13 @@
 """Read listed images, from files or from the records of shards."""
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 
+from components.contract.errors import DataError
 from components.images.options import FileOptions
-from components.ingest.datasets.detection import FORMATS
+from components.ingest.datasets.formats import FORMATS
 from components.ingest.datasets.record import Origin, Shard, explain_damage
-from components.ingest.source.listing import ImageFile
+from components.ingest.source.listing import ImageFile, place_in_listing
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
 from components.storage.folder_listing import Found, checksum_matches, find_file
 
@@ -27,11 +27,23 @@ def read_images(
         config: limits of reading.
         first: read only this many bytes from the start of each file; records are read whole.
     """
-    for shard, group in itertools.groupby(files, key=lambda file: file.shard):
-        if shard is None:
-            yield from read_files(folder, [*group], config, first=first)
+    for run in _runs(files):
+        if (shard := run[0].shard) is None:
+            yield from read_files(folder, run, config, first=first)
         else:
-            yield from _read_records(folder, shard, [*group], config)
+            yield from _read_records(folder, shard, run, config)
+
+
+def _runs(files: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
+    """Group neighbors that one pass reads: files, or records of a shard in their order."""
+    for shard, group in itertools.groupby(files, key=lambda file: file.shard):
+        run: list[ImageFile] = []
+        for file in group:
+            if shard and run and place_in_listing(file) <= place_in_listing(run[-1]):
+                yield run
+                run = []
+            run.append(file)
+        yield run
 
 
 def _read_records(
@@ -44,38 +56,30 @@ def _read_records(
         Unread(of.problem) if of.problem else refuse(file, config)
         for file, of in zip(files, origins, strict=True)
     ]
-    wanted = [
-        of.place for of, why in zip(origins, refused, strict=True) if why is None
-    ]
-    changed = _find_change(folder, path, origin) if wanted else None
+    wanted = [of.place for of, why in zip(origins, refused, strict=True) if why is None]
+    lost = _find_change(folder, path, origin) if wanted else None
     found = Found(path, "", origin.shard_size, origin.shard_version, "")
     limit = round(config.max_image_mib * 2**20)
     images = FORMATS[origin.layout].read(Shard(folder, found, limit), origin.image, wanted)
-    lost: Unread | None = changed
-    with contextlib.closing(images):
-        for file, why in zip(files, refused, strict=True):
-            data: bytes | None = None
-            if why is None and lost is None:
-                try:
-                    data = next(images)
-                except StopIteration:
-                    lost = CHANGED
-                except Exception as error:
-                    lost = Unread(f"its shard is damaged: {explain_damage(error)}")
-            if why or lost:
-                yield file, why or lost
-            elif data is None or not checksum_matches(data, file.checksum):
-                yield file, CHANGED
-            else:
-                yield file, data
+    for file, why in zip(files, refused, strict=True):
+        data: bytes | None = None
+        if not (why or lost):
+            try:
+                data = next(images)
+            except StopIteration:
+                lost = CHANGED
+            except Exception as error:
+                lost = Unread(f"its shard is damaged: {explain_damage(error)}")
+        is_whole = data is not None and checksum_matches(data, file.checksum)
+        yield file, why or lost or (data if data is not None and is_whole else CHANGED)
 
 
 def _find_change(folder: str, path: str, origin: Origin) -> Unread | None:
     """Return why a shard can no longer be read, if so."""
     try:
         found = find_file(f"{folder.rstrip('/')}/{path}")
-    except Exception as error:
-        return Unread(f"its shard cannot be read: {error}")
+    except DataError:
+        return Unread("its shard has gone since it was listed")
     # Backups by hard links, and volumes that are mounted anew, change only the other time.
-    now, then = found.version.split()[0], origin.shard_version.split()[0]
-    return None if (found.size, now) == (origin.shard_size, then) else CHANGED
+    now = found and (found.size, found.version.split()[0])
+    return None if now == (origin.shard_size, origin.shard_version.split()[0]) else CHANGED

@@ -158,7 +158,20 @@ def _texts(stream: BinaryIO, sample: Mapping[str, _Member]) -> Iterator[tuple[st
         yield from content.items() if isinstance(content, dict) else [(name, content)]
 
 
-PICTURES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "heic", "heif", "avif", "jxl")
+PICTURES = (
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "gif",
+    "bmp",
+    "tif",
+    "tiff",
+    "heic",
+    "heif",
+    "avif",
+    "jxl",
+)
 """Extensions of images; those that cannot be decoded are rejected."""
 
 FORMAT = Format("WebDataset tar files", peek, scan, read)

@@ -22,8 +22,9 @@ from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Corrections, load_corrections
-from components.ingest.datasets.detection import RecordListing, find_shards, list_records
+from components.ingest.datasets.formats import find_shards
 from components.ingest.datasets.reading import read_images
+from components.ingest.datasets.record_listing import RecordListing, list_records
 from components.ingest.source.folder_layout import (
     ARCHIVES,
     explain_file,
@@ -201,9 +202,7 @@ def _as_found(file: ImageFile) -> Found:
     return Found(file.path, "", file.size, file.version, file.checksum)
 
 
-def _by_record(
-    found: Sequence[Found], records: RecordListing, config: IngestConfig
-) -> _Labelled:
+def _by_record(found: Sequence[Found], records: RecordListing, config: IngestConfig) -> _Labelled:
     """Label records by their features."""
     skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
     excluded, notes = _exclude([entry.path for entry in found], config.exclude)

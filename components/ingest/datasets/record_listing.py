@@ -1,0 +1,277 @@
+"""List the records of shards as images with labels and splits."""
+
+import collections
+import itertools
+import posixpath
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from components.contract.errors import DataError
+from components.contract.example import is_split_name
+from components.contract.printable import quote
+from components.ingest.config import IngestConfig
+from components.ingest.datasets.features import (
+    Features,
+    SeveralLabelsError,
+    choose_features,
+    label_text,
+)
+from components.ingest.datasets.formats import FORMATS
+from components.ingest.datasets.record import Format, Origin, Record, Shard, explain_damage
+from components.ingest.datasets.shard_names import find_names, find_splits, note_missing
+from components.ingest.source.folder_layout import split_of_name
+from components.ingest.source.listing import ImageFile
+from components.storage.folder import read_bytes
+from components.storage.folder_listing import Found
+
+_TFDS = "dataset_info.json"
+_NO_IMAGE, _NO_LABEL_FEATURE = "no image", "no feature for the label"
+# Label of a damaged record, until it gets that of another one.
+_UNKNOWN = ""
+# Records of a shard that the choice of features looks at.
+_SAMPLE = 8
+
+
+class RecordListing(NamedTuple):
+    """The records of all shards of a folder."""
+
+    files: list[ImageFile]
+    """Records with an image and a label, and damaged ones."""
+    skipped: dict[str, str]
+    """Path → why it is not used: other files, and records without an image or a label."""
+    layout: str
+    notes: list[str]
+    taken: str
+    """Which features are the image, the label and so on."""
+    features: Mapping[str, str]
+    """Name → first value, in words."""
+
+
+class _Source(NamedTuple):
+    """What is known of all shards before their records are listed."""
+
+    layout: str
+    features: Features
+    names: Mapping[str, Sequence[str]]
+    """Feature → names of its integers."""
+    splits: Mapping[str, str | None]
+    """Path of a shard → its split."""
+
+
+def list_records(
+    folder: str, found: Sequence[Found], shards: Mapping[str, Sequence[Found]], config: IngestConfig
+) -> RecordListing:
+    """List the records of all shards, in one pass over each.
+
+    Args:
+        folder: path or URL.
+        found: all its files but hidden and excluded ones.
+        shards: layout → its shards among them.
+        config: options of ingest.
+
+    Raises:
+        DataError: the shards are of several formats, features are missing, or nothing is readable.
+    """
+    if len(shards) > 1:
+        named = " and ".join(files[0].path for files in shards.values())
+        raise DataError(
+            f"{folder} has shards of several formats, such as {named}: leave all but one out with "
+            f"ingest.exclude."
+        )
+    [(layout, files)] = shards.items()
+    size = round(config.max_image_mib * 2**20)
+    opened = [Shard(folder, file, size) for file in files]
+    source, samples, notes = _examine(layout, opened, found, config)
+    with ThreadPoolExecutor(config.workers) as pool:
+        lists = list(pool.map(lambda shard: _list_shard(shard, source, config), opened))
+    listed = [file for part in lists for file in part.files]
+    if not config.manifest:
+        listed = _fill_damaged(listed)
+    notes += itertools.chain.from_iterable(part.notes for part in lists)
+    if not listed:
+        raise DataError(
+            f"No record in the shards of {folder} has an image and a label. "
+            f"{(*notes, 'They are empty.')[0]}"
+        )
+    others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
+    is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
+    return RecordListing(
+        listed,
+        others | {path: why for part in lists for path, why in part.skipped.items()},
+        "tfds" if is_tfds and layout == "tfrecord" else layout,
+        notes + note_missing(source.splits),
+        source.features.describe(),
+        {name: _preview(value) for name, value in _union(samples).items()},
+    )
+
+
+def _examine(
+    layout: str, shards: Sequence[Shard], found: Sequence[Found], config: IngestConfig
+) -> tuple[_Source, list[dict[str, Any]], list[str]]:
+    """Choose features and splits by the first records; return these, too, and notes."""
+    folder = shards[0].folder
+    samples, shard = _peek(shards, FORMATS[layout])
+    known = FORMATS[layout].class_names(shard)
+    features = choose_features(
+        samples, config.features or {}, shard.file.path, labels=known, optional=config.manifest
+    )
+    paths = [entry.path for entry in found]
+    names = {**_read_names(folder, features.label, paths), **known}
+    if features.split or config.layout == "label" or config.manifest:
+        return _Source(layout, features, names, {s.file.path: None for s in shards}), samples, []
+    splits, notes = find_splits(folder, [shard.file.path for shard in shards])
+    return _Source(layout, features, names, splits), samples, notes
+
+
+def _peek(shards: Sequence[Shard], form: Format) -> tuple[list[dict[str, Any]], Shard]:
+    """Return the first records of the first shard that has any.
+
+    Raises:
+        DataError: no shard has a readable record.
+    """
+    reasons = []
+    for shard in shards:
+        samples: list[dict[str, Any]] = []
+        try:
+            samples.extend(itertools.islice(form.peek(shard), _SAMPLE))
+        except Exception as error:
+            reasons.append(f"{shard.file.path}: {explain_damage(error)}")
+        if samples:
+            return samples, shard
+    why = f" ({reasons[0]})" if reasons else ""
+    raise DataError(
+        f"None of {len(shards)} shards in {shards[0].folder}, {form.title}, has a readable "
+        f"record{why}: check that it is the right folder, or, if this is an archive: unpack it."
+    )
+
+
+def _union(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for sample in reversed(samples):
+        merged |= sample
+    return dict(sorted(merged.items()))
+
+
+def _preview(value: Any) -> str:
+    if isinstance(value, bytes):
+        is_text = len(value) < 200 and value.isascii() and value.decode().isprintable()
+        return quote(value.decode()) if is_text else "bytes"
+    return f"{len(value)} values" if isinstance(value, list) else quote(value)
+
+
+def _read_names(folder: str, label: str, paths: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Read the names of a label's integers from a file beside the shards, if there is one."""
+    files = find_names(label, paths) if label else []
+    if not files:
+        return {}
+    text = read_bytes(f"{folder.rstrip('/')}/{files[0]}").decode("utf-8", "surrogateescape")
+    return {label: tuple(text.rstrip("\n").split("\n"))}
+
+
+class _ShardList(NamedTuple):
+    """The records of one shard."""
+
+    files: list[ImageFile]
+    skipped: dict[str, str]
+    notes: list[str]
+
+
+def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardList:
+    """List the records of a shard; from where it is damaged on, they are one entry."""
+    path, listed = shard.file.path, _ShardList([], {}, [])
+    scanned = FORMATS[source.layout].scan(shard, source.features.image, source.features.further)
+    number = 0
+    while True:
+        try:
+            record = next(scanned, None)
+        except Exception as error:
+            why = f"{explain_damage(error)}; the records from here on are lost"
+            listed.notes.append(f"{path} is damaged at record {number}: {why}.")
+            record, scanned = Record("", 0, {}, why), iter(())
+        if record is None:
+            break
+        name = f"{path}#{number}"
+        found = _as_image(name, record, shard.file, source, is_labelled=not config.manifest)
+        if isinstance(found, ImageFile):
+            listed.files.append(found)
+        else:
+            listed.skipped[name] = found
+        number += 1
+    _check_used(listed, path, source)
+    return listed
+
+
+def _as_image(
+    name: str, record: Record, shard: Found, source: _Source, *, is_labelled: bool
+) -> ImageFile | str:
+    """Return a record as a listed image, or the reason why it is skipped."""
+    features, label = source.features, _UNKNOWN
+    split, group = source.splits[shard.path], None
+    if not record.problem:
+        if record.size is None:
+            return _NO_IMAGE
+        if is_labelled and features.label not in record.features:
+            return _NO_LABEL_FEATURE
+        try:
+            names = source.names.get(features.label, ())
+            label = label_text(record.features.get(features.label), names) or _UNKNOWN
+        except SeveralLabelsError as error:
+            return str(error)
+        if is_labelled and not label:
+            return "no label"
+        split = _split_of(record, features.split) or split
+        group = label_text(record.features.get(features.group))
+    place = (shard.size, shard.version, record.place, record.problem)
+    version = Origin(source.layout, features.image, *place).encode()
+    checksum = f"shard:{shard.checksum}" if shard.checksum else ""
+    return ImageFile(name, label, split, record.size or 0, version, group, checksum)
+
+
+def _split_of(record: Record, feature: str) -> str | None:
+    """Return the split that a record names itself.
+
+    Raises:
+        DataError: the name cannot be a split.
+    """
+    name = label_text(record.features.get(feature))
+    split = name and (split_of_name(name) or name)
+    if split and not is_split_name(split):
+        raise DataError(
+            f"The feature {quote(feature)} names a split {quote(name)}: use only letters, digits, "
+            f"- and _, or set ingest.features to another one."
+        )
+    return split
+
+
+def _check_used(listed: _ShardList, path: str, source: _Source) -> None:
+    """Note that all records of a shard are skipped.
+
+    Raises:
+        DataError: they lack a feature that other shards have.
+    """
+    if listed.files or not listed.skipped:
+        return
+    [(reason, count)] = collections.Counter(listed.skipped.values()).most_common(1)
+    if reason in (_NO_IMAGE, _NO_LABEL_FEATURE):
+        raise DataError(
+            f"None of the {count:,} records of {path} has {source.features.describe()}: give "
+            f"shards of one data set, leave others out with ingest.exclude, or name the features "
+            f"with ingest.features."
+        )
+    listed.notes.append(f"None of the {count:,} records of {path} is used: {reason}.")
+
+
+def _fill_damaged(files: Sequence[ImageFile]) -> list[ImageFile]:
+    """Give damaged records, which are rejected, the label and split of another one."""
+    good = next((file for file in files if file.label), None)
+    if good is None:
+        return []
+    filled, last = [], good
+    for file in files:
+        if file.label:
+            last = file
+        else:
+            file = file._replace(label=last.label, split=file.split or last.split)
+        filled.append(file)
+    return filled

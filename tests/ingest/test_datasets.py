@@ -1,0 +1,413 @@
+"""Shards of every format give the images of the folder that they were made of."""
+
+import base64
+import dataclasses
+import gzip
+import io
+import json
+import re
+import struct
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from components.contract.errors import DataError
+from components.ingest.config import IngestConfig
+from components.ingest.datasets.features import SeveralLabelsError, label_text
+from components.ingest.datasets.reading import read_images
+from components.ingest.datasets.shard_names import split_of_shard
+from components.ingest.source.lookup import list_images, look_up
+from components.records.tfrecord import RecordWriter, Value, serialize
+from components.storage.fetch import Unread
+from tests.ingest.plain import HEADER, ingest
+from tests.pictures import write_folder
+
+pa = pytest.importorskip("pyarrow")
+
+
+class Image(NamedTuple):
+    label: str
+    data: bytes
+
+
+CLASSES = ["blue", "green", "red"]
+Write = Callable[[Path, Sequence[Image]], None]
+
+
+def write_examples(path: Path, examples: Iterable[Mapping[str, Value]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with RecordWriter(str(path)) as writer:
+        for features in examples:
+            writer.write(serialize(features))
+    return path
+
+
+def write_tfrecord(path: Path, images: Sequence[Image]) -> None:
+    write_examples(path, ({"image/encoded": d, "image/class/text": label} for label, d in images))
+
+
+def write_gzip(path: Path, images: Sequence[Image]) -> None:
+    write_tfrecord(path, images)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+
+
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]], mode: str = "w") -> Path:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def samples(images: Sequence[Image]) -> Iterable[tuple[str, bytes]]:
+    for number, (label, data) in enumerate(images):
+        # Pickled members are never read, and long names need a member of their own.
+        key = f"{'deep/' * 30}{number:05d}" if number == 3 else f"{number:05d}"
+        yield from ((f"{key}.jpg", data), (f"{key}.pyd", b"cos\nsystem\n"))
+        yield f"{key}.json", json.dumps({"label": label}).encode()
+
+
+def write_webdataset(path: Path, images: Sequence[Image]) -> None:
+    write_tar(path, samples(images), "w:gz" if path.suffix == ".gz" else "w")
+
+
+def table(images: Sequence[Image]) -> Any:
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    rows = [{"bytes": data, "path": "x.jpg"} for _, data in images]
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": CLASSES}}
+    columns = {
+        "image": pa.array(rows, kind),
+        "label": pa.array([CLASSES.index(label) for label, _ in images]),
+    }
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return pa.table(columns).replace_schema_metadata(metadata)
+
+
+def write_parquet(path: Path, images: Sequence[Image]) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table(images), path, row_group_size=16)
+
+
+def write_arrow(path: Path, images: Sequence[Image]) -> None:
+    make = pa.ipc.new_stream if "stream" in path.name else pa.ipc.new_file
+    content = table(images)
+    with make(str(path), content.schema) as writer:
+        writer.write_table(content, max_chunksize=16)
+
+
+SHARDS: list[tuple[str, Write]] = [
+    ("x-{}.tfrecord", write_tfrecord),
+    ("x.tfrecord-{:05d}-of-00002", write_gzip),
+    ("x-{}.tar", write_webdataset),
+    ("x-{}.tar.gz", write_webdataset),
+    ("x-{}.parquet", write_parquet),
+    ("stream-{}.arrow", write_arrow),
+    ("file-{}.arrow", write_arrow),
+]
+KINDS = pytest.mark.parametrize(("name", "write"), SHARDS, ids=[name for name, _ in SHARDS])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("datasets") / "images", each=20)
+
+
+@pytest.fixture(scope="module")
+def images(folder: Path) -> list[Image]:
+    listing = list_images(str(folder))
+    return [Image(file.label, (folder / file.path).read_bytes()) for file in listing.files]
+
+
+@KINDS
+def test_the_images_are_those_of_the_folder(
+    name: str, write: Write, folder: Path, images: list[Image], tmp_path: Path
+) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for number in range(2):
+        write(shards / name.format(number), images[number::2])
+    # Found without their numbers: `a#10` would come before `a#9`.
+    listing = list_images(str(shards))
+    contents = [content for _, content in read_images(str(shards), listing.files, HEADER)]
+    assert contents == [image.data for image in (*images[::2], *images[1::2])]
+    made, expected = ingest(shards, tmp_path / "a"), ingest(folder, tmp_path / "b")
+    assert made.counts == expected.counts
+    assert digests(made.shards("train")) == digests(expected.shards("train"))
+
+
+def digests(shards: bytes) -> list[bytes]:
+    return sorted(re.findall(rb"[0-9a-f]{64}", shards))
+
+
+@KINDS
+def test_damage_is_one_reject_and_the_rest_is_used(
+    name: str, write: Write, images: list[Image], tmp_path: Path
+) -> None:
+    path = tmp_path / name.format(0)
+    write(path, images)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    try:
+        listing = list_images(str(tmp_path))
+    except DataError as error:
+        # The index of a Parquet or Arrow file is at its end.
+        assert name in ("x-{}.parquet", "file-{}.arrow")
+        assert f"{path.name}: " in str(error)
+        return
+    *good, (damaged, why) = read_images(str(tmp_path), listing.files, HEADER)
+    assert 0 < len(good) < len(images)
+    assert [content for _, content in good] == [image.data for image in images[: len(good)]]
+    assert damaged.path == f"{path.name}#{len(good)}"
+    assert isinstance(why, Unread)
+    assert "from here on are lost" in why.reason
+    assert f"{path.name} is damaged at record {len(good)}" in "".join(listing.notes)
+
+
+@KINDS
+def test_a_shard_that_changes_after_the_listing(
+    name: str, write: Write, images: list[Image], tmp_path: Path
+) -> None:
+    path = tmp_path / name.format(0)
+    write(path, images[:30])
+    listing = list_images(str(tmp_path))
+    write(path, images[20:])
+    contents = [content for _, content in read_images(str(tmp_path), listing.files, HEADER)]
+    assert {type(content) for content in contents} == {Unread}
+    assert list_images(str(tmp_path)).fingerprint() != listing.fingerprint()
+    path.unlink()
+    [(_, why)] = read_images(str(tmp_path), listing.files[:1], HEADER)
+    assert why == Unread("its shard has gone since it was listed")
+
+
+def test_a_wrong_checksum_rejects_one_record(images: list[Image], tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    write_tfrecord(path, images)
+    data = bytearray(path.read_bytes())
+    data[data.index(images[4].data) + 50] ^= 1
+    path.write_bytes(data)
+    made = ingest(tmp_path, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.5))
+    [reject] = made.lines("rejects.jsonl")
+    assert reject == {
+        "path": "x.tfrecord#4",
+        "category": "unreadable",
+        "reason": "its checksum is wrong",
+    }
+    assert sum(made.counts.values()) == len(images) - 1
+
+
+def framed(length: int, *, zipped: bool = False) -> bytes:
+    import google_crc32c
+
+    from components.records.tfrecord import masked_crc
+
+    size = struct.pack("<Q", length)
+    data = size + masked_crc(google_crc32c.value(size)) + b"x" * 100
+    return gzip.compress(data) if zipped else data
+
+
+@pytest.mark.parametrize("length", [2**60, 2**30, 100_000])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, zipped: bool) -> None:
+    write_tfrecord(tmp_path / "a.tfrecord", images)
+    (tmp_path / "b.tfrecord").write_bytes(framed(length, zipped=zipped))
+    listing = list_images(str(tmp_path))
+    assert listing.files[-1].path == "b.tfrecord#0"
+    assert "b.tfrecord is damaged at record 0" in "".join(listing.notes)
+
+
+def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "a.tfrecord", images)
+    bomb = serialize({"image/encoded": b"\0" * 2**25, "image/class/text": "red"})
+    write_examples(tmp_path / "b", [])
+    with RecordWriter(str(tmp_path / "b")) as writer:
+        writer.write(bomb)
+    (tmp_path / "b.tfrecord.gz").write_bytes(gzip.compress((tmp_path / "b").read_bytes()))
+    (tmp_path / "b").unlink()
+    config = IngestConfig(check="header", max_image_mib=1, max_reject_fraction=0.5)
+    made = ingest(tmp_path, tmp_path / "out", config)
+    [reject] = made.lines("rejects.jsonl")
+    assert (reject["path"], "MiB" in reject["reason"]) == ("b.tfrecord.gz#0", True)
+
+
+@pytest.mark.parametrize(
+    ("features", "label"),
+    [
+        ({"image": b"", "label": 2}, "red"),  # TFDS
+        ({"image/encoded": b"", "image/class/label": 2, "image/height": 3}, "2"),  # Model Garden
+        ({"image/encoded": b"", "image/class/label": 2, "image/class/text": "r"}, "r"),
+        ({"image_raw": b"", "class": "red"}, "red"),
+        ({"pixels": b"", "label": "red"}, "red"),  # found by its first bytes
+    ],
+)
+def test_known_names(
+    features: dict[str, Value], label: str, images: list[Image], tmp_path: Path
+) -> None:
+    image = next(name for name, value in features.items() if value == b"")
+    write_examples(tmp_path / "d-train.tfrecord", [{**features, image: images[0].data}])
+    (tmp_path / "label.labels.txt").write_text("".join(f"{name}\n" for name in CLASSES))
+    listing = list_images(str(tmp_path))
+    assert [(file.label, file.split) for file in listing.files] == [(label, None)]
+    assert [(s.path, s.reason) for s in listing.skipped] == [("label.labels.txt", "not a shard")]
+
+
+def test_pixels_of_tensorflow_recorder(tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image as Pillow
+
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    raw = base64.b64encode(pixels.tobytes(), altchars=b"-_")
+    sides: dict[str, Value] = {"image_width": 5, "image_height": 4, "image_channels": 3}
+    write_examples(tmp_path / "train.tfrecord.gz", [{"image": raw, "label": 1, **sides}])
+    listing = list_images(str(tmp_path))
+    [(_, content)] = read_images(str(tmp_path), listing.files, HEADER)
+    assert isinstance(content, bytes)
+    assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(content))), pixels)
+
+
+def test_names_from_the_options(images: list[Image], tmp_path: Path) -> None:
+    parts = ["train", "validation", "test"]
+    rows = [
+        {"a": data, "b": label, "part": parts[n % 3], "who": "x" * (n % 3)}
+        for n, (label, data) in enumerate(images)
+    ]
+    write_examples(tmp_path / "x.tfrecord", rows)
+    names: Any = {"image": "a", "label": "b", "split": "part", "group": "who"}
+    listing = list_images(str(tmp_path), IngestConfig(features=names))
+    assert listing.taken == "image from a, label from b, split from part, group from who"
+    found = [(file.label, file.split, file.group) for file in listing.files[:3]]
+    assert found == [("blue", "train", None), ("blue", "eval", "x"), ("blue", "test", "xx")]
+
+
+def test_a_manifest_names_records(images: list[Image], tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    write_examples(shards / "x.tfrecord", ({"image": data} for _, data in images))
+    rows = [f"x.tfrecord#{number},{image.label}\n" for number, image in enumerate(images)][1:]
+    (tmp_path / "m.csv").write_text("path,label\n" + "".join(rows))
+    listing = list_images(str(shards), IngestConfig(manifest=str(tmp_path / "m.csv")))
+    assert [file.label for file in listing.files] == [image.label for image in images[1:]]
+    assert {(s.path, s.reason) for s in listing.skipped} == {
+        ("x.tfrecord", "not in the manifest"),
+        ("x.tfrecord#0", "not in the manifest"),
+    }
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        (
+            {"a.tfrecord": {"image": PNG, "label": 1}, "cat/1.jpg": b"x"},
+            {},
+            r"both shards and imag",
+        ),
+        ({"a.tfrecord": {"image": PNG, "label": 1}, "b.tar": b"x"}, {}, r"shards of several form"),
+        (
+            {"a.tfrecord": {"image": PNG, "label": 1}, "b.tfrecord": {"image": PNG}},
+            {},
+            r"b.tfrecord",
+        ),
+        ({"a.tfrecord": {"image": PNG}}, {}, r"'image', but none is known to be the label"),
+        ({"a.tfrecord": {"label": 1}}, {}, r"'label', but none is known to be the image"),
+        ({"a.tfrecord": {"image": 7, "label": 1}}, {}, r"raw pixels, not encoded images"),
+        ({"a.tfrecord": {"image": PNG, "label": 1}}, {"image": "img"}, r"takes image from 'img'"),
+        ({"test-0.tfrecord": {"image": PNG, "label": 1}}, {}, r"test, but none of train"),
+        ({"a.tar": b"x" * 600}, {}, r"None of 1 shards .* a header is damaged"),
+        ({"a.parquet": b"x" * 600}, {}, r"None of 1 shards"),
+        ({"a.tfrecord": b""}, {}, r"None of 1 shards"),
+        ({"a-train.array_record-00000-of-00001": b""}, {}, r"prepare the data set as TFRecord"),
+    ],
+)
+def test_unusable_shards(
+    files: dict[str, Any], options: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        if isinstance(content, dict):
+            write_examples(tmp_path / name, [content])
+        else:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list_images(str(tmp_path), IngestConfig(features=options or None))  # type: ignore[arg-type]
+
+
+def test_urls_and_sequences_are_refused(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    urls = pa.table({"image": ["http://a/1.jpg"], "label": ["cat"]})
+    pyarrow.parquet.write_table(urls, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"holds text, such as 'http://a/1.jpg', not images"):
+        list_images(str(tmp_path))
+    (tmp_path / "a.parquet").unlink()
+    with RecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        writer.write([b"\x0a\x00\x12\x04\x0a\x02\x0a\x00"])
+    with pytest.raises(DataError, match="SequenceExamples"):
+        list_images(str(tmp_path))
+
+
+def test_an_archive_beside_its_images_is_skipped(folder: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.symlink_to(folder)
+    (tmp_path / "images.tar").write_bytes(b"")
+    (tmp_path / "labels.parquet").write_bytes(b"")
+    listing = list_images(str(tmp_path))
+    assert {s.path for s in listing.skipped} >= {"images.tar", "labels.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("path", "split"),
+    [
+        ("data/train-00000-of-00002-0a1b.parquet", "train"),
+        ("cifar10-test.tfrecord-00000-of-00001", "test"),
+        ("Split-eval/data_tfrecord-00000-of-00008", "eval"),
+        ("default/validation/0000.parquet", "eval"),
+        ("imagenet-val-000012.tar", "eval"),
+        ("shard-0.tar", None),
+        ("strain-0.tar", None),
+    ],
+)
+def test_splits_of_names(path: str, split: str | None) -> None:
+    assert split_of_shard(path) == split
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"cat", "cat"),
+        ("dog", "dog"),
+        (1, "green"),
+        ("2", "red"),
+        (7, "7"),
+        (-1, None),
+        (1.0, "green"),
+        ([0, 0, 1], "red"),
+        ([0.0, 1.0], "green"),
+        ([], None),
+        (b"", None),
+        (None, None),
+    ],
+)
+def test_labels(value: Any, text: str | None) -> None:
+    assert label_text(value, CLASSES) == text
+
+
+@pytest.mark.parametrize("value", [[1, 1, 0], [3, 4], ["a", "b"]])
+def test_several_labels(value: list[Any]) -> None:
+    with pytest.raises(SeveralLabelsError):
+        label_text(value)
+
+
+def test_fingerprint_of_contents(images: list[Image], tmp_path: Path) -> None:
+    config = '{"fingerprint": "content"}'
+    found = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_webdataset(tmp_path / name / "x.tar", images)
+        properties = {"input_base": str(tmp_path / name), "config": config, "listings": ""}
+        found.append(look_up({}, properties)["input_fingerprint"])
+    assert found[0] == found[1]
