@@ -13,7 +13,7 @@ from components.contract.printable import quote
 from components.contract.progress import report_progress
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.source.listing import ImageFile, Listing
+from components.ingest.source.listing import ImageFile, Listing, place_in_listing
 
 # An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
 _SMALL_CLASS = 1_000
@@ -85,6 +85,8 @@ def stratify(listing: Listing, config: IngestConfig) -> SplitRule:
     """
     classes = _find_small_classes(listing)
     ungrouped = [file for files in classes.values() for file in files if file.group is None]
+    if ungrouped and ungrouped[0].shard:
+        ungrouped.sort(key=place_in_listing)  # One pass over each shard, not one per class.
     return _find_rule(listing, classes, _read_digests(listing, ungrouped, config))
 
 

@@ -25,6 +25,7 @@ SAMPLE = 256
 """Number of files in the sample, whose headers take less than a second to read."""
 
 _HEADER_BYTES = 64 * 2**10
+_SAMPLE_SHARDS = 16
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,14 @@ def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:
 
 
 def _sample(files: tuple[ImageFile, ...]) -> list[ImageFile]:
-    """Choose up to `SAMPLE` files at equal distances, in an order whose start is a sample, too."""
+    """Choose up to `SAMPLE` files at equal distances, in an order whose start is a sample, too.
+
+    Of records, choose the first of some shards, since a gzipped shard is read from its start.
+    """
+    if files and files[0].shard:
+        shards = [[*group] for _, group in itertools.groupby(files, key=lambda file: file.shard)]
+        some = shards[:: -(-len(shards) // _SAMPLE_SHARDS)]
+        return [file for shard in some for file in shard[: SAMPLE // len(some)]]
     count = min(SAMPLE, len(files))
     chosen = [files[len(files) * i // count] for i in range(count)]
     step = max(1, round(count**0.5))
