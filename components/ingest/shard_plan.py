@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from components.ingest.config import IngestConfig
-from components.ingest.source.listing import ImageFile
+from components.ingest.source.listing import ImageFile, place_in_listing
 from components.records.shard_files import UNFINISHED
 from components.storage.artifact_files import make_folders, open_file
 
@@ -57,7 +57,7 @@ def plan_shards(
     for split in sorted(groups, key=lambda name: name or ""):
         group = sorted(groups[split], key=path_hash)
         count = _shard_count(group, config, fraction=1.0 if split else max(fractions.values()))
-        if group[0].version.startswith("record "):
+        if group[0].shard:
             parts = _divide_records(group, count)
             count = len(parts)
         else:
@@ -71,8 +71,10 @@ def plan_shards(
 
 
 def path_hash(file: ImageFile) -> bytes:
-    """Return the sort key of a file, which mixes the classes."""
-    return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
+    """Return the sort key of a file, which mixes the classes; records of a shard stay in order."""
+    place, number = place_in_listing(file)
+    key = hashlib.sha256(place.encode("utf-8", "surrogateescape")).digest()
+    return key + number.to_bytes(8) if file.shard else key
 
 
 def _divide_files(files: Iterable[ImageFile], count: int) -> list[list[ImageFile]]:
