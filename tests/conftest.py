@@ -61,8 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage from here on, but not among what was imported."""
+    """Look for garbage from here on, less often, and not among what was imported."""
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.ladder.plot import draw
 from benchmarks.ladder.verdict import judge, tabulate
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from pipeline_def.config.command_line import parse
@@ -105,6 +104,8 @@ def test_the_table_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "6,000 (5,820 to 6,180)" in capsys.readouterr().out
     bucket = results(store={"latency_ms": 30, "stream_mbps": 160})
     bucket["rungs"] = bucket["rungs"][1:]
+    from benchmarks.ladder.plot import draw
+
     draw([measured, bucket], tmp_path / "ladder.svg")
     picture = (tmp_path / "ladder.svg").read_text()
     assert "</svg>" in picture
