@@ -34,6 +34,12 @@ LUMINANCE = "image/mean_luminance"
 COLUMNS = "image/columns/"
 """Prefix of the features that hold the manifest's further columns; the column's name follows."""
 
+SPAN = "span"
+"""The column with the number of an image's span, if the examples are of several."""
+
+SLICINGS = ("class", "size", "luminance", "format", "folder")
+"""Slicings of the evaluation that every example has; columns are further ones."""
+
 INDEX_FILE = "index.json"
 """Counts the records of each shard; lies next to the split folders of an Examples artifact."""
 

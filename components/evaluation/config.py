@@ -1,7 +1,7 @@
 """Configuration of the Evaluator: when a model is good enough to push."""
 
 from dataclasses import field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt
 
@@ -13,9 +13,11 @@ from components.contract.configuration import (
     configuration,
     require,
 )
+from components.contract.example import SLICINGS
 from components.evaluation.metrics.metric_table import MetricName
 
-Slicing = Literal["class", "size", "luminance", "format", "folder"]
+ALL_COLUMNS = "columns"
+"""The entry of `slices` that stands for every column of few values."""
 
 _Bound = Annotated[Number, Ge(0)]
 
@@ -50,11 +52,6 @@ class Threshold:
     def __post_init__(self) -> None:
         """Check the fields against each other."""
         name = f"evaluation.thresholds of {self.metric}"
-        require(
-            not self.slice or self.slicing in get_args(Slicing),
-            f"{name}: slice is {self.slice!r}: it must be one of {', '.join(get_args(Slicing))}, "
-            f"alone or with a value, such as class=cat.",
-        )
         bounds = {of: getattr(self, of) for of in ("at_least", "at_most", "max_worsening")}
         bounds = {of: value for of, value in bounds.items() if value is not None}
         require(bool(bounds), f"{name}: set at_least, at_most or max_worsening.")
@@ -86,9 +83,10 @@ class EvaluationConfig:
     blessed by chance. value: the measured accuracy, however few the images. The bounds that you set
     are compared with measured values in either case."""
 
-    slices: list[Slicing] = field(default_factory=lambda: list(get_args(Slicing)))
+    slices: list[Text] = field(default_factory=lambda: [*SLICINGS, ALL_COLUMNS])
     """Slicings to measure the metrics on: class; size (shorter side); luminance (mean brightness);
-    format of the file; folder of the file."""
+    format of the file; folder of the file; the name of a column in `ingest.columns`; columns: each
+    of them that has 30 slices or fewer."""
 
     smoke_images: Count = 8
     """Images of the smoke test: the exported model, loaded in a separate process, must predict them

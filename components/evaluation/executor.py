@@ -54,7 +54,7 @@ from components.evaluation.prediction_file import (
     read_prediction_batches,
     read_predictions,
 )
-from components.evaluation.slices import decode_text, make_readable
+from components.evaluation.slices import choose_slices, decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
 from components.evaluation.tfma_files import (
     MeasuredModel,
@@ -95,17 +95,20 @@ class Executor(BaseBeamExecutor):
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
         evaluation = artifact_utils.get_single_instance(output_dict[EVALUATION_KEY])
         blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
-        labels = read_index(examples.uri)["labels"]
+        index = read_index(examples.uri)
+        labels, columns = index["labels"], index.get("columns", {})
         split = TEST if TEST in labels else EVAL
         total = sum(labels[split].values())
         majority_accuracy = max(labels[split].values()) / total
         config = require_majority_accuracy(
             from_json(EvaluationConfig, exec_properties[CONFIG_KEY]), majority_accuracy
         )
+        config = replace(config, slices=choose_slices(config.slices, columns))
+        columns = {name: of for name, of in columns.items() if name in config.slices}
         models = find_models(input_dict)
         paths = [_path(model) for model in models]
         smoke_failure = self._predict(
-            Job(paths, evaluation.uri, total), examples.uri, split=split, config=config
+            Job(paths, evaluation.uri, total, columns), examples.uri, split=split, config=config
         )
         stats, slices = _read_stats(evaluation.uri, config)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))

@@ -7,7 +7,7 @@ shards, so any runner will do, and a repeated shard replaces its earlier results
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -16,6 +16,7 @@ from apache_beam.utils.shared import Shared
 from numpy.typing import NDArray
 
 from components.contract.example import (
+    COLUMNS,
     ENCODED,
     FILENAME,
     FORMAT,
@@ -28,7 +29,7 @@ from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.contract.progress import add_progress
 from components.evaluation.metrics.predictions import Scores
 from components.evaluation.prediction_file import open_part
-from components.evaluation.slices import describe_slices, encode_text
+from components.evaluation.slices import MISSING_NUMBER, Columns, describe_slices, encode_text
 
 BATCH = 64
 """Examples per call of a model, as many as Transform decodes at once. With 128 images of 192
@@ -39,6 +40,11 @@ _AHEAD = 2
 
 _TEXT = tf.io.FixedLenFeature([], tf.string)
 _NUMBER = tf.io.FixedLenFeature([], tf.int64)
+_COLUMN = {
+    "str": tf.io.FixedLenFeature([], tf.string, ""),
+    "int": tf.io.FixedLenFeature([], tf.int64, MISSING_NUMBER),
+    "float": tf.io.FixedLenFeature([], tf.float32, float("nan")),
+}
 _SPEC = {
     **dict.fromkeys((FILENAME, FORMAT, LABEL), _TEXT),
     **dict.fromkeys((HEIGHT, WIDTH), _NUMBER),
@@ -56,6 +62,8 @@ class Job:
     """Folder for the parts of the predictions."""
     total: int
     """Number of all examples, for the progress display."""
+    columns: Columns = field(default_factory=dict)
+    """Columns that are slicings."""
 
 
 def predict_shards(pipeline: beam.Pipeline, shards: Sequence[str], job: Job) -> None:
@@ -69,14 +77,17 @@ def predict_shards(pipeline: beam.Pipeline, shards: Sequence[str], job: Job) -> 
     )
 
 
-def read_batches(shard: str) -> Iterator[tuple[tf.Tensor, dict[str, NDArray[Any]]]]:
+def read_batches(
+    shard: str, columns: Columns
+) -> Iterator[tuple[tf.Tensor, dict[str, NDArray[Any]]]]:
     """Yield the serialized examples of a shard, string [BATCH] or fewer, and their features.
 
     The features are those of `describe_slices`, [examples] each, without the images.
     """
+    spec = _SPEC | {COLUMNS + name: _COLUMN[of["type"]] for name, of in columns.items()}
     records = tf.data.TFRecordDataset(shard, buffer_size=_READ_BYTES)
     for examples in records.batch(BATCH).prefetch(_AHEAD):
-        features = tf.io.parse_example(examples, _SPEC)
+        features = tf.io.parse_example(examples, spec)
         yield examples, {name: of.numpy() for name, of in features.items()}
 
 
@@ -124,7 +135,7 @@ class PredictShard(beam.DoFn):
 
     def process(self, shard: str) -> Iterator[None]:
         """Write the predictions of a shard."""
-        batches = read_batches(shard)
+        batches = read_batches(shard, self._job.columns)
         first = next(batches, None)
         if first is None:
             return
@@ -137,7 +148,7 @@ class PredictShard(beam.DoFn):
     def _predict(self, part: Any, examples: Any, features: dict[str, Any]) -> None:
         probabilities = [model.predict(examples) for model in self._models]
         texts = {"filename": features[FILENAME].tolist(), "label": features[LABEL].tolist()}
-        slices = describe_slices(features)
+        slices = describe_slices(features, self._job.columns)
         texts |= {name: list(map(encode_text, of)) for name, of in slices.items()}
         part.add(texts, probabilities)
         done, total = len(texts["label"]), self._job.total

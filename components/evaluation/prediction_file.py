@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions, Scores
-from components.evaluation.slices import SLICINGS, decode_text, encode_text
+from components.evaluation.slices import decode_text, encode_text
 from components.storage.artifact_files import (
     list_names,
     make_folders,
@@ -197,7 +197,8 @@ def _parse(table: Any) -> Evaluated:
         for column, key in zip(_PROBABILITIES, _LABELS, strict=True)
         if key in labels
     ]
-    slices = {name: _texts(table, name) for name in SLICINGS}
+    others = ("filename", "label", *_PROBABILITIES)
+    slices = {name: _texts(table, name) for name in table.column_names if name not in others}
     return Evaluated(_texts(table, "filename"), slices, *models)
 
 

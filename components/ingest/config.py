@@ -17,6 +17,7 @@ from components.contract.configuration import (
 )
 from components.contract.example import is_split_name
 from components.images.options import FileOptions
+from components.ingest.source.columns import MOST_COLUMNS
 from components.ingest.source.folder_layout import LayoutOption
 
 
@@ -26,7 +27,16 @@ class IngestConfig(FileOptions):
 
     manifest: Text | None = None
     """CSV, JSON Lines or Parquet file, path or URL, with the columns path (relative to the folder)
-    and label, and optionally split and group. Unset: folder names are the labels."""
+    and label, and optionally split, group and others (see `columns`). Unset: folder names are the
+    labels."""
+
+    columns: list[Text] | None = None
+    """Further columns of the manifest, such as [camera, age], to keep in the examples and to slice
+    the evaluation by. Unset: all that hold numbers or short text, if there are 50 or fewer."""
+
+    group_by: Text | None = None
+    """Column of the manifest, such as patient, whose images belong to one split if they share a
+    value. Unset: group, if there is such a column."""
 
     corrections: Text | None = None
     """CSV file, path or URL, with decisions about single images, which are found by their content:
@@ -96,11 +106,20 @@ class IngestConfig(FileOptions):
         return self.near_duplicates != "keep" and self.check == "pixels"
 
     def __post_init__(self) -> None:
-        """Check the layout, and names and fractions of the splits."""
+        """Check layout and columns, and names and fractions of the splits."""
         require(
             self.manifest is None or self.layout == "auto",
             f"ingest.layout is {self.layout!r}, but ingest.manifest names the labels and splits: "
             f"set only one of them.",
+        )
+        for name in ("columns", "group_by"):
+            require(
+                self.manifest is not None or not getattr(self, name),
+                f"ingest.{name} is {getattr(self, name)!r}, but there is no ingest.manifest.",
+            )
+        require(
+            len(self.columns or ()) <= MOST_COLUMNS,
+            f"ingest.columns names {len(self.columns or ())} columns: {MOST_COLUMNS} are allowed.",
         )
         require(
             self.near_duplicates != "drop" or self.check == "pixels",

@@ -34,6 +34,7 @@ from components.ingest.near_duplicates.clusters import find_clusters, list_clust
 from components.ingest.near_duplicates.picture_rows import NO_PICTURE, picture_row, write_pictures
 from components.ingest.shard_moves import ShardMoves, move_records
 from components.ingest.shard_plan import plan_shards, read_plan, write_plans
+from components.ingest.source.columns import describe_columns
 from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, stratify
 from components.records.shard_files import open_shard, remove_shards, shard_path, write_index
@@ -119,7 +120,10 @@ def ingest_listing(
     splits = records_per_shard(reports)
     labels = labels_per_split(reports)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
-    write_index(examples, splits, labels=labels, ingest=shrinking)
+    facts = {"labels": labels, "ingest": shrinking}
+    if columns := describe_columns(file.columns for file in listing.files):
+        facts["columns"] = columns
+    write_index(examples, splits, **facts)
     return sorted(splits)
 
 

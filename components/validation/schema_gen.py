@@ -1,10 +1,11 @@
 """ImageSchemaGen: TFX's SchemaGen with corrections for image records, or a curated schema."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import text_format
-from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx import types
 from tfx.components.schema_gen import component, executor
 from tfx.dsl.components.base import executor_spec
@@ -16,7 +17,12 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.example import TRAIN
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import Statistics, count_values, read_statistics
+from components.validation.feature_statistics import (
+    Statistics,
+    count_values,
+    find_feature,
+    read_statistics,
+)
 
 _CURATED_KEY = "curated_schema"
 _CONFIG_KEY = "config"
@@ -29,6 +35,14 @@ _WITHOUT_INFERRED_DOMAIN = (
     example.LABEL,
     example.SHA256,
 )
+_TYPES = {
+    statistics_pb2.FeatureNameStatistics.INT: schema_pb2.INT,
+    statistics_pb2.FeatureNameStatistics.FLOAT: schema_pb2.FLOAT,
+    statistics_pb2.FeatureNameStatistics.STRING: schema_pb2.BYTES,
+    statistics_pb2.FeatureNameStatistics.BYTES: schema_pb2.BYTES,
+}
+# Values of a column that a schema lists.
+_MOST_VALUES = 100
 _COMPARED = (example.FILE_SIZE, example.HEIGHT, example.LUMINANCE, example.WIDTH)
 
 
@@ -42,7 +56,9 @@ class Executor(executor.Executor):
         uri = artifact_utils.get_single_uri(output_dict["schema"])
         path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
         if curated := exec_properties.get(_CURATED_KEY):
-            io_utils.write_pbtxt_file(path, text_format.Parse(curated, schema_pb2.Schema()))
+            schema = text_format.Parse(curated, schema_pb2.Schema())
+            free_columns(schema, _read_all(input_dict), closed=False)
+            io_utils.write_pbtxt_file(path, schema)
             return
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         names = artifact_utils.decode_split_names(statistics.split_names)
@@ -52,7 +68,44 @@ class Executor(executor.Executor):
         schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
         limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
         correct_schema(schema, read_statistics(statistics.uri, TRAIN), limits)
+        free_columns(schema, _read_all(input_dict))
         io_utils.write_pbtxt_file(path, schema)
+
+
+def _read_all(input_dict: Artifacts) -> list[Statistics]:
+    """Read the statistics of every split."""
+    statistics = artifact_utils.get_single_instance(input_dict["statistics"])
+    names = artifact_utils.decode_split_names(statistics.split_names)
+    return [read_statistics(statistics.uri, name) for name in names]
+
+
+def free_columns(
+    schema: schema_pb2.Schema, splits: Sequence[Statistics], *, closed: bool = True
+) -> None:
+    """Allow what the manifest's further columns hold in any split, in place.
+
+    Every value may be missing. TFDV would infer that each split has the values of train, takes 0
+    and 1 for booleans, and texts of digits for categories. A curated schema, which is not `closed`,
+    gets the columns that it lacks, without a domain.
+    """
+    known = {feature.name: feature for feature in schema.feature}
+    found = {of.path.step[0]: of for split in splits for of in split.datasets[0].features}
+    for name in sorted(name for name in found if name.startswith(example.COLUMNS)):
+        if name in known and not closed:
+            continue
+        feature = known.get(name) or schema.feature.add(name=name)
+        feature.type = _TYPES[found[name].type]
+        for inferred in ("domain_info", "presence_constraints", "shape_type"):
+            feature.ClearField(inferred)
+        feature.value_count.max = 1
+        counts = [
+            count_values(split, name) if find_feature(split, name) else {} for split in splits
+        ]
+        if closed and feature.type == schema_pb2.BYTES and None not in counts:
+            values = sorted(set().union(*(of or () for of in counts)))
+            if len(values) <= _MOST_VALUES:
+                feature.domain = name
+                schema.string_domain.add(name=name, value=values)
 
 
 def correct_schema(

@@ -95,6 +95,8 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         UserError: the run would fail later, or be about other labels than the model in use, and
             `new_task` is not set.
     """
+    from components.evaluation.slices import choose_slices
+    from components.ingest.source.columns import describe_columns
     from components.ingest.source.lookup import list_source
     from pipeline_def.local.first_look import describe, look
 
@@ -103,6 +105,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         print_row(console, "Note:", note, indent=_INDENT, style="")
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
+    choose_slices(config.evaluation.slices, describe_columns(f.columns for f in listing.files))
     unknown = _check_task({file.label for file in listing.files}, layout, new_task=new_task)
     seen = look(listing, config)
     config = seen.config

@@ -116,8 +116,8 @@ WRONG = {
         "training.optimizer is 'adamm': it must be adam, adamw or sgd. Did you mean 'adam'?",
     ),
     "a misspelled choice in a list": (
-        ["--evaluation.slices", "[size, clas]"],
-        r"evaluation.slices\[1\] is 'clas': .* Did you mean 'class'",
+        ["--validation.formats", "[png, jepg]"],
+        r"validation.formats\[1\] is 'jepg': .* Did you mean 'jpeg'",
     ),
     "an unknown field in a list": (
         ["--evaluation.thresholds", "[{metrc: loss}]"],

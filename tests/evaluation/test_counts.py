@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.contract.example import SLICINGS
 from components.evaluation.metrics.predictions import (
     Counts,
     PredictionStats,
@@ -17,7 +18,6 @@ from components.evaluation.metrics.predictions import (
     find_rows,
 )
 from components.evaluation.prediction_file import join_parts, open_part, read_predictions
-from components.evaluation.slices import SLICINGS
 from tests.evaluation.predictions_sample import TABLE
 
 

@@ -22,13 +22,13 @@ from components.contract.artifacts import (
     Markdown,
     Metrics,
 )
+from components.contract.example import SLICINGS
 from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.metrics.classification_metrics import measure
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import join_parts, open_part, read_predictions
-from components.evaluation.slices import SLICINGS
 from components.evaluation.verdict import Verdict, write_thresholds, write_verdict
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig

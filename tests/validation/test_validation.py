@@ -38,7 +38,7 @@ from components.validation.feature_statistics import (
 from components.validation.findings import describe_warnings, read_anomalies, read_findings
 from components.validation.gate import AnomalyGate, add_to_history
 from components.validation.lookup import find_earlier, list_history, read_entry_statistics
-from components.validation.schema_gen import correct_schema
+from components.validation.schema_gen import correct_schema, free_columns
 from components.validation.statistics_gen import statistics_options
 from tests import nodes
 from tests.storage.s3_server import serve_s3
@@ -498,3 +498,22 @@ def test_a_damaged_entry_is_named(tmp_path: Path, content: bytes) -> None:
         list_history(str(tmp_path))
     with pytest.raises(StorageError, match=f"{entry} are damaged .*. Remove that folder"):
         read_entry_statistics(str(entry), "train")
+
+
+def test_columns_of_any_split_match_the_schema() -> None:
+    def table(**columns: list[Any]) -> Statistics:
+        data = {f"image/columns/{name}": of for name, of in columns.items()}
+        return tfdv.generate_statistics_from_dataframe(pd.DataFrame(data))
+
+    train = table(patient=["p1", "p2"], age=[0, 1], key=["1", "2"])
+    test = table(patient=["p3", None], age=[7, 8], ward=["x", "y"])
+    schema = tfdv.infer_schema(train)
+    correct_schema(schema, train)
+    free_columns(schema, [train, test])
+    for statistics in (train, test):
+        assert not tfdv.validate_statistics(statistics, schema).anomaly_info
+    other = table(patient=["p9"], age=[99])
+    assert [*tfdv.validate_statistics(other, schema).anomaly_info] == ["image/columns/patient"]
+    curated = schema_pb2.Schema()
+    free_columns(curated, [train, test], closed=False)
+    assert not tfdv.validate_statistics(other, curated).anomaly_info

@@ -25,6 +25,7 @@ from components.ingest.corrections import Corrections, load_corrections
 from components.ingest.datasets.formats import find_shards
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import RecordListing, list_records
+from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
     ARCHIVES,
     explain_file,
@@ -43,7 +44,7 @@ from components.ingest.source.listing import (
     place_in_listing,
     write_listing,
 )
-from components.ingest.source.manifest import FORMATS, read_manifest
+from components.ingest.source.manifest import FORMATS, TYPELESS, read_manifest
 from components.ingest.source.spans import find_span
 from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread
@@ -250,7 +251,8 @@ def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _La
 
 def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
-    rows = read_manifest(config.manifest or "")
+    manifest = config.manifest or ""
+    rows = read_manifest(manifest, config.group_by, config.columns or ())
     excluded, notes = _exclude([*(entry.path for entry in found), *rows], config.exclude)
     rows = {path: row for path, row in rows.items() if path not in excluded}
     names = {row.split for row in rows.values() if row.split}
@@ -260,18 +262,20 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
             f"The manifest has a split named {quote(wrong[0])}: use only letters, digits, - and _."
         )
     entries = {entry.path: entry for entry in found if not entry.problem}
+    given = [row.columns for row in rows.values()]
+    parse = manifest.lower().endswith(TYPELESS)
+    kept, left_out = keep_columns(given, config.columns, source=manifest, parse=parse)
     files = []
-    for path, (label, split, group) in rows.items():
+    for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
         _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
         split = splits[split] if split else None
-        files.append(ImageFile(path, label, split, size, version, group, checksum))
+        files.append(ImageFile(path, label, split, size, version, group, checksum, columns))
     if all(file.version == MISSING for file in files):
-        raise DataError(
-            explain_paths(config.manifest or "", next(iter(rows), ""), folder, entries.keys())
-        )
+        raise DataError(explain_paths(manifest, next(iter(rows), ""), folder, entries.keys()))
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
-    return _Labelled(files, skipped | dict.fromkeys(excluded, _EXCLUDED), "manifest", notes)
+    skipped |= dict.fromkeys(excluded, _EXCLUDED)
+    return _Labelled(files, skipped, "manifest", [*notes, *left_out])
 
 
 def _exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:

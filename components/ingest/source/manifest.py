@@ -1,22 +1,25 @@
-"""Read a manifest: a table with the label, and optionally split and group, of every image."""
+"""Read a manifest: a table with label, and optionally split, group and more, of every image."""
 
 import codecs
 import contextlib
 import csv
 import io
+import itertools
 import json
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import quote, quote_path
+from components.ingest.source.columns import MOST_COLUMNS, Several, spell
 from components.storage.folder import read_bytes, reason_of
 
 _Fields = Mapping[str | None, Any]
 _COLUMNS = ("path", "label")
-_HEADER = "path,label[,split][,group]"
+_KNOWN = (*_COLUMNS, "split", "group")
+_HEADER = "path,label[,split][,group][,...]"
 
 
 class Row(NamedTuple):
@@ -25,22 +28,33 @@ class Row(NamedTuple):
     label: str
     split: str | None
     group: str | None
+    columns: Mapping[str, Any] = {}
+    """Name → value of the further columns, as in the file."""
 
 
-def read_manifest(path: str) -> dict[str, Row]:
+def read_manifest(
+    path: str, group_by: str | None = None, wanted: Collection[str] = ()
+) -> dict[str, Row]:
     """Read a CSV, JSON Lines or Parquet file with the columns path, label, split and group.
 
+    Args:
+        path: path or URL.
+        group_by: the column that has the groups; default: group.
+        wanted: the further columns to read if there are many.
+
     Returns:
-        Path, relative to the folder of images and with "/" between its parts → row. Identical rows
-        count once.
+        Path, relative to the folder of images and with "/" between its parts → row. Rows that
+        differ in further columns only become one, with the values of both.
 
     Raises:
-        ConfigurationError: the file's extension is unknown.
+        ConfigurationError: the file's extension is unknown, or it lacks the column `group_by`.
         DataError: a column or value is missing, or rows contradict each other.
         StorageError: the file cannot be read.
     """
     rows: dict[str, Row] = {}
-    for number, fields in enumerate(_read_table(path), start=1):
+    table = _read_table(path, {spell(name) for name in (*wanted, group_by or "group")})
+    group_key = _find_column(table, group_by, path) if group_by else "group"
+    for number, fields in enumerate(table, start=1):
         if any(fields.get(None) or ()):
             raise DataError(
                 f"Row {number} of {path} has too many fields: quote values with commas."
@@ -50,15 +64,37 @@ def read_manifest(path: str) -> dict[str, Row]:
                 others = "" if name in fields else f"; it has {', '.join(map(str, fields))}"
                 raise DataError(f"Row {number} of {path} has no {name}{others}.")
         name = posixpath.normpath(str(fields["path"]))
-        row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
-        if rows.setdefault(name, row) != row:
+        more = {str(key): value for key, value in fields.items() if key and key not in _KNOWN}
+        split, group = (_optional(fields, key) for key in ("split", group_key))
+        row = Row(str(fields["label"]), split, group, more)
+        earlier = rows.setdefault(name, row)
+        if earlier[:3] != row[:3]:
             raise DataError(
                 f"Row {number} of {path} contradicts an earlier row on {quote_path(name)}: "
-                f"{_describe(row)}, but earlier {_describe(rows[name])}."
+                f"{_describe(row)}, but earlier {_describe(earlier)}."
             )
+        if earlier.columns != more:
+            rows[name] = row._replace(columns=_merge(earlier.columns, more))
     if not rows:
         raise DataError(f"{path} has no rows.")
     return rows
+
+
+def _find_column(table: Sequence[_Fields], wanted: str, path: str) -> str:
+    names = [str(name) for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
+    for name in names:
+        if spell(name) == spell(wanted):
+            return name
+    raise ConfigurationError(
+        f"ingest.group_by is {quote(wanted)}, but {path} has no such column: it has "
+        f"{', '.join(names[:MOST_COLUMNS])}."
+    )
+
+
+def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of two rows; values that differ become `Several`."""
+    pairs = {name: (one.get(name), other.get(name)) for name in {**one, **other}}
+    return {name: a if a == b else Several((a, b)) for name, (a, b) in pairs.items()}
 
 
 def _describe(row: Row) -> str:
@@ -70,7 +106,7 @@ def _optional(fields: _Fields, name: str) -> str | None:
     return None if value in (None, "") else str(value)
 
 
-def _read_table(path: str) -> list[_Fields]:
+def _read_table(path: str, wanted: Collection[str]) -> list[_Fields]:
     suffix = posixpath.splitext(path)[1].lower()
     if suffix not in FORMATS:
         raise ConfigurationError(
@@ -78,7 +114,7 @@ def _read_table(path: str) -> list[_Fields]:
         )
     data = read_bytes(path)
     with explaining_table("manifest", path):
-        return list(FORMATS[suffix](data))
+        return list(FORMATS[suffix](data, wanted))
 
 
 @contextlib.contextmanager
@@ -123,11 +159,11 @@ def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictRe
     raise ValueError(f"its first line must be {header}, but is {quote(first)}")
 
 
-def _read_csv(data: bytes) -> Iterator[_Fields]:
+def _read_csv(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
     return open_csv(data, _COLUMNS, _HEADER)
 
 
-def _read_json_lines(data: bytes) -> Iterator[_Fields]:
+def _read_json_lines(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
     for line in _decode(data).split("\n"):
         if line.strip():
             fields = json.loads(line)
@@ -136,7 +172,7 @@ def _read_json_lines(data: bytes) -> Iterator[_Fields]:
             yield fields
 
 
-def _read_parquet(data: bytes) -> Iterator[_Fields]:
+def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
     import pyarrow.parquet
 
     # Keeps a column of Python objects from running code: CVE-2023-47248.
@@ -146,12 +182,29 @@ def _read_parquet(data: bytes) -> Iterator[_Fields]:
     # process as it exits.
     source = pyarrow.BufferReader(data)
     file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
-    names = file.schema_arrow.names
-    wanted = [name for name in (*_COLUMNS, "split", "group") if name in names]
-    yield from file.read(columns=wanted, use_threads=False).to_pylist()
+    schema = file.schema_arrow
+    plain = [field.name for field in schema if _is_plain(field.type)]
+    read = [name for name in schema.names if name in _KNOWN]
+    # Images, embeddings and hundreds of columns would fill the memory.
+    further = [name for name in plain if name not in read]
+    if len(further) > MOST_COLUMNS:
+        further = [name for name in further if spell(name) in wanted]
+    read += further
+    unread = dict.fromkeys((name for name in schema.names if name not in read), b"")
+    for row in file.read(columns=read, use_threads=False).to_pylist():
+        yield {**unread, **row}
+        unread = {}
 
 
-FORMATS: dict[str, Callable[[bytes], Iterator[_Fields]]] = {
+def _is_plain(kind: Any) -> bool:
+    """Return whether a column of this type of Arrow's may hold text or numbers."""
+    from pyarrow import types
+
+    unusable = (types.is_nested, types.is_binary, types.is_large_binary)
+    return not any(is_of(kind) for is_of in (*unusable, types.is_fixed_size_binary))
+
+
+FORMATS: dict[str, Callable[[bytes, Collection[str]], Iterator[_Fields]]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
     ".txt": _read_csv,
@@ -159,4 +212,6 @@ FORMATS: dict[str, Callable[[bytes], Iterator[_Fields]]] = {
     ".ndjson": _read_json_lines,
     ".parquet": _read_parquet,
 }
-"""Extension of a manifest → its reader."""
+"""Extension of a manifest → its reader, which may skip further columns that are not wanted."""
+TYPELESS = (".csv", ".tsv", ".txt")
+"""Extensions of manifests that hold numbers as text."""

@@ -1,0 +1,162 @@
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.contract.errors import ConfigurationError
+from components.contract.example import COLUMNS, FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
+from components.evaluation.slices import choose_slices, describe_slices
+from components.ingest.config import IngestConfig
+from components.ingest.source.columns import MOST_COLUMNS, describe_columns, keep_columns
+from components.ingest.source.listing import Listing
+from components.ingest.source.lookup import list_images
+from tests.ingest.test_listing import touch
+from tests.ingest.test_manifest import write
+
+
+def keep(
+    *values: Any, parse: bool = False, wanted: list[str] | None = None
+) -> tuple[list[Any], list[str]]:
+    rows = [{"Age (years)": value} for value in values]
+    kept, notes = keep_columns(rows, wanted, source="m.csv", parse=parse)
+    return [row.get("age_years") for row in kept], notes
+
+
+TYPES: dict[str, tuple[list[Any], bool, list[Any]]] = {
+    "text stays text": (["a", "b", None, ""], False, ["a", "b", None, None]),
+    "numbers as text of a typed table": (["1", "2"], False, ["1", "2"]),
+    "whole numbers of CSV": (["1", "-20", ""], True, [1, -20, None]),
+    "one fraction makes a column of fractions": (["1", "2.5", "nan"], True, [1.0, 2.5, None]),
+    "leading zeros are a key": (["007", "12"], True, ["007", "12"]),
+    "so are numbers of many digits": (
+        ["1.5", "1234567890123456789"],
+        True,
+        ["1.5", "1234567890123456789"],
+    ),
+    "one word makes a column of text": (["1", "left"], True, ["1", "left"]),
+    "mixed types of JSON": ([1, 2.5, math.nan], False, [1.0, 2.5, None]),
+    "booleans": ([True, False], False, ["true", "false"]),
+    "beyond 64 bits": ([2**63, 1], False, [str(2**63), "1"]),
+    "beyond float32": ([1e300, 1.0], False, ["1e+300", "1.0"]),
+}
+
+
+@pytest.mark.parametrize(("values", "parse", "expected"), TYPES.values(), ids=TYPES.keys())
+def test_a_column_has_one_type(values: list[Any], parse: bool, expected: list[Any]) -> None:
+    kept, notes = keep(*values, parse=parse)
+    assert (kept, notes) == (expected, [])
+    assert [type(value) for value in kept] == [type(value) for value in expected]
+
+
+UNUSABLE = {
+    "long": ("x" * 201, "more than 200 characters"),
+    "bytes": (b"\xff\xd8", "neither text nor numbers"),
+    "nested": ({"x": 1}, "neither text nor numbers"),
+    "surrogate": ("\ud800", "unprintable"),
+    "nothing": ("", "has no values"),
+}
+
+
+@pytest.mark.parametrize(("value", "reason"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_an_unusable_column_is_left_out_unless_it_is_wanted(value: Any, reason: str) -> None:
+    kept, [note] = keep(value)
+    assert kept == [None]
+    assert reason in note
+    with pytest.raises(ConfigurationError, match=reason):
+        keep(value, wanted=["age_years"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("size", "reserved"), ("Gerät", "letters from a to z"), ("x" * 65, "1 to 64 letters")],
+)
+def test_some_names_are_left_out(name: str, reason: str) -> None:
+    kept, [note] = keep_columns([{name: 1, "ok": 2}], None, source="m.csv", parse=False)
+    assert kept == [{"ok": 2}]
+    assert reason in note
+
+
+def test_names_that_become_one_are_left_out() -> None:
+    _, [note] = keep_columns([{"a b": 1}, {"A_B": 2}], None, source="m.csv", parse=False)
+    assert "has several spellings, 'a b' and 'A_B'" in note
+
+
+def test_hundreds_of_columns_are_kept_only_if_named() -> None:
+    rows = [{f"x{number}": number for number in range(500)}]
+    kept, [note] = keep_columns(rows, None, source="m.csv", parse=False)
+    assert kept == [{}]
+    assert f"name up to {MOST_COLUMNS}" in note
+    assert keep_columns(rows, ["x499"], source="m.csv", parse=False) == ([{"x499": 499}], [])
+    with pytest.raises(
+        ConfigurationError, match=r"'camra', but that column of m.csv does not exist"
+    ):
+        keep_columns(rows, ["camra"], source="m.csv", parse=False)
+
+
+ROWS: list[dict[str, Any]] = [
+    {"path": "1.jpg", "label": "cat", "camera": "nikon", "patient": "p1", "thumb": "x"},
+    {"path": "2.jpg", "label": "dog", "camera": None, "patient": "p1", "thumb": "y"},
+    {"path": "2.jpg", "label": "dog", "camera": None, "patient": "p1", "thumb": "z"},
+]
+
+
+@pytest.mark.parametrize("name", ["m.csv", "m.jsonl", "m.parquet"])
+def test_every_format_of_a_manifest_has_columns(tmp_path: Path, name: str) -> None:
+    touch(tmp_path, "1.jpg", "2.jpg")
+    manifest = write(tmp_path / name, ROWS)
+    listing = list_images(str(tmp_path), IngestConfig(manifest=manifest, group_by="Patient"))
+    assert [file.columns for file in listing.files] == [
+        {"camera": "nikon", "patient": "p1"},
+        {"patient": "p1"},
+    ]
+    assert [file.group for file in listing.files] == ["p1", "p1"]
+    assert "has several values for one image" in listing.notes[-1]
+    none = list_images(str(tmp_path), IngestConfig(manifest=manifest, columns=[]))
+    assert not any(file.columns for file in none.files)
+    assert none.fingerprint() != listing.fingerprint()
+
+
+def test_a_missing_group_column_is_named(tmp_path: Path) -> None:
+    touch(tmp_path, "1.jpg", "2.jpg")
+    manifest = write(tmp_path / "m.csv", ROWS)
+    with pytest.raises(ConfigurationError, match=r"'site', but .* it has path, label, camera"):
+        list_images(str(tmp_path), IngestConfig(manifest=manifest, group_by="site"))
+    with pytest.raises(ConfigurationError, match=r"there is no ingest.manifest"):
+        IngestConfig(group_by="site")
+
+
+def test_a_changed_value_changes_the_fingerprint(tmp_path: Path) -> None:
+    def listed(camera: str) -> Listing:
+        rows = [{**row, "camera": camera} for row in ROWS]
+        return list_images(
+            str(tmp_path),
+            IngestConfig(manifest=write(tmp_path / "m.jsonl", rows), columns=["camera"]),
+        )
+
+    touch(tmp_path, "1.jpg", "2.jpg")
+    assert listed("a").fingerprint() == listed("a").fingerprint() != listed("b").fingerprint()
+
+
+def test_columns_are_slicings() -> None:
+    rows: list[dict[str, Any]] = [{"age": age, "camera": "a", "span": age} for age in range(40)]
+    rows += [{"ward": f"w{number}"} for number in range(31)]
+    columns = describe_columns(rows)
+    assert columns["age"] == {"type": "int", "bounds": [9, 19, 29]}
+    assert choose_slices(["columns", "class"], columns) == ["age", "camera", "span", "class"]
+    assert choose_slices(["ward"], columns) == ["ward"]
+    with pytest.raises(ConfigurationError, match=r"'camra', but it must be one of class, .*camera"):
+        choose_slices(["camra"], columns)
+    texts = dict.fromkeys((FILENAME, FORMAT, LABEL), np.array([b"x"] * 3, object))
+    numbers = dict.fromkeys((HEIGHT, WIDTH, LUMINANCE), np.ones(3))
+    features = {
+        COLUMNS + "age": np.array([8, 9, -(2**63)]),
+        COLUMNS + "camera": np.array([b"a", b"", b"b"], object),
+        COLUMNS + "span": np.array([39, 38, 0]),
+    }
+    used = {name: columns[name] for name in ("age", "camera", "span")}
+    found = describe_slices({**texts, **numbers, **features}, used)
+    assert found["age"] == ["under 9", "9 to under 19", "not given"]
+    assert found["camera"] == ["a", "not given", "b"]
+    assert found["span"] == ["newest", "earlier", "earlier"]
