@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pillow_heif
 from PIL import Image
 
 COLOURS = {"blue": (40, 60, 220), "green": (50, 200, 60), "red": (210, 40, 50)}
@@ -65,3 +66,40 @@ def write_folder(
             data = encode(picture(seed, colour=label), kind)
             (target / f"{number:03d}.{kind}").write_bytes(data)
     return folder
+
+
+def heic(image: Image.Image, **options: Any) -> bytes:
+    """Encode as HEIC; the reader stays the product's own."""
+    Image.register_save("HEIF", pillow_heif.as_plugin._save_heif)
+    return encode(image, "HEIF", **options)
+
+
+DISPLAY_P3 = np.array(
+    [[0.5151, 0.2920, 0.1571], [0.2412, 0.6922, 0.0666], [-0.0011, 0.0419, 0.7841]]
+)
+"""Columns: XYZ (D50) of red, green and blue."""
+ADOBE_RGB = np.array([[0.6097, 0.2053, 0.1492], [0.3111, 0.6257, 0.0632], [0.0195, 0.0609, 0.7446]])
+SRGB = np.array([[0.4361, 0.3851, 0.1431], [0.2225, 0.7169, 0.0606], [0.0139, 0.0971, 0.7141]])
+
+
+def profile(primaries: np.ndarray[Any, Any], *, gamma: float = 2.2) -> bytes:
+    """An ICC profile of three primaries and a gamma (ICC.1:2022, 7 and 8.3)."""
+
+    def numbers(*values: float) -> bytes:
+        return struct.pack(f">{len(values)}i", *(round(value * 65536) for value in values))
+
+    curve = b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256)) + b"\0\0"
+    columns = zip((b"rXYZ", b"gXYZ", b"bXYZ"), primaries.T, strict=True)
+    tags = {
+        b"desc": b"desc\0\0\0\0\0\0\0\2x\0" + b"\0" * 82,
+        b"wtpt": b"XYZ \0\0\0\0" + numbers(0.9642, 1, 0.8249),
+        **{name: b"XYZ \0\0\0\0" + numbers(*column) for name, column in columns},
+        **dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve),
+    }
+    place, table, content = 132 + 12 * len(tags), struct.pack(">I", len(tags)), b""
+    for name, data in tags.items():
+        table += name + struct.pack(">II", place + len(content), len(data))
+        content += data + b"\0" * (-len(data) % 4)
+    head = struct.pack(">II", place + len(content), 0) + b"\2\x20\0\0mntrRGB XYZ "
+    head += b"\0" * 12 + b"acsp" + b"\0" * 28 + numbers(0.9642, 1, 0.8249)
+    return head.ljust(128, b"\0") + table + content

@@ -10,7 +10,9 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from components.images import jpeg_check, tensorflow_decoder
-from components.images.check_result import Category, CheckedImage, Rejected, check_size
+from components.images.check_result import Category, CheckedImage, Note, Rejected, check_size
+from components.images.color import drop_png_profile, find_transform
+from components.images.iso_media import check_boxes, is_iso_media
 from components.images.jpeg_frame import START, state_orientation
 from components.images.options import ImageOptions
 from components.images.thumbprint import make_thumbprint
@@ -36,6 +38,7 @@ _KEPT_MODES = {
 }
 _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
+_PAGED_FORMATS = frozenset({"TIFF", "HEIF"})
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
 
 # Pillow's own limit, pixels.
@@ -44,7 +47,6 @@ _PILLOW_LIMIT = 89_478_485
 # Clients may send what cameras, phones and browsers write. Pillow has decoders for dozens more
 # formats, few of which have been reviewed.
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
-_BOX = b"ftyp"
 
 # Pillow would start Ghostscript on EPS, and has no decoder of its own for the others.
 _UNSUPPORTED_FORMATS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "WMF"})
@@ -64,25 +66,41 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
         return checked
     image = open_image(data, config)
     with rejecting(image):
-        return _check_opened(data, image, config)
+        checked = _check_opened(data, image, config)
+    return dataclasses.replace(checked, notes=_find_notes(image, config))
+
+
+def _find_notes(image: Image.Image, config: ImageOptions) -> tuple[Note, ...]:
+    notes = []
+    with contextlib.suppress(Exception):  # What follows the first frame may be broken.
+        # The other pictures of a phone's MPO are depth maps and previews.
+        if image.format != "MPO" and getattr(image, "is_animated", False):
+            notes.append(Note.PAGES if image.format in _PAGED_FORMATS else Note.FRAMES)
+    if _has_other_colors(image, config):
+        notes.append(Note.COLORS)
+    return tuple(notes)
+
+
+def _has_other_colors(image: Image.Image, config: ImageOptions) -> bool:
+    return config.color == "srgb" and find_transform(image) is not None
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     orientation = _agreed_orientation(data, image)
-    if orientation and _is_kept(image):
+    if orientation and _is_kept(image, config):
         return _check_kept(data, image, orientation, config)
     compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
     if compared and orientation == 1:
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
-            if np.array_equal(pixels, as_seen(image, orientation=1)):
+            if np.array_equal(pixels, as_seen(image, orientation=1, color=config.color)):
                 return _as_it_is(data, image, pixels, config)
     return _store(data, image, config)
 
 
 def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Transcode an image, and check the result with the decoder that will read it."""
-    stored = store(_see(data, image), image, config)
+    stored = store(_see(data, image, config), image, config)
     decoded = _decode_with_tensorflow(stored.encoded, None)
     if decoded.shape != (stored.height, stored.width, 3):
         raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
@@ -99,17 +117,18 @@ def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
     return found if found == read else None
 
 
-def _see(data: bytes, image: Image.Image) -> Pixels:
+def _see(data: bytes, image: Image.Image, config: ImageOptions) -> Pixels:
     """Return [height, width, 3] RGB, upright."""
     # Pillow turns a TIFF as it loads it, and forgets its orientation.
     image.load()
-    return as_seen(image, orientation=find_orientation(data, image))
+    return as_seen(image, orientation=find_orientation(data, image), color=config.color)
 
 
-def _is_kept(image: Image.Image) -> bool:
-    # TensorFlow does not know the background behind transparency.
+def _is_kept(image: Image.Image, config: ImageOptions) -> bool:
+    # TensorFlow does not know the background behind transparency, nor profiles.
     modes = _KEPT_MODES.get(str(image.format), frozenset())
-    return image.mode in modes and "transparency" not in image.info
+    plain = image.mode in modes and "transparency" not in image.info
+    return plain and not _has_other_colors(image, config)
 
 
 def _check_kept(
@@ -126,11 +145,11 @@ def _check_kept(
         ):
             return checked
     elif config.check == "header" and not config.shrink:
-        Image.open(io.BytesIO(data)).verify()  # The checksums of all chunks.
+        _open(data).verify()  # The checksums of all chunks.
         return _as_it_is(data, image, None, config, orientation)
     # Transform decodes with TensorFlow: a file that it cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
-    if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1)):
+    if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1, color=config.color)):
         return _store(data, image, config)
     if config.shrink and config.is_shrunk(*image.size):
         small = turn(shrink(pixels, side=config.shrink), orientation)
@@ -193,10 +212,11 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     """Read the header only, and check the image size that it states."""
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
+    check_boxes(data, config)
     # The same for all threads of a run. Pillow warns above it, and raises above twice as many.
     Image.MAX_IMAGE_PIXELS = max(_PILLOW_LIMIT, int(config.max_image_mpixels * 1e6))
     try:
-        image = Image.open(io.BytesIO(data))
+        image = _open(data)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise Rejected(Category.TOO_LARGE, str(error)) from error
     except UnidentifiedImageError as error:
@@ -207,6 +227,13 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
         raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
     check_size(*image.size, config)
     return image
+
+
+def _open(data: bytes) -> Image.Image:
+    try:
+        return Image.open(io.BytesIO(data))
+    except ValueError:
+        return Image.open(io.BytesIO(drop_png_profile(data)))
 
 
 def count_pixels(data: bytes, options: ImageOptions) -> int:
@@ -230,15 +257,16 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
     """
     image = _open_untrusted(data, options)
     with rejecting(image):
-        if _is_kept(image) and _agreed_orientation(data, image):
+        if _is_kept(image, options) and _agreed_orientation(data, image):
             return data
         buffer = io.BytesIO()
-        Image.fromarray(_see(data, image)).save(buffer, "BMP")
+        Image.fromarray(_see(data, image, options)).save(buffer, "BMP")
         return buffer.getvalue()
 
 
 def _open_untrusted(data: bytes, options: ImageOptions) -> Image.Image:
-    if not data.startswith(_SIGNATURES) and data[4:8] != _BOX:
+    check_boxes(data, options)
+    if not data.startswith(_SIGNATURES) and not is_iso_media(data):
         reason = "unknown image format" if data else "the file is empty"
         raise Rejected(Category.NOT_AN_IMAGE, reason)
     if data.startswith(START):

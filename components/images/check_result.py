@@ -24,6 +24,14 @@ class Category(StrEnum):
     REMOVED = "removed by a correction"
 
 
+class Note(StrEnum):
+    """How an image in use differs from its file."""
+
+    FRAMES = "animated, only the first frame is used"
+    PAGES = "several pages, only the first is used"
+    COLORS = "converted to sRGB by the color profile"
+
+
 class Rejected(Exception):
     """The file is not used; `category` and the message say why."""
 
@@ -49,6 +57,7 @@ class CheckedImage:
     """Mean luma, 0 to 255; None if the pixels were not decoded."""
     thumbprint: bytes = b""
     """See `make_thumbprint`; empty unless ingest looks for near duplicates."""
+    notes: tuple[Note, ...] = ()
 
 
 def usable(content: Content) -> bytes:

@@ -7,6 +7,7 @@ import re
 import simplejpeg
 
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
+from components.images.color import make_transform, read_jpeg_profile
 from components.images.jpeg_frame import (
     END,
     FRAMES,
@@ -62,6 +63,8 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
         check_scans(data, MOST_SCANS_STORED)
     orientation = state_orientation(data) if plain else None
     if colors not in ("YCbCr", "RGB", "Gray") or not orientation:
+        return None
+    if config.color == "srgb" and make_transform(read_jpeg_profile(data), "RGB"):
         return None
     check_size(width, height, config)
     return decode_jpeg(

@@ -40,6 +40,12 @@ class ImageOptions:
     transparency): losslessly, or at `quality` in a fifth of the bytes. A JPEG stays a JPEG: it is
     kept, or encoded anew with half the steps of its own quantization."""
 
+    color: Literal["srgb", "stored"] = "srgb"
+    """srgb: convert images whose color profile differs from sRGB (Display P3 of phones, Adobe RGB,
+    CMYK) to the colors that a person sees, which encodes JPEGs anew. `predict` and `serve` do so
+    too; TensorFlow Serving by itself ignores profiles. stored: ignore profiles everywhere. Images
+    without a profile, or with one of sRGB, stay as they are."""
+
     max_image_mpixels: Annotated[Number, Gt(0)] = 100.0
     """Reject larger images (million pixels) by their header, before decoding them."""
 

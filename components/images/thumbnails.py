@@ -11,7 +11,9 @@ import numpy.typing as npt
 import simplejpeg
 from PIL import Image, ImageOps
 
+from components.images.iso_media import check_boxes
 from components.images.jpeg_frame import START
+from components.images.options import ImageOptions
 from components.images.picture import Picture
 from components.images.transcode import UNKNOWN_RANGE, Pixels, as_seen
 
@@ -24,11 +26,12 @@ SMALLEST_HEAT_MAP = 96
 
 _JPEG_END = b"\xff\xd9"
 # Not EPS, which would start Ghostscript, nor ICO, which may hold more pixels than it states.
-_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+_FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
 # Decoders shrink JPEGs as they decode; other formats take 4 bytes a pixel, twice.
 _MOST_JPEG_PIXELS = 100e6
 _MOST_PIXELS = 40e6
+_LIMITS = ImageOptions(max_image_mpixels=_MOST_PIXELS / 1e6)
 
 # Resizing loses more than encoding; at the original size, each pixel may count.
 _SHRUNK = {"quality": 80, "colorsubsampling": "420"}
@@ -64,6 +67,7 @@ def _open(encoded: bytes) -> Image.Image:
     if encoded.startswith(START):
         # A truncated progressive JPEG shows nothing until the decoder meets its end.
         encoded += _JPEG_END
+    check_boxes(encoded, _LIMITS)
     image = Image.open(io.BytesIO(encoded), formats=_FORMATS)
     is_jpeg = image.format in ("JPEG", "MPO")
     if image.width * image.height > (_MOST_JPEG_PIXELS if is_jpeg else _MOST_PIXELS):

@@ -9,6 +9,7 @@ import simplejpeg
 from PIL import Image, JpegImagePlugin
 
 from components.images.check_result import CheckedImage
+from components.images.color import to_srgb
 from components.images.jpeg_frame import ORIENTATION_TAG
 from components.images.options import ALIASING, ImageOptions
 
@@ -23,18 +24,21 @@ _PNG_PLACES = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 cv2.setNumThreads(1)
 
 
-def as_seen(image: Image.Image, *, orientation: int) -> Pixels:
+def as_seen(image: Image.Image, *, orientation: int, color: str = "srgb") -> Pixels:
     """Return the first frame upright, transparency on white, as [height, width, 3] RGB.
 
-    16-bit gray is scaled to 8 bits. Color profiles are ignored, as TensorFlow ignores them.
+    16-bit gray is scaled to 8 bits. `color` is "srgb", or "stored" to ignore color profiles, as
+    TensorFlow ignores them.
     """
+    if color == "stored":
+        image.info.pop("icc_profile", None)
     if image.mode.startswith("I;16"):
         image = image.convert("I").point(lambda value: value / 256).convert("L")
     elif image.has_transparency_data:
         layer = image.convert("RGBA")
         image = Image.new("RGB", layer.size, "white")
-        image.paste(layer, mask=layer.getchannel("A"))
-    return turn(np.asarray(image.convert("RGB")), orientation)
+        image.paste(to_srgb(layer), mask=layer.getchannel("A"))
+    return turn(np.asarray(to_srgb(image)), orientation)
 
 
 def find_orientation(data: bytes, image: Image.Image) -> int:

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from components.contract.errors import DataError
@@ -47,6 +47,8 @@ class PlanReport:
     """Hexadecimal SHA-256 of each file of the plan; empty for rejects."""
     matches: Sequence[Match] = ()
     """Files, rejected or not, whose content is named by a correction."""
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """How images differ from their files → number of images."""
 
     @property
     def examples(self) -> int:
@@ -151,7 +153,10 @@ def write_rejects(
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
         **summarize_clusters(clusters),
         "look_alikes": find_look_alikes(listing),
+        "notes": dict(sum((collections.Counter(r.notes) for r in reports), collections.Counter())),
     }
+    for note, count in summary["notes"].items():
+        logging.warning("%s of %s images: %s.", f"{count:,}", f"{len(listing.files):,}", note)
     make_folders(rejects_uri)
     if listing.corrections.path:
         summary["corrections"] = summarize(listing, outcomes)

@@ -222,6 +222,7 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
     rejects: list[dict[str, str]] = []
     digests: list[str] = []
     matches: list[Match] = []
+    notes: collections.Counter[str] = collections.Counter()
     pictures = bytearray()
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
@@ -246,11 +247,12 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
                 writers[split].write(serialize(_features(file, image, sha256)))
                 labels[split][file.label] += 1
                 digests.append(sha256)
+                notes.update(image.notes)
                 pictures += picture_row(image)
             count(1)
     if job.config.finds_near_duplicates:
         write_pictures(job.examples_uri, plan, pictures)
-    write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests, matches))
+    write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests, matches, notes))
 
 
 def _check(content: Content, sha256: str, job: IngestJob) -> CheckedImage:

@@ -26,6 +26,8 @@ SAMPLE = 256
 
 _HEADER_BYTES = 64 * 2**10
 _SAMPLE_SHARDS = 16
+# What a whole file may get if only its start is read.
+_OF_A_START = (Category.NOT_AN_IMAGE, Category.TRUNCATED)
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
     try:
         return open_image(usable(content), config)
     except Rejected as rejected:
-        if rejected.category != Category.NOT_AN_IMAGE or file.size <= _HEADER_BYTES:
+        if rejected.category not in _OF_A_START or file.size <= _HEADER_BYTES:
             raise
     # Its header is longer, or at the end of the file, as TIFF allows.
     [(_, whole)] = read_images(listing.root, [file], config)

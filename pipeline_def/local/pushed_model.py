@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, Literal
 
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError, UserError
@@ -19,6 +19,8 @@ from pipeline_def.steps import EXAMPLE_GEN
 _MOST_NAMED = 5
 # Settings of the predicting machine, not of the training machine.
 _OF_THIS_MACHINE = frozenset({"threads", "requests"})
+# What runs did before they had the option.
+_OF_EARLIER_RUNS = {"color": "stored"}
 
 
 def _is_model(folder: str) -> bool:
@@ -69,6 +71,12 @@ def find_options(config: Config, model: str) -> FileOptions:
     return FileOptions(**fields)
 
 
+def find_color(output: str, version: str) -> Literal["srgb", "stored"]:
+    """Return `ingest.color` of the run that pushed a version; the default without a record."""
+    recorded = _find_recorded(output, os.path.join(Layout(output).pushed, version))
+    return "stored" if recorded.get("color") == "stored" else "srgb"
+
+
 def _find_recorded(output: str, model: str) -> dict[str, Any]:
     """Return the ingest options of the first run that pushed a model."""
     pushed, version = os.path.split(os.path.abspath(model))
@@ -76,7 +84,7 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
     if not on_disk(model) or os.path.realpath(pushed) != ours:
         return {}
     run = _find_run(output, version)
-    return run.record.configuration.get("ingest", {}) if run else {}
+    return _OF_EARLIER_RUNS | run.record.configuration.get("ingest", {}) if run else {}
 
 
 def _find_run(output: str, version: str) -> SelectedRun | None:

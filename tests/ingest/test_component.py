@@ -49,6 +49,7 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
         "near_duplicates_of_several_labels": 0,
         "near_duplicates_in_several_splits": 0,
         "look_alikes": [],
+        "notes": {},
     }
     [skipped] = Path(ingested.rejects.uri, "skipped.jsonl").read_text().splitlines()
     assert json.loads(skipped) == {"path": "red/.DS_Store", "reason": "hidden"}

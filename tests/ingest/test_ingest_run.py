@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import DataError
+from components.images.check_result import CheckedImage, Note
 from components.ingest.stratification import SplitRule
 from components.records.shard_files import read_index
 from tests.ingest.plain import HEADER, ingest
@@ -57,6 +58,16 @@ def test_conflicts_are_dropped_and_accounted_for(contradictory: Path, tmp_path: 
     data = made.shards("train") + made.shards("eval")
     files = {f"{path.parent.name}/{path.name}" for path in contradictory.glob("*/*")}
     assert {path for path in files if path.encode() in data} == files - set(dropped)
+
+
+def test_converted_colors_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = CheckedImage(b"", "jpeg", 1, 1, 3, None, notes=(Note.COLORS,))
+    monkeypatch.setattr("components.ingest.ingest_run.check_image", lambda *_: wide)
+    made = ingest(write_folder(tmp_path / "images", each=8), tmp_path / "out")
+    assert made.summary["notes"] == {Note.COLORS: 24}
+    assert "24 of 24 images: converted to sRGB by the color profile." in caplog.text
 
 
 def test_conflicts_can_fail_the_run(contradictory: Path, tmp_path: Path) -> None:

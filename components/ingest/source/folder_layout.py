@@ -36,7 +36,10 @@ _NAMED = 3
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-_PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
+_PICTURES = (
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"),
+    *(".tif", ".tiff", ".heic", ".heif", ".hif", ".avif"),
+)
 
 
 def split_of_name(name: str) -> str | None:

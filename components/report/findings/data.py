@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from components.contract.example import EVAL, TRAIN
-from components.images.check_result import Category
+from components.images.check_result import Category, Note
 from components.report.facts import ReportFacts
 from components.report.findings.finding import (
     Finding,
@@ -91,6 +91,10 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
             "the model has seen them, or near duplicates, in training",
             "remove the copies from one of the splits, as near_duplicates.jsonl lists them",
         )
+    for note, count in facts.files.get("notes", {}).items():
+        if note != Note.COLORS:
+            text = f"{count:,} of {counted['examples']:,} images: {note}"
+            yield Finding("files", text, "the model sees no others", "store each as a file")
     for text in facts.files.get("look_alikes", ()):
         yield Finding("files", text, "each counts as one of its own", "give them one name")
 

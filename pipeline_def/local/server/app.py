@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pipeline_def.local.pushed_model import find_color
 from pipeline_def.local.server.batching import Prediction
 from pipeline_def.local.server.inference_protocol import (
     JSON_LENGTH,
@@ -43,7 +44,8 @@ class Service:
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
         self.metrics = Metrics(lambda: versions.current.version)
-        self._predictor = Predictor(options, self.metrics.count_batch)
+        color = find_color(options.output, versions.current.version)
+        self._predictor = Predictor(options, self.metrics.count_batch, color=color)
 
     @contextlib.asynccontextmanager
     async def watch(self, app: Any) -> AsyncIterator[None]:

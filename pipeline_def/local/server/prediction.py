@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
@@ -41,11 +41,20 @@ ParsedRequest = TypeVar("ParsedRequest", bound=_Asked)
 class Predictor:
     """Checks, converts and predicts images within limits of memory."""
 
-    def __init__(self, options: ServerOptions, count_batch: Callable[[int], None]) -> None:
-        """Prepare threads and processes; `count_batch` is called with the images of each batch."""
+    def __init__(
+        self,
+        options: ServerOptions,
+        count_batch: Callable[[int], None],
+        *,
+        color: Literal["srgb", "stored"],
+    ) -> None:
+        """Prepare threads and processes.
+
+        `count_batch` is called with the images of each batch; `color` is that option of ingest.
+        """
         self._options, self._count_batch = options, count_batch
         self._image_options = ImageOptions(
-            check="header", max_image_mpixels=options.max_image_mpixels
+            check="header", max_image_mpixels=options.max_image_mpixels, color=color
         )
         self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
         self._models = ThreadPoolExecutor(4, "model")

@@ -1,0 +1,73 @@
+"""HEIF, AVIF and JPEG XL files: their boxes are checked before a decoder reads them.
+
+Importing this module lets Pillow read HEIC and HEIF.
+
+Source: ISO/IEC 14496-12, 4.2 (boxes); ISO/IEC 23008-12, 6.5.3 (`ispe`).
+"""
+
+import pi_heif
+
+from components.images.check_result import Category, Rejected, check_size
+from components.images.options import ImageOptions
+
+_JPEG_XL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
+_FILE_TYPE = b"ftyp"
+# Length and type of the box that states the size of an image.
+_SIZE_BOX = b"\0\0\0\x14ispe"
+_MOST_BOXES = 10_000
+
+# Ingest has a thread per core. Pictures for depth and preview are not decoded.
+pi_heif.register_heif_opener(
+    decode_threads=1, thumbnails=False, depth_images=False, aux_images=False
+)
+
+
+def is_iso_media(data: bytes) -> bool:
+    """Return whether a file is of the family of HEIF, AVIF and MP4."""
+    return data[4:8] == _FILE_TYPE
+
+
+def check_boxes(data: bytes, config: ImageOptions) -> None:
+    """Reject a file that is cut, or whose image is too large, or that Pillow has no decoder for.
+
+    A decoder reserves memory for the size in the boxes, which may be above that of the picture.
+    """
+    if data.startswith(_JPEG_XL):
+        reason = "JPEG XL has no decoder here: convert it to JPEG or PNG"
+        raise Rejected(Category.UNSUPPORTED, reason)
+    if not is_iso_media(data):
+        return
+    place = -1
+    for _ in range(_MOST_BOXES):
+        place = data.find(_SIZE_BOX, place + 1)
+        if place < 0:
+            break
+        sides = data[place + 12 : place + 16], data[place + 16 : place + 20]
+        width, height = (int.from_bytes(side, "big") for side in sides)
+        _check_large(width, height, config)
+    if (end := _find_end(data)) > len(data):
+        reason = f"the file ends after {len(data):,} of {end:,} bytes"
+        raise Rejected(Category.TRUNCATED, reason)
+
+
+def _check_large(width: int, height: int, config: ImageOptions) -> None:
+    try:
+        check_size(width, height, config)
+    except Rejected as rejected:
+        if rejected.category == Category.TOO_LARGE:  # Thumbnails and tiles may be small.
+            raise
+
+
+def _find_end(data: bytes) -> int:
+    """Return the offset at which the boxes say that the file ends; its length if it is unknown."""
+    place = 0
+    for _ in range(_MOST_BOXES):
+        if place + 8 > len(data):
+            break
+        size = int.from_bytes(data[place : place + 4], "big")
+        if size == 1:
+            size = int.from_bytes(data[place + 8 : place + 16], "big")
+        if size < 8:  # 0: up to the end of the file.
+            return len(data)
+        place += size
+    return place
