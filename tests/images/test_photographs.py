@@ -53,7 +53,7 @@ def stored(data: bytes, config: ImageOptions = CONFIG) -> Array:
     assert pixels.shape[:2] == (checked.height, checked.width)
     served = tensorflow_decoder.decode(convert(data, config)).astype(int)
     assert np.abs(pixels - served).max() <= (4 if checked.format == "jpeg" else 0)
-    return pixels  # type: ignore[no-any-return]
+    return pixels
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
