@@ -38,8 +38,7 @@ class ServiceError(UserError):
 class WorkerError(UserError):
     """Another worker of a distributed training has ended; all must be restarted.
 
-    Kubeflow's training operator retries after this exit status. Source: `restartPolicy: ExitCode`
-    in the reference of TFJob.
+    By this exit status the step that started the workers knows it from the first failure.
     """
 
     exit_status = 138

@@ -79,6 +79,17 @@ class StepConfig:
     tolerations: list[Toleration] = field(default_factory=list)
     """Node taints that the step tolerates."""
 
+    labels: dict[Text, Text] = field(default_factory=dict)
+    """Labels of the step's pod, such as kueue.x-k8s.io/queue-name for Kueue. If the step starts
+    several workers, labels of Kueue are set on their Job, all others on their pods too."""
+
+    annotations: dict[Text, Text] = field(default_factory=dict)
+    """Annotations of the step's pod, or of its workers' pods."""
+
+    priority_class: Text | None = None
+    """Kubernetes' priority class of the workers of the step Trainer. Kubeflow Pipelines cannot set
+    one for other pods."""
+
     image_pull_secrets: list[Text] = field(default_factory=list)
     """Kubernetes secrets with credentials of a private registry."""
 
@@ -161,8 +172,8 @@ class KubeflowConfig:
 
     workers: Positive = 1
     """Number of machines that train together, each with the resources of the step Trainer. 1: the
-    step's own pod trains, with Kubeflow Pipelines alone. More: the step starts a TFJob, which needs
-    Kubeflow's training-operator in the cluster. On Vertex AI use one machine with several GPUs."""
+    step's own pod trains, with Kubeflow Pipelines alone. More: the step starts a Job of Kubernetes,
+    for which its account needs rights. On Vertex AI use one machine with several GPUs."""
 
     def check_names(self, steps: Collection[str]) -> None:
         """Raise `ConfigurationError` if `steps` has the name of no step."""
@@ -199,4 +210,7 @@ class KubeflowConfig:
             shared_memory=None,
             node_selector=general.node_selector,
             tolerations=general.tolerations,
+            labels=general.labels,
+            annotations=general.annotations,
+            priority_class=None,
         )

@@ -74,7 +74,7 @@ def compile_(arguments: list[str]) -> int:
             "imagenet or the URL of a file."
         )
     if (workers := config.kubeflow.workers) > 1:
-        print(f"{workers} workers train together in a TFJob.")
+        print(f"{workers} workers train together in a Job.")
     print(f"Written: {own.output}, for {own.target}")
     place = {"oss": "--endpoint URL", "vertex": "--target vertex --project ID --region REGION"}
     print(f"Next: uv run kfp_runner.py run {shlex.quote(own.output)} {place[own.target]}")

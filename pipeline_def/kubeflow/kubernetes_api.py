@@ -15,8 +15,6 @@ from pipeline_def.service_errors import Unreachable, one_line, read_message, ref
 
 Manifest = dict[str, Any]
 
-TF_JOB_API = "kubeflow.org/v1"
-
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_SECONDS = 30.0
 
@@ -70,27 +68,31 @@ class Cluster:
         return dict((found or {}).get("data") or {})
 
     def create_job(self, job: Manifest) -> None:
-        """Create a TFJob."""
-        if self._request("POST", self._jobs, "create a TFJob", body=job) is None:
-            raise ServiceError(
-                "The cluster does not know TFJobs (404), which several workers need: install "
-                "Kubeflow's training-operator, or set kubeflow.workers to 1."
-            )
+        """Create a Job."""
+        self._request("POST", self._jobs, "create a Job", body=job)
+
+    def create_service(self, service: Manifest) -> None:
+        """Create a Service."""
+        self._request("POST", f"{self._core}/services", "create a Service", body=service)
+
+    def delete_service(self, name: str) -> None:
+        """Delete a Service, if it exists."""
+        self._request("DELETE", f"{self._core}/services/{name}", f"delete the Service {name}")
 
     def job(self, name: str) -> Manifest | None:
-        """Return a TFJob; None if it does not exist."""
-        return self._get(f"{self._jobs}/{name}", f"read the TFJob {name}")
+        """Return a Job; None if it does not exist."""
+        return self._get(f"{self._jobs}/{name}", f"read the Job {name}")
 
     def delete_job(self, name: str) -> bool:
-        """Delete a TFJob and its pods; return whether it existed."""
+        """Delete a Job and its pods; return whether it existed."""
         # Foreground: the job exists until its pods are gone.
         query = {"propagationPolicy": "Foreground"}
-        path, action = f"{self._jobs}/{name}", f"delete the TFJob {name}"
+        path, action = f"{self._jobs}/{name}", f"delete the Job {name}"
         return self._request("DELETE", path, action, query) is not None
 
     def job_pods(self, job: str) -> list[Manifest]:
-        """Return the pods of a TFJob."""
-        query = {"labelSelector": f"training.kubeflow.org/job-name={job}"}
+        """Return the pods of a Job."""
+        query = {"labelSelector": f"job-name={job}"}
         found = self._get(f"{self._core}/pods", f"list the pods of {job}", query)
         return list((found or {}).get("items", []))
 
@@ -113,7 +115,7 @@ class Cluster:
 
     @property
     def _jobs(self) -> str:
-        return f"/apis/{TF_JOB_API}/namespaces/{self.namespace}/tfjobs"
+        return f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
 
     def _get(self, path: str, action: str, query: dict[str, str] | None = None) -> Manifest | None:
         text = self._request("GET", path, action, query)

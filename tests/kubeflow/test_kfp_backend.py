@@ -18,7 +18,8 @@ Spec = dict[str, Any]
 STEPS = """{all: {cpu: 2, memory: 4, secrets: {s: {key: VARIABLE}}, image_pull_secrets: [login]},
 Trainer: {gpus: 1, image: "i:gpu", retries: 3,
 node_selector: {pool: gpu}, tolerations: [{key: nvidia.com/gpu, operator: Exists}],
-volumes: {claim: /mnt/data}, shared_memory: 4Gi, env: {A: b}}}"""
+volumes: {claim: /mnt/data}, shared_memory: 4Gi, env: {A: b},
+labels: {kueue.x-k8s.io/queue-name: team}, annotations: {note: a}}}"""
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,11 @@ def platform_document(document: Specification, config: Config, target: Target) -
     executors = {}
     for task in sorted(document.tasks):
         step = _step(config.kubeflow, task)
+        require(
+            not step.priority_class,
+            f"kubeflow.steps: priority_class is {step.priority_class!r}, but Kubeflow Pipelines "
+            f"cannot set one for {task}: only several workers can have one.",
+        )
         if target == "oss":
             step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task))))
         if settings := _kubernetes(step):
@@ -87,6 +92,11 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
     settings = {
         "nodeSelector": {"labels": dict(step.node_selector)} if step.node_selector else {},
         "tolerations": [{k: v for k, v in vars(one).items() if v} for one in step.tolerations],
+        "podMetadata": {
+            name: dict(values)
+            for name, values in (("labels", step.labels), ("annotations", step.annotations))
+            if values
+        },
         "imagePullSecret": [{"secretName": name} for name in sorted(step.image_pull_secrets)],
         "secretAsEnv": [
             {
@@ -112,8 +122,8 @@ def check_workers(config: Config, target: Target) -> None:
         return
     require(
         target == "oss",
-        f"kubeflow.workers is {kubeflow.workers}: several workers need Kubeflow's training "
-        "operator; on Vertex AI use one machine with several GPUs.",
+        f"kubeflow.workers is {kubeflow.workers}: several workers need open-source "
+        "Kubeflow; on Vertex AI use one machine with several GPUs.",
     )
     require(
         accelerator in ("auto", "workers"),

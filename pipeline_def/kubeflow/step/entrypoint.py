@@ -82,7 +82,7 @@ def run_step(arguments: argparse.Namespace) -> None:
     register_object_stores()
     _check_code(arguments.step, prepared)
     if interface.workers:
-        from pipeline_def.kubeflow.workers.tf_job_step import run_workers
+        from pipeline_def.kubeflow.workers.worker_step import run_workers
 
         write_json(output_file, run_workers(arguments.step, given, interface))
         return

@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the chief, or the first worker of a TFJob, which has none."""
+        """Whether this process is the chief, or the first worker where there is none."""
         return self.index == 0 and self.kind == (_CHIEF if _CHIEF in self.addresses else _WORKER)
 
     def _check(self) -> None:

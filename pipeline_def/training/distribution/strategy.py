@@ -138,7 +138,7 @@ def _workers(cluster: Cluster | None) -> tf.distribute.Strategy:
     if cluster is None or cluster.size < 2:
         raise ConfigurationError(
             "training.accelerator is workers, but TF_CONFIG lists no other process; whatever "
-            "starts the workers sets it, such as a TFJob of Kubeflow."
+            "starts the workers sets it, such as the Trainer step on Kubeflow."
         )
     communication = tf.distribute.experimental.CommunicationImplementation
     # The choice of `AUTO`, and with it the order of sums, depends on TensorFlow's version.

@@ -277,7 +277,7 @@ def test_the_configurations_in_the_docs_compile(
         (tmp_path / "cluster.yaml").write_text(block)
         argv = ("--config", str(tmp_path / "cluster.yaml"))
         assert compile_file(tmp_path / "pipeline.yaml", *argv)
-    assert "4 workers train together in a TFJob." in capsys.readouterr().out
+    assert "4 workers train together in a Job." in capsys.readouterr().out
 
 
 MISTAKES = {

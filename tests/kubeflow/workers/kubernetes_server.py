@@ -1,14 +1,13 @@
-"""A stub of the Kubernetes API server with Kubeflow's training-operator, for one namespace.
+"""A stub of the Kubernetes API server with its controller of Jobs, for one namespace.
 
-Paths, verbs, statuses and errors are those of Kubernetes 1.30, for the requests that are made;
-conditions, names and labels of pods those of training-operator 1.9.
+Paths, verbs, statuses and errors are those of Kubernetes 1.34, for the requests that are made.
 """
 
 import base64
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ NAMESPACE = "kubeflow"
 POD = "images-x7k2p-1234"
 TOKEN = "secret-token"
 
-_JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
+_JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -36,18 +36,18 @@ class KubernetesServer(StubServer):
 
     def __init__(self) -> None:
         super().__init__(_Handler)
-        self.installed = True
         self.role: list[dict[str, list[str]]] = docs_role()
         """Rules of the role of the account."""
         self.failures = 0  # so many requests fail before one works
-        self.script: deque[str] = deque(["Created", "Running", "Succeeded"])
-        """Conditions of a job, one for each look at it."""
+        self.script: deque[str] = deque(["Pending", "Running", "Succeeded"])
+        """States of a job, one for each look at it."""
         self.state: Callable[[], str] = self._next
         """What gives the condition, where it is not scripted."""
         self.on_create: Callable[[Job], None] = lambda job: None
         self.on_look: Callable[[str], None] = lambda state: None
         self.jobs: dict[str, Job] = {}
         self.created: list[Job] = []
+        self.services: dict[str, Job] = {}
         self.slow_deletions = 0  # so many looks find a job that is being deleted
         self.pods: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, list[tuple[str, str]]] = {}
@@ -66,7 +66,7 @@ class KubernetesServer(StubServer):
     ) -> None:
         """Have a pod of a job that failed, with these last lines of its log."""
         ended = {"exitCode": code, "reason": reason, "finishedAt": f"2026-11-22T{at}Z"}
-        state = [{"name": "tensorflow", "state": {"terminated": ended}}]
+        state = [{"name": "worker", "state": {"terminated": ended}}]
         self.pods[pod] = {
             "metadata": {"name": pod},
             "status": {"phase": "Failed", "containerStatuses": state},
@@ -84,9 +84,9 @@ class KubernetesServer(StubServer):
         if not any(_allows(rule, right) for rule in self.role):
             return _status(403, f"User cannot {' '.join(right)} in the namespace {NAMESPACE}")
         if path.startswith(_JOBS):
-            if not self.installed:
-                return 404, "404 page not found\n"
             return self._respond_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
+        if path.startswith(_SERVICES):
+            return self._respond_services(method, path.removeprefix(_SERVICES).strip("/"), body)
         if path.startswith(_CONFIG_MAPS):
             return _object("ConfigMap", path.rpartition("/")[2], self.config_maps)
         if path.startswith(_SECRETS):
@@ -96,24 +96,41 @@ class KubernetesServer(StubServer):
             return self._log(name, query)
         if not name:
             wanted = query["labelSelector"].partition("=")
-            assert wanted[0] == "training.kubeflow.org/job-name"
-            return 200, {"items": [p for n, p in self.pods.items() if n.startswith(wanted[2])]}
+            assert wanted[0] == "job-name"
+            return 200, {"items": [*self._pods_of(wanted[2])]}
         if name == POD:
             spec = {"serviceAccountName": "pipeline-runner"}
             return 200, {"metadata": {"name": POD, "uid": "f3c1"}, "spec": spec}
         return _status(404, f'pods "{name}" not found')
 
+    def _pods_of(self, job: str) -> Iterator[dict[str, Any]]:
+        """Yield the pods of a job, JOB-INDEX-SUFFIX, with their index."""
+        plain = {name: {"metadata": {"name": name}} for name in self.logs}
+        for name, pod in (plain | self.pods).items():
+            if name.startswith(f"{job}-"):
+                index = name.removeprefix(f"{job}-").partition("-")[0]
+                annotations = {"batch.kubernetes.io/job-completion-index": index}
+                yield {**pod, "metadata": {"name": name, "annotations": annotations}}
+
+    def _respond_services(self, method: str, name: str, body: Any) -> tuple[int, Any]:
+        if method == "POST":
+            self.services[body["metadata"]["name"]] = body
+            return 201, body
+        if name not in self.services:
+            return _status(404, f'services "{name}" not found')
+        return 200, self.services.pop(name)
+
     def _respond_jobs(self, method: str, name: str, body: Any) -> tuple[int, dict[str, Any] | str]:
         if method == "POST":
             name = body["metadata"]["name"]
             if name in self.jobs:
-                return _status(409, f'tfjobs.kubeflow.org "{name}" already exists')
+                return _status(409, f'jobs.batch "{name}" already exists')
             self.jobs[name] = body
             self.created.append(body)
             self.on_create(body)
             return 201, body
         if name not in self.jobs:
-            return _status(404, f'tfjobs.kubeflow.org "{name}" not found')
+            return _status(404, f'jobs.batch "{name}" not found')
         job = self.jobs[name]
         if method == "DELETE":
             job["metadata"]["deletionTimestamp"] = "2026-11-22T10:00:00Z"
@@ -127,8 +144,10 @@ class KubernetesServer(StubServer):
             return 200, job
         state = self.state()
         self.on_look(state)
-        condition = {"type": state, "status": "True", "message": f"TFJob {name} is {state}."}
-        return 200, {**job, "status": {"conditions": [condition] if state else []}}
+        kind = {"Succeeded": "SuccessCriteriaMet"}.get(state, state)
+        condition = {"type": kind, "status": "True", "message": f"Job {name} is {state}."}
+        plain = {"Pending": {"active": 4}, "Running": {"active": 4, "ready": 4}}
+        return 200, {**job, "status": plain.get(state, {"conditions": [condition]})}
 
     def _next(self) -> str:
         return self.script.popleft() if len(self.script) > 1 else self.script[0]
@@ -136,7 +155,7 @@ class KubernetesServer(StubServer):
     def _log(self, pod: str, query: dict[str, str]) -> tuple[int, dict[str, Any] | str]:
         assert query["timestamps"] == "true"
         if pod not in self.logs:
-            return _status(400, f'container "tensorflow" in pod "{pod}" is waiting to start')
+            return _status(400, f'container "worker" in pod "{pod}" is waiting to start')
         # Kubernetes reads the time to the second.
         since = query.get("sinceTime", "")[:19]
         lines = [f"{time} {text}" for time, text in self.logs[pod] if time[:19] >= since]
@@ -153,8 +172,10 @@ def docs_role() -> list[dict[str, list[str]]]:
 
 def _right(method: str, path: str) -> tuple[str, str, str]:
     """Return the verb, resource and API group that a request needs."""
-    root = next(root for root in (_JOBS, _CONFIG_MAPS, _SECRETS, _PODS) if path.startswith(root))
-    group = "kubeflow.org" if root == _JOBS else ""
+    root = next(
+        root for root in (_JOBS, _SERVICES, _CONFIG_MAPS, _SECRETS, _PODS) if path.startswith(root)
+    )
+    group = "batch" if root == _JOBS else ""
     name, _, part = path.removeprefix(root).strip("/").partition("/")
     verb = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}[method]
     return verb, root.rpartition("/")[2] + (f"/{part}" if part else ""), group

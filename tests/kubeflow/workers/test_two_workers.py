@@ -31,9 +31,12 @@ def train(fn_args: Any) -> None:
     Path(fn_args.model_run_dir, "log").write_text("")
 
 
-def tf_config(index: int) -> str:
-    cluster = {"worker": ["trainer-worker-0:2222", "trainer-worker-1:2222"]}
-    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+def tf_config(container: Any, index: int) -> str:
+    """TF_CONFIG as Kubernetes writes it for a worker."""
+    variables = {one["name"]: one.get("value", str(index)) for one in container["env"]}
+    text = str(variables["TF_CONFIG"])
+    assert list(variables) == ["JOB_COMPLETION_INDEX", "TF_CONFIG"]
+    return text.replace("$(JOB_COMPLETION_INDEX)", variables["JOB_COMPLETION_INDEX"])
 
 
 def properties(**config: Any) -> dict[str, Any]:
@@ -87,9 +90,9 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
     """The last worker ends after the chief and must not replace its output."""
 
     def operate(job: Job) -> None:
-        [container] = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        [container] = job["spec"]["template"]["spec"]["containers"]
         for index in (0, 1):
-            monkeypatch.setenv("TF_CONFIG", tf_config(index))
+            monkeypatch.setenv("TF_CONFIG", tf_config(container, index))
             assert entrypoint.main(container["command"][3:]) == 0
         monkeypatch.delenv("TF_CONFIG")
 
@@ -103,6 +106,7 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
         arguments = step_arguments(tmp_path, examples(tmp_path), config)
         assert entrypoint.main(arguments) == 0
         assert not server.jobs
+        assert not server.services
     output = json.loads((tmp_path / "output.json").read_text())
     [model] = output["artifacts"]["model"]["artifacts"]
     assert model["uri"] == str(tmp_path / "model")

@@ -25,6 +25,8 @@ STEPS = {
         shared_memory="4Gi",
         node_selector={"pool": "gpu"},
         volumes={"claim": "/mnt/shared"},
+        labels={"kueue.x-k8s.io/queue-name": "team"},
+        priority_class="high",
     ),
 }
 
@@ -47,6 +49,20 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
     assert interface(spec, "Transform").workers is None
     [alone] = compiler.compile_documents(config(pipeline_root=ROOT), target="oss", image="i")
     assert interface(alone, "Trainer").workers is None
+
+
+def test_labels_and_priorities() -> None:
+    """A pod of KFP has labels and annotations, but no priority class."""
+    trainer = StepConfig(labels={"queue": "team"}, annotations={"note": "a"})
+    [_, kubernetes] = compiler.compile_documents(
+        config(steps={"Trainer": trainer}), target="oss", image="i"
+    )
+    executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    metadata = {"labels": {"queue": "team"}, "annotations": {"note": "a"}}
+    assert executors["Trainer_executor"] == {"podMetadata": metadata}
+    steps = {"Trainer": StepConfig(priority_class="high")}
+    with pytest.raises(ConfigurationError, match="cannot set one for Trainer: only several"):
+        compiler.compile_documents(config(steps=steps), target="oss", image="i")
 
 
 SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}

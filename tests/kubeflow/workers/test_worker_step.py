@@ -1,4 +1,4 @@
-"""The step that starts a TFJob and follows it, against a stub of the Kubernetes API."""
+"""The step that starts a Job and follows it, against a stub of the Kubernetes API."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow import executor_input
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
-from pipeline_def.kubeflow.workers import tf_job_step
-from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
+from pipeline_def.kubeflow.workers import worker_step
+from pipeline_def.kubeflow.workers.worker_step import job_name, run_workers
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
@@ -58,7 +58,10 @@ class Step:
 
     @property
     def chief(self) -> str:
-        return f"{self.name}-worker-0"
+        return self.pod(0)
+
+    def pod(self, index: int) -> str:
+        return f"{self.name}-{index}-x7k2p"
 
     def run(self) -> dict[str, Any]:
         settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
@@ -76,7 +79,7 @@ def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def option(job: Job, name: str) -> Any:
     """Return an option of the workers' command."""
-    [container] = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    [container] = job["spec"]["template"]["spec"]["containers"]
     command = [word.replace("$$", "$") for word in container["command"]]
     assert command[:3] == ["python", "-m", "pipeline_def.kubeflow.step.entrypoint"]
     return command[command.index(name) + 1]
@@ -133,7 +136,7 @@ def test_artifacts_on_gs_are_used_in_place(
 def test_the_state_and_the_log_of_the_chief_are_printed(
     step: Step, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    states = ["", "Created", "Running", "Running", "Running", "Succeeded"]
+    states = ["Suspended", "Pending", "Running", "Running", "Running", "Succeeded"]
     step.server.on_create, step.server.script = train, deque(states)
     # Four lines a look, three a second: a second is read again, and cut in two.
     lines = [(f"2026-11-22T10:00:0{n // 3}.{n % 3 * 25}Z", f"line {n}\rdone") for n in range(16)]
@@ -141,11 +144,11 @@ def test_the_state_and_the_log_of_the_chief_are_printed(
     step.server.on_look = lambda state: step.server.logs.update({step.chief: next(growing)})
     step.run()
     assert capsys.readouterr().out.split("\n")[:-1] == [
-        f"TFJob {step.name}: waits for Kubeflow's training-operator",
-        f"TFJob {step.name}: Created",
-        f"TFJob {step.name}: Running",
+        f"Job {step.name}: Suspended",
+        f"Job {step.name}: Pending",
+        f"Job {step.name}: Running",
         *(f"line {n}\rdone" for n in range(8)),
-        f"TFJob {step.name}: Succeeded",
+        f"Job {step.name}: Succeeded",
         *(f"line {n}\rdone" for n in range(8, 16)),
     ]
 
@@ -155,26 +158,26 @@ def test_the_first_failure_is_reported(step: Step, capsys: pytest.CaptureFixture
     lost = "Trainer: failed: Connection reset"
     step.server.fail_worker(step.chief, lost, at="10:00:05")
     gone = "Trainer: error: Another worker has stopped."
-    step.server.fail_worker(f"{step.name}-worker-3", gone, at="10:00:03", code=138)
-    step.server.fail_worker(f"{step.name}-worker-1", lost, at="10:00:04.5", code=1)
+    step.server.fail_worker(step.pod(3), gone, at="10:00:03", code=138)
+    step.server.fail_worker(step.pod(1), lost, at="10:00:04.5", code=1)
     said = "Trainer: error: There are no images."
-    step.server.fail_worker(f"{step.name}-worker-2", "a trace", said, at="10:00:04.5", code=2)
-    with pytest.raises(ServiceError, match=f"^{step.name}-worker-2: There are no images.$"):
+    step.server.fail_worker(step.pod(2), "a trace", said, at="10:00:04.5", code=2)
+    with pytest.raises(ServiceError, match=f"^{step.pod(2)}: There are no images.$"):
         step.run()
-    assert f"Last lines of {step.name}-worker-2:\na trace" in capsys.readouterr().out
+    assert f"Last lines of {step.pod(2)}:\na trace" in capsys.readouterr().out
     assert not step.server.jobs
 
 
 def test_a_killed_worker_is_reported_with_its_reason(step: Step) -> None:
     step.server.script = deque(["Running", "Failed"])
-    step.server.fail_worker(f"{step.name}-worker-1", "epoch 3", code=137, reason="OOMKilled")
-    with pytest.raises(ServiceError, match=r"-worker-1 ended with status 137 \(OOMKilled\)\.$"):
+    step.server.fail_worker(step.pod(1), "epoch 3", code=137, reason="OOMKilled")
+    with pytest.raises(ServiceError, match=r"-1-x7k2p ended with status 137 \(OOMKilled\)\.$"):
         step.run()
 
 
-def test_a_failure_without_pods_has_the_operators_message(step: Step) -> None:
+def test_a_failure_without_pods_has_the_jobs_message(step: Step) -> None:
     step.server.script = deque(["Failed"])
-    with pytest.raises(ServiceError, match=f"failed: TFJob {step.name} is Failed."):
+    with pytest.raises(ServiceError, match=f"failed: Job {step.name} is Failed."):
         step.run()
 
 
@@ -233,8 +236,8 @@ def test_a_short_outage_of_the_api_is_tolerated(
 
     step.server.on_create = fail_for_a_while
     step.run()
-    monkeypatch.setattr(tf_job_step, "_MOST_FAILED_POLLS", 3)
-    with pytest.raises(ServiceError, match=r"could not read the TFJob .*503: etcdserver"):
+    monkeypatch.setattr(worker_step, "_MOST_FAILED_POLLS", 3)
+    with pytest.raises(ServiceError, match=r"could not read the Job .*503: etcdserver"):
         step.run()
 
 
@@ -253,12 +256,9 @@ def test_a_failed_removal_does_not_hide_the_result(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (
-            {"installed": False},
-            "does not know TFJobs .*install Kubeflow's training-operator",
-        ),
-        ({"role": docs_role()[1:]}, "could not .* TFJob .*the role"),
-        ({"role": docs_role()[:1]}, f"could not read its own pod {POD} .*the role"),
+        ({"role": docs_role()[1:]}, "could not .* Job .*the role"),
+        ({"role": docs_role()[:1]}, "could not .* Service .*the role"),
+        ({"role": docs_role()[:2]}, f"could not read its own pod {POD} .*the role"),
     ],
 )
 def test_refused_requests_are_one_sentence(step: Step, fault: dict[str, Any], message: str) -> None:

@@ -1,8 +1,8 @@
-"""The Trainer step with several workers on open-source Kubeflow: it starts a TFJob and follows it.
+"""The Trainer step with several workers on open-source Kubeflow: it starts a Job and follows it.
 
-All workers, including the chief, are pods of the job, whose TF_CONFIG the operator writes; the
-step's own pod does not train. It hands over the input, forwards the chief's log, hands the output
-back to KFP's launcher, and removes the job, however it ends.
+All workers, including the chief, are pods of the Job; the step's own pod does not train. It hands
+over the input, forwards the chief's log, hands the output back to KFP's launcher, and removes the
+Job, however it ends.
 """
 
 import contextlib
@@ -24,7 +24,12 @@ from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
 from pipeline_def.kubeflow.kubernetes_api import Cluster, Manifest
 from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
-from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
+from pipeline_def.kubeflow.workers.worker_job import (
+    condition,
+    index_of,
+    worker_job,
+    worker_service,
+)
 from pipeline_def.service_errors import Unreachable
 
 # Between two polls of the job: far less than an epoch, and few requests.
@@ -64,7 +69,9 @@ def run_workers(
             sent = json.dumps(exchange.send(), sort_keys=True)
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.end_if_cancelled()
-            job.cluster.create_job(tf_job(name, group, command, job.cluster.own_pod()))
+            owner = job.cluster.own_pod()
+            job.cluster.create_service(worker_service(name, owner))
+            job.cluster.create_job(worker_job(name, group, command, owner))
             job.follow()
             return exchange.receive()
         finally:
@@ -105,12 +112,10 @@ class _Job:
     interval: float
     shown: str = "?"
     """State printed last."""
+    chief: str = ""
+    """Pod of the chief, once it is known."""
     logged: str = ""
     """Time of the newest line of the chief's log that was printed, RFC 3339."""
-
-    @property
-    def chief(self) -> str:
-        return worker_pod(self.name, 0)
 
     def follow(self) -> None:
         """Wait for the end of the job; print its state and the chief's log."""
@@ -144,17 +149,19 @@ class _Job:
     def _poll(self) -> tuple[str, str]:
         job = self.cluster.job(self.name)
         if job is None:
-            raise ServiceError(f"The TFJob {self.name} was removed while its workers trained.")
+            raise ServiceError(f"The Job {self.name} was removed while its workers trained.")
         state, message = condition(job)
         if state != self.shown:
             self.shown = state
-            words = state or "waits for Kubeflow's training-operator"
-            _print(f"TFJob {self.name}: {words}")
+            _print(f"Job {self.name}: {state}")
         return state, message
 
     def _print_log(self) -> None:
         """Print the lines that the chief's log has gained."""
-        for line in self.cluster.log(self.chief, since=self.logged):
+        if not self.chief:
+            pods = self.cluster.job_pods(self.name)
+            self.chief = next((p["metadata"]["name"] for p in pods if index_of(p) == 0), "")
+        for line in self.cluster.log(self.chief, since=self.logged) if self.chief else ():
             when, _, text = line.partition(" ")
             # The API repeats the lines of the whole second. Fractions vary in length: 3Z < 3.25Z.
             if when.rstrip("Z") > self.logged.rstrip("Z"):
@@ -162,14 +169,14 @@ class _Job:
                 _print(text)
 
     def _error(self, message: str) -> ServiceError:
-        """Return the error of the worker that failed first, or else the operator's message.
+        """Return the error of the worker that failed first, or else the Job's message.
 
         The other workers only lost their connection to that one.
         """
         pods = self.cluster.job_pods(self.name)
         failed = [_termination(pod) for pod in pods if pod["status"].get("phase") == "Failed"]
         if not failed:
-            return ServiceError(f"The TFJob {self.name} failed: {message}")
+            return ServiceError(f"The Job {self.name} failed: {message}")
         first = min(failed, key=_Termination.rank)
         lines = [line.partition(" ")[2] for line in self.cluster.log(first.pod, lines=_LAST_LINES)]
         if lines and first.pod != self.chief:
@@ -184,6 +191,7 @@ class _Job:
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""
+        self.cluster.delete_service(self.name)
         if self.cluster.delete_job(self.name):
             while self.cluster.job(self.name) is not None:
                 self._wait()
@@ -192,6 +200,7 @@ class _Job:
         """Remove the job; if that fails, Kubernetes removes it with this pod, its owner."""
         try:
             self.cluster.delete_job(self.name)
+            self.cluster.delete_service(self.name)
         except ServiceError as error:
             _print(f"{error}")
 
