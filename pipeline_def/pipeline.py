@@ -120,6 +120,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
             transfer=config.transfer,
             # Only the Evaluator uses this bound: changing it must not train again.
             export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
+            judged_by_folds=True,
             checkpoints=layout.checkpoints,
         ),
     ).with_id(steps.TRAINER.id)

@@ -64,6 +64,17 @@ def is_split_name(name: str) -> bool:
     return _SPLIT_NAME.fullmatch(name) is not None
 
 
+def name_folds(folds: int) -> str:
+    """Return what takes the place of the evaluated split's name after cross-validation: 5 folds."""
+    return f"{folds} folds"
+
+
+def count_folds(split: str) -> int:
+    """Return the number of folds in a name of `name_folds`; 0 for a split."""
+    number, _, rest = split.partition(" ")
+    return int(number) if rest == "folds" else 0
+
+
 def sort_splits(by_split: Mapping[str, _Value]) -> dict[str, _Value]:
     """Sort items by split: train, eval, test, then the others by name."""
     used = (TRAIN, EVAL, TEST)

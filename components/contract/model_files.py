@@ -14,7 +14,8 @@ TRAINING_FILE = "training.json"
 from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features
 instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
 null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
-fields of `pipeline_def.training.calibration.Calibration`."""
+fields of `pipeline_def.training.calibration.Calibration`; `folds`, null or, after cross-validation,
+their `count`, and of each the epoch at which it was judged and its seconds."""
 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""
@@ -24,6 +25,10 @@ EXAMPLES_SIGNATURE = "serving_examples"
 
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
+
+FOLDS_FILE = "assets.extra/fold_predictions.parquet"
+"""In a SavedModel that was trained on all images: for each image, the probabilities by a model that
+has not seen it (`components.evaluation.fold_predictions`)."""
 
 LEARNING_RATE = "learning_rate"
 """Metric of the history: learning rate of the last training step of an epoch."""

@@ -1,9 +1,10 @@
 """Report progress as log records; runners decide how to show them."""
 
 import collections
+import contextlib
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 
@@ -15,6 +16,7 @@ _REPORT_EVERY = 64
 _WAIT_SHOWN = 0.1
 
 _done: collections.Counter[str] = collections.Counter()
+_folds: list[str] = []
 
 
 def report_progress(*, done: float, total: float, unit: str, note: str = "") -> None:
@@ -44,12 +46,30 @@ def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int) -> Non
         epoch: number of the finished epoch, from 1.
         epochs: largest number of epochs.
     """
-    train, evaluation = (_short(values[name]) for name in ("accuracy", "val_accuracy"))
-    number = f"{epoch:>{len(str(epochs))}}/{epochs}"
-    text = f"{number} acc {train} val {evaluation} {values[RATE]:,.0f}/s"
+    text = f"{epoch:>{len(str(epochs))}}/{epochs} acc {_short(values['accuracy'])}"
+    # Training on all images has none to evaluate on.
+    if not math.isnan(values["val_accuracy"]):
+        text += f" val {_short(values['val_accuracy'])}"
+    text += f" {values[RATE]:,.0f}/s"
     if values[INPUT_WAIT_FRACTION] > _WAIT_SHOWN:
         text += f" wait {values[INPUT_WAIT_FRACTION]:.0%}"
-    LOGGER.info(text, extra={"progress": (epoch, epochs), "lasting": True})
+    text = " ".join((*_folds, text))
+    LOGGER.info(text, extra={"progress": (epoch, epochs), "lasting": not _folds})
+
+
+@contextlib.contextmanager
+def naming_fold(name: str) -> Iterator[None]:
+    """Put `name` before the epochs that are reported in the context; none of them is lasting."""
+    _folds.append(name)
+    try:
+        yield
+    finally:
+        _folds.pop()
+
+
+def report_fold(text: str) -> None:
+    """Log the end of a fold in a line that a runner may leave on the screen."""
+    LOGGER.info(text, extra={"progress": (1, 1), "lasting": True})
 
 
 def add_progress(task: str, amount: int, *, total: int, unit: str) -> None:

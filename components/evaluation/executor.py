@@ -4,6 +4,7 @@ Beam workers run the models over whole batches (`inference`). This module reads 
 batches, keeps a few numbers of each image, and counts them in each slice for TFMA's files.
 """
 
+import collections
 import itertools
 import os
 import sys
@@ -27,7 +28,15 @@ from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
-from components.contract.example import ENCODED, EVAL, FILENAME, TEST, TRAIN
+from components.contract.example import (
+    ENCODED,
+    EVAL,
+    FILENAME,
+    TEST,
+    TRAIN,
+    count_folds,
+    name_folds,
+)
 from components.contract.model_files import LITE_PROPERTY
 from components.contract.properties import (
     BASELINE_PROPERTY,
@@ -37,6 +46,7 @@ from components.contract.properties import (
     VERSION_PROPERTY,
 )
 from components.evaluation.config import EvaluationConfig
+from components.evaluation.fold_predictions import FoldPredictions, find_unseen, read_folds
 from components.evaluation.inference import Job, predict_shards
 from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.metric_table import AUC
@@ -53,6 +63,7 @@ from components.evaluation.prediction_file import (
     join_parts,
     read_prediction_batches,
     read_predictions,
+    replace_probabilities,
 )
 from components.evaluation.slices import choose_slices, decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
@@ -91,25 +102,36 @@ class Executor(BaseBeamExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Evaluate on `TEST` if there is one: `EVAL` has chosen the weights."""
+        """Evaluate on `TEST` if there is one, else on all folds or on `EVAL`."""
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
         evaluation = artifact_utils.get_single_instance(output_dict[EVALUATION_KEY])
         blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
         index = read_index(examples.uri)
         labels, columns = index["labels"], index.get("columns", {})
-        split = TEST if TEST in labels else EVAL
-        total = sum(labels[split].values())
-        majority_accuracy = max(labels[split].values()) / total
+        models = find_models(input_dict)
+        paths = [_path(model) for model in models]
+        folds = [read_folds(path) for path in paths]
+        split, counts = _choose_images(labels, folds[0])
+        total = counts.total()
+        majority_accuracy = max(counts.values()) / total
         config = require_majority_accuracy(
             from_json(EvaluationConfig, exec_properties[CONFIG_KEY]), majority_accuracy
         )
         config = replace(config, slices=choose_slices(config.slices, columns))
         columns = {name: of for name, of in columns.items() if name in config.slices}
-        models = find_models(input_dict)
-        paths = [_path(model) for model in models]
         smoke_failure = self._predict(
             Job(paths, evaluation.uri, total, columns), examples.uri, split=split, config=config
         )
+        # Small versions are compared with what the exported model itself predicts.
+        lite = measure_lite(
+            models[0].uri,
+            examples.uri,
+            split,
+            lambda: read_predictions(evaluation.uri),
+            max_drop=exec_properties.get(MAX_LITE_DROP_KEY, 0.0),
+        )
+        if any(unseen := find_unseen(examples.uri, split, folds)):
+            replace_probabilities(evaluation.uri, unseen)
         stats, slices = _read_stats(evaluation.uri, config)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         known = find_known(model.truth for model in stats)
@@ -135,8 +157,11 @@ class Executor(BaseBeamExecutor):
         for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
             version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
             evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
-        max_drop = exec_properties.get(MAX_LITE_DROP_KEY, 0.0)
-        pushed = _measure_lite(models[0], examples.uri, split, evaluation.uri, max_drop=max_drop)
+        if count_folds(split):
+            # The exported model was trained on these images, so only the drop is known.
+            lite = [replace(of, accuracy=measured.accuracy - of.drop) for of in lite]
+        write_lite_results(evaluation.uri, lite)
+        pushed = ",".join(result.kind for result in lite if not result.reason)
         blessing.set_string_custom_property(LITE_PROPERTY, pushed)
         _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
 
@@ -149,6 +174,17 @@ class Executor(BaseBeamExecutor):
             return smoke_test.find_failure(
                 lambda names: read_predictions(job.evaluation_uri, only=names)
             )
+
+
+def _choose_images(
+    labels: Mapping[str, Mapping[str, int]], folds: FoldPredictions | None
+) -> tuple[str, collections.Counter[str]]:
+    """Return the split to evaluate on, or the name of all folds, and label → images."""
+    split = TEST if TEST in labels else name_folds(folds.count) if folds else EVAL
+    counts = collections.Counter[str]()
+    for one in labels if count_folds(split) else [split]:
+        counts.update(labels[one])
+    return split, counts
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
@@ -171,17 +207,6 @@ def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Ar
 def _path(model: types.Artifact) -> str:
     path: str = path_utils.serving_model_path(model.uri)
     return path
-
-
-def _measure_lite(
-    model: types.Artifact, examples_uri: str, split: str, evaluation_uri: str, *, max_drop: float
-) -> str:
-    """Measure the small versions; return the kinds to push, separated by commas."""
-    results = measure_lite(
-        model.uri, examples_uri, split, lambda: read_predictions(evaluation_uri), max_drop=max_drop
-    )
-    write_lite_results(evaluation_uri, results)
-    return ",".join(result.kind for result in results if not result.reason)
 
 
 def _start_smoke_test(

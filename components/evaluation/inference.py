@@ -5,7 +5,6 @@ shards, so any runner will do, and a repeated shard replaces its earlier results
 """
 
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +139,9 @@ class PredictShard(beam.DoFn):
         if first is None:
             return
         labels = [model.read_labels(first[0]) for model in self._models]
-        with open_part(self._job.evaluation_uri, os.path.basename(shard), labels) as part:
+        # The shards of several splits have the same names.
+        name = "-".join(shard.rsplit("/", 2)[1:])
+        with open_part(self._job.evaluation_uri, name, labels) as part:
             for examples, features in itertools.chain([first], batches):
                 self._predict(part, examples, features)
         yield from ()

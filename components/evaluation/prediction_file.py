@@ -117,12 +117,7 @@ def join_parts(evaluation_uri: str) -> None:
                 remove(path)
             rows.flush()
             _write_sorted(joined, pa.concat_tables(tables).combine_chunks(), rows.fileno())
-        target = os.path.join(evaluation_uri, PREDICTIONS_FILE)
-        if on_disk(target):
-            move(joined, target)
-        else:
-            with open_file(target, "wb") as uploaded:
-                _append_file(joined, uploaded)
+        _publish(joined, os.path.join(evaluation_uri, PREDICTIONS_FILE))
     remove(folder)
 
 
@@ -158,6 +153,48 @@ def _read_rows(file: int, numbers: Ints, width: int) -> NDArray[np.float32]:
     for index, number in enumerate(numbers.tolist()):
         os.preadv(file, [rows[index].data], number * size)
     return rows
+
+
+def replace_probabilities(
+    evaluation_uri: str, models: Sequence[Mapping[str, Scores | None]]
+) -> None:
+    """Replace probabilities of some images.
+
+    For each model, file name → [classes], or None for an image that cannot judge the model.
+    """
+    with tempfile.TemporaryDirectory(dir=evaluation_uri if on_disk(evaluation_uri) else None) as at:
+        path, writer = os.path.join(at, PREDICTIONS_FILE), None
+        for group in _read_groups(evaluation_uri, None):
+            names = _texts(group, "filename")
+            for column, known in zip(_PROBABILITIES, models, strict=False):
+                group = _replace_rows(group, column, names, known)
+            writer = writer or pq.ParquetWriter(path, group.schema, **_WRITE_OPTIONS)
+            writer.write_table(group)
+        if writer:
+            writer.close()
+            _publish(path, os.path.join(evaluation_uri, PREDICTIONS_FILE))
+
+
+def _replace_rows(
+    table: Any, column: str, names: Sequence[str], known: Mapping[str, Scores | None]
+) -> Any:
+    index = table.column_names.index(column)
+    scores = _read_scores(table, column).copy()
+    for number, name in enumerate(names):
+        if name in known:
+            row = known[name]
+            scores[number] = np.nan if row is None else row
+    values = pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), scores.shape[1])
+    return table.set_column(index, table.schema.field(index), values)
+
+
+def _publish(path: str, target: str) -> None:
+    """Move a local file to its place, or upload it."""
+    if on_disk(target):
+        move(path, target)
+        return
+    with open_file(target, "wb") as uploaded:
+        _append_file(path, uploaded)
 
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
@@ -208,7 +245,18 @@ def _texts(table: Any, name: str) -> tuple[str, ...]:
 
 def _predictions(table: Any, column: str, labels: bytes, texts: Sequence[str]) -> Predictions:
     names = tuple(json.loads(labels))
-    flat = np.concatenate([chunk.flatten().to_numpy() for chunk in table[column].chunks])
+    scores = _read_scores(table, column)
     columns = {label: number for number, label in enumerate(names)}
     ids: Ints = np.array([columns.get(text, -1) for text in texts], np.int64)
-    return Predictions(names, ids, flat.reshape(len(texts), len(names)))
+    unjudged = np.isnan(scores).all(axis=1) & (column == _PROBABILITIES[1])
+    if unjudged.any():
+        # As of an unknown label: the model in use was trained on these images.
+        ids, scores = np.where(unjudged, -1, ids), np.nan_to_num(scores, nan=1 / len(names))
+    return Predictions(names, ids, scores)
+
+
+def _read_scores(table: Any, column: str) -> NDArray[np.float32]:
+    """Return a column of probabilities, [rows, classes]."""
+    flat = np.concatenate([chunk.flatten().to_numpy() for chunk in table[column].chunks])
+    scores: NDArray[np.float32] = flat.reshape(table.num_rows, -1)
+    return scores

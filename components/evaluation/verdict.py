@@ -76,7 +76,7 @@ class MeasuredAccuracy:
     majority_accuracy: float
     """Accuracy of always predicting the most frequent class."""
     change: Change | None = None
-    """Against the model in use, on the images whose labels both know; None without any."""
+    """Against the model in use, on the images that can compare the two; None without any."""
     selected: bool = False
     """Whether the same images selected the weights."""
     partly: str = ""
@@ -123,7 +123,10 @@ def measure_accuracy(
     if not len(known):
         return replace(measured, alone=UNKNOWN_LABELS)
     change = Change.of(baseline[known], right[known])
-    few = f" Only {len(known):,} of {images:,} images are compared: both models know their labels."
+    few = (
+        f" Only {len(known):,} of {images:,} images are compared: both models know their labels, "
+        "and neither was trained on them."
+    )
     return replace(measured, change=change, partly=few if len(known) < images else "")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from components.contract import example
 from components.contract.printable import make_printable
 from components.contract.progress import add_progress
+from components.contract.rules_of_thumb import FEW_IMAGES
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import SHRINKING
@@ -120,9 +121,13 @@ def ingest_listing(
     splits = records_per_shard(reports)
     labels = labels_per_split(reports)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
-    facts = {"labels": labels, "ingest": shrinking}
+    facts: dict[str, Any] = {"labels": labels, "ingest": shrinking}
     if columns := describe_columns(file.columns for file in listing.files):
         facts["columns"] = columns
+    by_hash = config.splits is None and all(file.split is None for file in listing.files)
+    if by_hash and sum(sum(of_split.values()) for of_split in labels.values()) < FEW_IMAGES:
+        # Training divides them again, into folds.
+        facts["groups"] = _list_groups(reports, job.rule)
     write_index(examples, splits, **facts)
     return sorted(splits)
 
@@ -144,6 +149,14 @@ def _judge_corrections(
         job = dataclasses.replace(job, corrected=kept)
         reports = _rewrite_affected_shards(reports, job, outdated, write)
     return reports, job, outcomes
+
+
+def _list_groups(reports: Sequence[PlanReport], rule: SplitRule) -> dict[str, str]:
+    """Return digest → key of its unit, if that is another, for each image kept with others."""
+    pairs = (
+        pair for report in reports for pair in zip(report.plan.files, report.digests, strict=True)
+    )
+    return {d: unit for file, d in pairs if d and (unit := rule.unit_of(file, d)) != d}
 
 
 def _resolve_conflicts(

@@ -45,6 +45,8 @@ class SplitRule:
     """Fractions of labels that have others than `fractions`."""
     assigned: Mapping[str, str] = field(default_factory=dict)
     """Key of a near duplicate → the split of its cluster."""
+    bound: Mapping[str, str] = field(default_factory=dict)
+    """Key of a near duplicate → the key that decides for its cluster."""
 
     def split_of(self, file: ImageFile, sha256: str) -> str:
         """Return the given split of a file, or that of the hash of its group or content.
@@ -64,6 +66,11 @@ class SplitRule:
         # Fractions may add up to slightly less than 1: the last split takes the rest.
         found = bisect.bisect_right(ends, _position(key), hi=len(fractions) - 1)
         return list(fractions)[found]
+
+    def unit_of(self, file: ImageFile, sha256: str) -> str:
+        """Return the key of all images that must stay together with this one."""
+        key = key_of(file, sha256)
+        return self.bound.get(key, key)
 
 
 def key_of(file: ImageFile, sha256: str) -> str:

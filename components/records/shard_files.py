@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.contract.example import INDEX_FILE
+from components.contract.example import INDEX_FILE, count_folds
 from components.records.tfrecord import RecordWriter, reading
 from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
 
@@ -89,9 +89,13 @@ def read_counts(examples_uri: str, split: str) -> dict[str, int]:
 
 
 def list_shards(examples_uri: str, split: str) -> list[str]:
-    """Return the paths of the shards of a split, in name order."""
-    folder = os.path.join(examples_uri, f"Split-{split}")
-    return [os.path.join(folder, name) for name in read_counts(examples_uri, split)]
+    """Return the paths of the shards of a split, or of all splits for folds, in name order."""
+    splits = sorted(read_index(examples_uri)["splits"]) if count_folds(split) else [split]
+    return [
+        os.path.join(examples_uri, f"Split-{one}", name)
+        for one in splits
+        for name in read_counts(examples_uri, one)
+    ]
 
 
 def count_examples(index: Mapping[str, Any]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.contract.example import EVAL, sort_splits
+from components.contract.example import EVAL, count_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
@@ -234,6 +234,21 @@ class ReportFacts:
         return sorted({label for counts in self.balance.values() for label in counts})
 
     @property
+    def folds(self) -> int:
+        """Number of folds of cross-validation; 0 without."""
+        return count_folds(self.split)
+
+    @property
+    def judged_on(self) -> str:
+        """The images of the scores, such as "the test split"."""
+        return f"{self.folds} folds of all images" if self.folds else f"the {self.split} split"
+
+    @property
+    def selected_on(self) -> str:
+        """The images that selected the weights."""
+        return f"{self.folds} folds" if self.folds else f"the {EVAL} split"
+
+    @property
     def is_optimistic(self) -> bool:
         """Whether the eval split, which selected the weights, also evaluated them."""
         return self.split == EVAL
@@ -245,6 +260,11 @@ class ReportFacts:
             return (
                 f"The {self.split} split is used both to pick and to score the model, so the "
                 "scores are slightly optimistic."
+            )
+        if self.folds:
+            return (
+                f"The scores are cross-validated over {self.folds} folds: each image was judged by "
+                "a model that had not seen it. The pushed model was trained on all images."
             )
         return (
             f"The weights are those of the best epoch on the {EVAL} split; the "

@@ -29,7 +29,8 @@ def write_metrics(facts: ReportFacts) -> str:
     """Return the JSON text; undefined numbers are null.
 
     `split` evaluated the model, `selection_split` selected its weights, `optimistic` says whether
-    they are the same. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
+    they are the same. After cross-validation all images have done both, but none for itself:
+    `folds` is not 0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
     `change`. `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each
     pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
     `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`:
@@ -38,7 +39,8 @@ def write_metrics(facts: ReportFacts) -> str:
     comparison, header = facts.comparison, facts.header
     found = {
         "split": facts.split,
-        "selection_split": EVAL,
+        "folds": facts.folds,
+        "selection_split": facts.split if facts.folds else EVAL,
         "optimistic": facts.is_optimistic,
         "examples": facts.metrics.support.sum(),
         "verdict": asdict(facts.verdict),

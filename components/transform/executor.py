@@ -106,7 +106,10 @@ class Executor(executor.Executor):
             labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
         ingest = custom.get("ingest", {})
-        write_index(transformed.uri, index["splits"], labels=index["labels"], ingest=ingest)
+        facts = {"groups": index["groups"]} if "groups" in index else {}
+        write_index(
+            transformed.uri, index["splits"], labels=index["labels"], ingest=ingest, **facts
+        )
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))

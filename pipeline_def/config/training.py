@@ -37,6 +37,12 @@ class TrainingConfig:
     """Stop after this many epochs without a better `metric` on the eval split, and keep the best
     epoch."""
 
+    folds: Annotated[Count, Interval(le=20)] | Literal["auto"] = "auto"
+    """Cross-validation below 1,000 images, unless you name the splits: each fold of the images is
+    judged by a model that has not seen it, and the exported model is trained on all. auto: 5 folds
+    if they take less than about 5 minutes on two cores, judging by the images, epochs and network,
+    else 0, none."""
+
     metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
     """Metric on the eval split that `patience` and the choice of the best epoch use. loss:
     cross-entropy, which still ranks epochs when accuracy is nearly perfect. balanced_accuracy: mean
@@ -142,6 +148,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""
+        require(self.folds != 1, "training.folds is 1: it must be auto, 0, or from 2 to 20.")
         require(
             self.weight_decay == 0 or self.optimizer != "adam",
             f"training.weight_decay is {self.weight_decay}: set training.optimizer to adamw, which "
@@ -199,6 +206,10 @@ class TrainerConfig:
 
     export: ExportConfig = field(default_factory=ExportConfig)
     """Its `max_drop` is for the Evaluator."""
+
+    judged_by_folds: bool = False
+    """Whether `training.folds` auto may divide the images. Off: an Evaluator that knows nothing of
+    folds would judge the model by images that it was trained on."""
 
     checkpoints: Text = ""
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:

@@ -159,7 +159,7 @@ class ReadPlan:
         order = self.order
         if order is None:
             return tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
-        counts = list(self.shards.counts.values())
+        counts = self.shards.sizes
         sampler = (
             ClassBalancedSampler(labels, seed=order.seed)
             if order.balanced

@@ -39,6 +39,8 @@ class Shards:
     split: str
     counts: dict[str, int]
     """Records of each shard by file name, in name order."""
+    rows: tuple[int, ...] | None = None
+    """Numbers of the only records to read, by their indexes; None: all."""
 
     @classmethod
     def of_pattern(cls, pattern: str) -> Self:
@@ -68,8 +70,13 @@ class Shards:
 
     @property
     def total(self) -> int:
-        """Records in all shards."""
-        return sum(self.counts.values())
+        """Records to read."""
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Records to read of each shard; chosen rows count as one shard."""
+        return list(self.counts.values()) if self.rows is None else [len(self.rows)]
 
     @property
     def local(self) -> bool:
@@ -108,7 +115,11 @@ class RecordTable:
             )
         number = np.repeat(np.arange(len(tables), dtype=np.int32), [len(rows) for rows in tables])
         # A split may have no shards.
-        return cls(number, *np.concatenate([np.empty((0, 3), np.int64), *tables]).T.copy())
+        columns = (number, *np.concatenate([np.empty((0, 3), np.int64), *tables]).T.copy())
+        if shards.rows is None:
+            return cls(*columns)
+        rows = np.array(shards.rows, np.int64)
+        return cls(*(column[rows] for column in columns))
 
 
 def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | None:

@@ -91,9 +91,14 @@ class Progress:
             self.steps = self.steps * steps // before
         return changed
 
-    def end_epoch(self, values: dict[str, float], model: tf_keras.Model) -> None:
-        """Record the metrics of an epoch, and the weights if they are the best so far."""
-        better = self._improves(values)
+    def end_epoch(
+        self, values: dict[str, float], model: tf_keras.Model, *, keep: bool = False
+    ) -> None:
+        """Record the metrics of an epoch, and the weights if they are the best so far.
+
+        With `keep` the weights of any epoch with a finite loss count as the best.
+        """
+        better = math.isfinite(values["loss"]) if keep else self._improves(values)
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
         if better:

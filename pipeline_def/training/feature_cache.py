@@ -4,6 +4,7 @@ Images are taken as in evaluation, in the order of the shards. Training then onl
 in the order in which it would read the images.
 """
 
+import dataclasses
 import functools
 import logging
 from typing import Any
@@ -29,6 +30,8 @@ _LOGGER = logging.getLogger(__name__)
 _MIN_STEPS = 64
 
 Features = npt.NDArray[np.float32]
+Tables = dict[str, tuple[Features, Int64Array]]
+"""Split → features and label ids of all its images."""
 
 
 class FeatureCache:
@@ -40,16 +43,19 @@ class FeatureCache:
     augmentation = None
     """Features are not augmented."""
 
-    def __init__(self, backbone: tf_keras.Model, data: TrainingInput) -> None:
+    def __init__(
+        self, backbone: tf_keras.Model, data: TrainingInput, tables: Tables | None = None
+    ) -> None:
         """Cache the features of `data`.
 
         Args:
             backbone: from uint8 images [batch, size, size, 3] to features [batch, d]; must not
                 change from now on.
             data: of the training. In a distributed one, every worker computes all features.
+            tables: features that other trainings on rows of the same shards have computed.
         """
         self._backbone, self._data = backbone, data
-        self._tables: dict[str, tuple[Features, Int64Array]] = {}
+        self._tables = {} if tables is None else tables
 
     @property
     def fits(self) -> bool:
@@ -93,8 +99,13 @@ class FeatureCache:
         self, shards: Shards, size: int, order: TrainingOrder | None = None
     ) -> tf.data.Dataset:
         if shards.split not in self._tables:
-            self._tables[shards.split] = self._compute(shards)
+            self._tables[shards.split] = self._compute(dataclasses.replace(shards, rows=None))
         table, config = self._tables[shards.split], self._data.config
+        if shards.rows is not None:
+            rows = np.array(shards.rows, np.int64)
+            chosen = empty_aligned((len(rows), self._width * 4)).view(np.float32)
+            chosen[:] = table[0][rows]
+            table = chosen, table[1][rows]
         plan = ReadPlan(shards, config.transform, {}, size, config.input, order)
         # Shares the memory that tf.constant() would copy.
         features = tf.experimental.dlpack.from_dlpack(table[0].__dlpack__())

@@ -7,8 +7,10 @@ odd or alike. A pass costs about a third of an epoch of training over the same i
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from components.contract.example import FILENAME, SHA256, sort_splits
@@ -19,7 +21,7 @@ from components.records.record_reader import read_features
 from components.records.shard_files import read_index
 from pipeline_def.data.shards import Shards
 from pipeline_def.serving.signatures import Classifier
-from pipeline_def.training.phases import Training
+from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -31,14 +33,28 @@ Predict = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
 
 def write_images(
-    classifier: Classifier, training: Training, *, labels: Sequence[bytes], directory: str
+    classifier: Classifier,
+    data: TrainingInput,
+    *,
+    margins: npt.NDArray[np.float32],
+    unseen: npt.NDArray[np.float32] | None,
+    labels: Sequence[bytes],
+    directory: str,
 ) -> None:
     """Write `images.parquet` and, unless `training.embeddings` is off, `embeddings.npy`.
 
     Rows are in the order of the splits, train first, and of the records. Several views of an image
     would cost several passes, so there is one.
+
+    Args:
+        classifier: the trained model.
+        data: splits of the training.
+        margins: of the images that were trained on, the first rows of the table.
+        unseen: probabilities of the first rows by models that have not seen the images, [images,
+            classes]; None: those of `classifier`.
+        labels: of the columns.
+        directory: path or URL of the folder to write to.
     """
-    data = training.data
     counts = read_index(data.train.uri)["splits"]
     splits = [
         Shards(data.train.uri, split, dict(sorted(of.items())))
@@ -47,22 +63,37 @@ def write_images(
     rows = sum(shards.total for shards in splits)
     predict = make_predict(classifier, embeddings=data.config.training.embeddings)
     texts = np.array([label.decode() for label in labels] + [""], object)
+    numbers = itertools.chain(margins, itertools.repeat(np.nan))
+    judged = iter(() if unseen is None else unseen)
     with write_image_table(directory, rows=rows) as table:
         for shards in splits:
             identities = _identify(shards)
-            is_train = shards.split == data.train.split
-            margins = iter(training.margins if is_train else np.full(shards.total, np.nan))
             for images, ids in data.read_in_order(shards):
                 found = {name: value.numpy() for name, value in predict(images, ids).items()}
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
                 embeddings = found.pop("embeddings", None)
+                if others := list(itertools.islice(judged, len(ids))):
+                    found |= describe_predictions(np.array(others), ids.numpy())
                 found |= {name: texts[found[name]] for name in ("predicted", "proposed")}
                 found |= measure_pixels(images.numpy())
-                found["margin"] = np.fromiter(margins, np.float32, len(ids))
+                found["margin"] = np.fromiter(numbers, np.float32, len(ids))
                 known = {"path": paths, "sha256": keys, "split": [shards.split] * len(ids)}
                 # The last text is that of the label id -1, of no label in the vocabulary.
                 table.add({**known, "label": texts[ids.numpy()], **found}, embeddings)
                 add_progress(directory, len(ids), total=rows, unit="images described")
+
+
+def describe_predictions(
+    probabilities: npt.NDArray[np.float32], ids: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of `make_predict` for probabilities [images, classes]."""
+    given = np.arange(probabilities.shape[1]) == ids[:, np.newaxis]
+    return {
+        "predicted": probabilities.argmax(axis=1),
+        "proposed": (probabilities - given).argmax(axis=1),
+        "probability": probabilities.max(axis=1),
+        "given_probability": (probabilities * given).sum(axis=1),
+    }
 
 
 def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:

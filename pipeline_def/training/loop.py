@@ -39,10 +39,12 @@ class TrainingLoop:
     def __init__(self, step: Step) -> None:
         """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`."""
         self._strategy = tf.distribute.get_strategy()
-        self._step, self._config, self._steps = step, step.config, step.steps
+        self.step, self._config, self._steps = step, step.config, step.steps
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
+        self._last_epoch = 0
+        self._on_epoch: Callable[[], None] | None = None
 
     @property
     def profiled_steps(self) -> range:
@@ -55,10 +57,12 @@ class TrainingLoop:
     def fit(
         self,
         read: ReadBatches,
-        evaluation: Callable[[], tf.data.Dataset],
+        evaluation: Callable[[], tf.data.Dataset] | None,
         *,
         log: TrainingLog,
         checkpoint_dir: str,
+        last_epoch: int = 0,
+        on_epoch: Callable[[], None] | None = None,
     ) -> Progress:
         """Train from the latest checkpoint, if any; a completed training runs no further step.
 
@@ -66,9 +70,12 @@ class TrainingLoop:
 
         Args:
             read: returns the training batches.
-            evaluation: returns every example of the eval split.
+            evaluation: returns every example of the eval split; None: there are none.
             log: open, and made with `profiled_steps`.
             checkpoint_dir: keeps the last checkpoint until the model is exported.
+            last_epoch: ends the training instead of `evaluation`, and its weights are kept.
+            on_epoch: called after each epoch, with the weights that are evaluated. Training then
+                runs all epochs, keeps the last weights, and writes no checkpoints.
 
         Returns:
             The completed training. Its history has `loss` as minimized, `accuracy` and
@@ -77,6 +84,7 @@ class TrainingLoop:
             averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
             the fraction of step time spent waiting for input; the last `learning_rate`.
         """
+        self._last_epoch, self._on_epoch = last_epoch, on_epoch
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
@@ -87,17 +95,17 @@ class TrainingLoop:
                 self._steps,
             )
             # The learning rate follows from it.
-            self._step.optimizer.iterations.assign(self._steps_done(progress))
+            self.step.optimizer.iterations.assign(self._steps_done(progress))
         if not self._is_over(progress):
-            self._train(read, evaluation(), checkpoints, log)
-        if progress.best_epoch:
-            self._step.model.set_weights(progress.best_weights)
-            # The progress outlives the phase; this copy of the model need not.
-            progress.best_weights.clear()
+            self._train(read, evaluation and evaluation(), checkpoints, log)
+        if progress.best_epoch and not on_epoch:
+            self.step.model.set_weights(progress.best_weights)
+        # The progress outlives the phase; this copy of the model need not.
+        progress.best_weights.clear()
         return progress
 
     def _make_checkpoints(self, directory: str) -> Checkpoints:
-        step = self._step
+        step = self.step
         parts = {
             "model": step.model,
             "optimizer": step.optimizer,
@@ -113,7 +121,7 @@ class TrainingLoop:
     def _train(
         self,
         read: ReadBatches,
-        evaluation: tf.data.Dataset,
+        evaluation: tf.data.Dataset | None,
         checkpoints: Checkpoints,
         log: TrainingLog,
     ) -> None:
@@ -123,18 +131,22 @@ class TrainingLoop:
         batches = iter(
             self._strategy.distribute_datasets_from_function(lambda part: read(first, part))
         )
-        evaluation = self._strategy.experimental_distribute_dataset(evaluation)
+        if evaluation is not None:
+            evaluation = self._strategy.experimental_distribute_dataset(evaluation)
         while not self._is_over(progress):
             self._run_steps(batches, progress, log)
             over = progress.diverged or progress.steps == self._steps
             if over:
                 self._end_epoch(evaluation, progress, log)
-            if over or (every and self._steps_done(progress) % every == 0):
+            due = over or (every and self._steps_done(progress) % every == 0)
+            if due and not self._on_epoch:
                 checkpoints.save()
 
     def _is_over(self, progress: Progress) -> bool:
-        out_of_patience = progress.epochs_since_best >= self._config.patience
-        return progress.diverged or out_of_patience or progress.epochs >= self._config.epochs
+        patient = self._last_epoch or self._on_epoch
+        out_of_patience = progress.epochs_since_best >= self._config.patience and not patient
+        last = self._last_epoch or self._config.epochs
+        return progress.diverged or out_of_patience or progress.epochs >= last
 
     def _steps_done(self, progress: Progress) -> int:
         return progress.epochs * self._steps + progress.steps
@@ -154,10 +166,10 @@ class TrainingLoop:
         # Loss scaling repairs an overflow, unless it has reached statistics of normalization.
         progress.diverged = not math.isfinite(steps.losses[-1]) and not self._is_finite()
         log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
-        if self._step.augmentation and first + count == self._steps:
+        if self.step.augmentation and first + count == self._steps:
             log.write_images(steps.images)
         if progress.steps < self._steps:
-            note = f"loss {steps.losses[-1]:.3f} {count * self._step.batch_size / seconds:,.0f}/s"
+            note = f"loss {steps.losses[-1]:.3f} {count * self.step.batch_size / seconds:,.0f}/s"
             done = self._steps_done(progress) / self._steps
             report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
 
@@ -174,18 +186,20 @@ class TrainingLoop:
         return min(ends)
 
     def _end_epoch(self, evaluation: Any, progress: Progress, log: TrainingLog) -> None:
-        step = self._step
+        step = self.step
         sync_replicas(step.model.variables, self._strategy)
         with step.average.in_place() if step.average else contextlib.nullcontext():
             # Metrics of no images are NaN.
-            for images, labels in () if progress.diverged else evaluation:
+            for images, labels in () if progress.diverged or evaluation is None else evaluation:
                 self._evaluate(images, labels)
             values = step.train.result()
             values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
             values[RATE] = progress.steps * step.batch_size / progress.seconds
             values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
             values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
-            progress.end_epoch(values, step.model)
+            if self._on_epoch and not progress.diverged:
+                self._on_epoch()
+            progress.end_epoch(values, step.model, keep=bool(self._last_epoch))
         if not math.isfinite(values["val_loss"]):
             progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()
         log.write(values, progress.epochs)
@@ -195,8 +209,8 @@ class TrainingLoop:
 
     def _is_finite(self) -> bool:
         """Return whether all weights and statistics of the model are finite."""
-        floats = (v.numpy() for v in self._step.model.variables if v.dtype.is_floating)
+        floats = (v.numpy() for v in self.step.model.variables if v.dtype.is_floating)
         return all(np.isfinite(values).all() for values in floats)
 
     def _evaluate_replicas(self, images: Any, labels: Any) -> None:
-        self._strategy.run(self._step.evaluate, (images, labels))
+        self._strategy.run(self.step.evaluate, (images, labels))

@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,16 +19,17 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.model_files import PHASE
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
+from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Progress, remove_checkpoints
 from pipeline_def.training.distribution.workers import is_chief
-from pipeline_def.training.feature_cache import FeatureCache
+from pipeline_def.training.feature_cache import FeatureCache, Tables
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.range_test import RangeTest, run_range_test
-from pipeline_def.training.steps.step import Step
+from pipeline_def.training.steps.step import Step, find_state
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -51,12 +53,36 @@ class Phase:
     """Whether it trained on features in memory instead of images."""
 
 
+@dataclass(frozen=True)
+class SharedLoop:
+    """A compiled loop of a phase, which several trainings of the same network run."""
+
+    loop: TrainingLoop
+    state: list[tuple[tf.Variable, npt.NDArray[np.generic]]]
+    """Variables of the step, with their values before the first training."""
+    predict: Callable[[tf.Tensor], tf.Tensor]
+    """From images or features to logits."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A training of cross-validation, which records what it predicts after each epoch."""
+
+    loops: dict[str, SharedLoop]
+    """Of the phases of all folds."""
+    features: Tables
+    """Of the images of all folds."""
+    recorded: dict[str, list[npt.NDArray[np.float32]]]
+    """Phase → logits of the eval split after each epoch, [images, classes]."""
+
+
 @dataclass
 class Training:
     """All phases of one training."""
 
     model: tf_keras.Model
-    """From uint8 images to logits; ends with the weights of the best epoch."""
+    """From uint8 images to logits; ends with the weights of the best epoch, or as the last epoch of
+    `fold` or `lengths` leaves it."""
     data: TrainingInput
     log_dir: str
     """Folder of the TensorBoard logs."""
@@ -71,6 +97,9 @@ class Training:
 
     margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
     """`Margins.result` of each phase."""
+    lengths: Mapping[str, int] | None = None
+    """Phase → its epochs, if folds have chosen them instead of the eval split."""
+    fold: Fold | None = None
 
     def run(self) -> None:
         """Train, from the latest checkpoint of the latest phase on.
@@ -79,15 +108,25 @@ class Training:
             ModelError: training diverged before the loss on the eval split was finite.
             ConfigurationError: the network has no separate head, but starts from weights.
         """
-        transfer = self.data.config.transfer
         if not self.data.config.model.pretrained:
             self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
-        if transfer.head_epochs:
+        phases = self.full_lengths(self.data.config) if self.lengths is None else self.lengths
+        if _HEAD in phases:
             self._train_head()
-        if transfer.unfreeze != "none":
+        if _FINE_TUNE in phases:
             self._fine_tune()
         unfreeze_everything(self.model)
+
+    @staticmethod
+    def full_lengths(config: TrainerConfig) -> dict[str, int]:
+        """Return the most epochs of each phase."""
+        transfer, epochs = config.transfer, config.training.epochs
+        if not config.model.pretrained:
+            return {_TRAIN: epochs}
+        later = 0 if transfer.unfreeze == "none" else epochs
+        lengths = {_HEAD: transfer.head_epochs, _FINE_TUNE: later}
+        return {phase: length for phase, length in lengths.items() if length}
 
     @property
     def history(self) -> dict[str, list[float]]:
@@ -117,7 +156,8 @@ class Training:
         # weights, which are up to a point more accurate with few images, as in BiT.
         for variable in parts.head.trainable_variables:
             variable.assign(tf.zeros_like(variable))
-        cache = FeatureCache(parts.backbone, self.data)
+        tables = self.fold.features if self.fold else None
+        cache = FeatureCache(parts.backbone, self.data, tables)
         if not (transfer.cache_features and cache.fits):
             self._fit(_HEAD, self._head_config(), self.model, self.data)
             return
@@ -142,6 +182,8 @@ class Training:
         )
         self._fit(_FINE_TUNE, config.training, self.model, self.data)
         *before, last = (phase.progress for phase in self.phases)
+        if self.fold or (self.lengths and last.best_epoch):
+            return
         if not before or last.is_better(last.best, before[0].best):
             return
         for variable, value in zip(variables, earlier, strict=True):
@@ -185,6 +227,7 @@ class Training:
         """
         started, directory = time.perf_counter(), os.path.join(self.checkpoint_dir, name)
         strategy = self.model.distribute_strategy
+        weights = self.data.class_weights(self.model.output_shape[-1])
         make_step = functools.partial(
             Step,
             model,
@@ -192,16 +235,26 @@ class Training:
             augmentation=source.augmentation,
             batch_size=self.data.batch_size,
             steps=source.steps,
-            class_weights=self.data.class_weights(self.model.output_shape[-1]),
-            records=self.data.train.total,
+            class_weights=weights,
+            records=0 if self.fold else self.data.train.total,
         )
         with strategy.scope():
-            if config.find_learning_rate and name != _HEAD:
+            if config.find_learning_rate and name != _HEAD and not self.fold:
                 self.range_test = run_range_test(make_step, source.read)
-            step = make_step()
-            loop = TrainingLoop(step)
+            if self.fold:
+                facts = repr((name, source.steps, self.data.batch_size, weights))
+                loop, record = self._share(self.fold, facts, make_step, name, source)
+            else:
+                loop, record = TrainingLoop(make_step()), None
         with self._open_log(loop) as log:
-            done = loop.fit(source.read, source.read_evaluation, log=log, checkpoint_dir=directory)
+            done = loop.fit(
+                source.read,
+                source.read_evaluation if self.data.evaluation.total else None,
+                log=log,
+                checkpoint_dir=directory,
+                last_epoch=self.lengths[name] if self.lengths else 0,
+                on_epoch=record,
+            )
         if done.diverged or not done.best_epoch:
             problem = _describe_divergence(name, config, epoch=done.epochs)
             if not done.best_epoch and not self.phases:
@@ -213,8 +266,33 @@ class Training:
         on_features = isinstance(source, FeatureCache)
         self.phases.append(Phase(name, done, seconds, source.steps, on_features))
         self.exported = name
-        assert step.margins
-        self.margin_sums.append(step.margins.result())
+        if loop.step.margins:
+            self.margin_sums.append(loop.step.margins.result())
+
+    def _share(
+        self,
+        fold: Fold,
+        facts: str,
+        make_step: Callable[[], Step],
+        name: str,
+        source: TrainingInput | FeatureCache,
+    ) -> tuple[TrainingLoop, Callable[[], None]]:
+        """Return the loop of earlier folds, as it was before, and a function that records."""
+        if facts not in fold.loops:
+            step = make_step()
+            # Features are of one view of each image.
+            views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
+            predict = tf.function(Classifier(step.model, views).logits, autograph=False)
+            fold.loops[facts] = SharedLoop(TrainingLoop(step), find_state(step), predict)
+        shared = fold.loops[facts]
+        for variable, value in shared.state:
+            variable.assign(value)
+        if average := shared.loop.step.average:
+            average.start_over()
+        evaluation, recorded = source.read_evaluation(), fold.recorded.setdefault(name, [])
+        return shared.loop, lambda: recorded.append(
+            np.concatenate([shared.predict(images).numpy() for images, _ in evaluation])
+        )
 
     def _open_log(self, loop: TrainingLoop) -> TrainingLog:
         """Open the logs of a phase, which continue those of the phase before."""

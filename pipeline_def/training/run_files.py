@@ -34,7 +34,12 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def describe_training(
-    training: Training, calibration: Calibration | None, *, started: float, directory: str
+    training: Training,
+    calibration: Calibration | None,
+    *,
+    started: float,
+    directory: str,
+    folds: dict[str, Any] | None = None,
 ) -> None:
     """Write history, input and facts of a training that began at the time `started`."""
     data = training.data
@@ -47,6 +52,7 @@ def describe_training(
         "exported": training.exported,
         "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
+        "folds": folds,
     }
     _write(training.history, directory, HISTORY_FILE)
     _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)

@@ -18,6 +18,8 @@ import tf_keras
 
 from components.contract.configuration import from_dict
 from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
+from components.evaluation.fold_predictions import FoldPredictions, write_folds
+from components.evaluation.slices import decode_text
 from components.records.shard_files import read_index
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig
@@ -32,6 +34,8 @@ from pipeline_def.serving.signatures import Classifier, export_model, write_warm
 from pipeline_def.serving.transform_graph import TransformGraph
 from pipeline_def.training.calibration import calibrate
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
+from pipeline_def.training.cross_validation.choice import choose_folds
+from pipeline_def.training.cross_validation.folds import Validated, train_with_folds
 from pipeline_def.training.distribution.strategy import (
     find_strategy,
     limit_threads,
@@ -106,19 +110,30 @@ def _train_and_export(
     with strategy.scope(), precision(config.training.precision):
         model = build()
     checkpoints = checkpoint_dir(fn_args)
-    training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints)
-    training.run()
+    training, validated = _train(model, data, run_dir, checkpoints)
     if not _is_plain(model, config.training.precision):
         model = _copy(model, build)
     classifier, calibration = Classifier(model, config.model.views), None
     if config.training.calibrate:
-        calibration = calibrate(classifier, data.read_evaluation())
+        calibration = (
+            validated.calibrate() if validated else calibrate(classifier, data.read_evaluation())
+        )
         classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
-    describe_training(training, calibration, started=started, directory=run_dir)
+    folds = validated.describe(training) if validated else None
+    describe_training(training, calibration, started=started, directory=run_dir, folds=folds)
+    texts = tuple(map(decode_text, graph.labels))
+    unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(classifier, graph, data, fn_args)
+    _export(classifier, graph, data, fn_args, unseen)
     if is_chief(strategy):
-        write_images(classifier, training, labels=graph.labels, directory=run_dir)
+        write_images(
+            classifier,
+            data,
+            margins=training.margins,
+            unseen=unseen.probabilities if unseen else None,
+            labels=graph.labels,
+            directory=run_dir,
+        )
     if config.export.lite and is_chief(strategy):
         export_lite(
             classifier,
@@ -135,13 +150,32 @@ def _train_and_export(
         remove_checkpoints(checkpoints)
 
 
+def _train(
+    model: tf_keras.Model, data: TrainingInput, run_dir: str, checkpoints: str
+) -> tuple[Training, Validated | None]:
+    """Train on the train split; or on all images, once folds have judged the recipe."""
+    if folds := choose_folds(data, model):
+        return train_with_folds(
+            model, data, folds=folds, log_dir=run_dir, checkpoint_dir=checkpoints
+        )
+    training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints)
+    training.run()
+    return training, None
+
+
 def _export(
-    classifier: Classifier, graph: TransformGraph, data: TrainingInput, fn_args: Any
+    classifier: Classifier,
+    graph: TransformGraph,
+    data: TrainingInput,
+    fn_args: Any,
+    unseen: FoldPredictions | None,
 ) -> None:
     directory = fn_args.serving_model_dir
     export_model(classifier, graph, config=data.config.transform, directory=directory)
     images = next(iter(data.read_in_order(data.train)))[0][:_WARMUP_IMAGES]
     write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
+    if unseen:
+        write_folds(directory, unseen)
     describe_model(classifier.model, directory, fn_args.model_run_dir)
 
 

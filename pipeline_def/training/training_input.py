@@ -40,9 +40,13 @@ class TrainingInput:
             Shards.of_pattern(pattern) for [pattern] in (fn_args.train_files, fn_args.eval_files)
         )
         options = resolve_cache(config.input, [train, evaluation], config.transform)
-        batch = max(1, min(config.training.batch_size, train.total) // replicas) * replicas
         config = dataclasses.replace(config, input=options)
-        return cls(train, evaluation, feature_spec, config, batch)
+        return cls(train, evaluation, feature_spec, config, 0).of(train, evaluation, replicas)
+
+    def of(self, train: Shards, evaluation: Shards, replicas: int) -> Self:
+        """Return the same input of other shards."""
+        batch = max(1, min(self.config.training.batch_size, train.total) // replicas) * replicas
+        return dataclasses.replace(self, train=train, evaluation=evaluation, batch_size=batch)
 
     @property
     def steps(self) -> int:

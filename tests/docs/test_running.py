@@ -106,7 +106,7 @@ def _write_photos(root: Path) -> None:
     write_folder(root / "photos", each=20)
     [block] = (piece for piece in CODE if piece.name == "photos.yaml")
     text = block.text.replace("DIR", "photos").replace("OUT", "photos-run")
-    text = text.replace("epochs: 20", "epochs: 3")
+    text = text.replace("epochs: 20", "epochs: 3, folds: 2")
     (root / block.name).write_text(text, encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -66,26 +67,44 @@ class Model(tf.Module):
         return artifact
 
 
-def write_examples(folder: Path, split: str, predictions: Predictions) -> types.Artifact:
-    """Write two shards of examples for which `Model` returns `predictions`, and a train split."""
-    shards = {}
-    for number, rows in enumerate(np.array_split(np.arange(len(predictions.ids)), 2)):
-        path = folder / f"Split-{split}" / f"data_tfrecord-{number:05d}-of-00002"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shards[path.name] = len(rows)
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for row in rows:
-                writer.write(_serialize(predictions, row))
-    texts = [predictions.labels[column] for column in predictions.ids]
-    counts = {label: texts.count(label) for label in sorted(set(texts))}
-    train = dict.fromkeys(predictions.labels, 5)
-    write_index(str(folder), {split: shards}, labels={split: counts, "train": train})
+def write_examples(
+    folder: Path, split: str, predictions: Predictions, *, train: int = 0
+) -> types.Artifact:
+    """Write two shards of examples for which `Model` returns `predictions`, and a train split.
+
+    The last `train` examples are in the train split.
+    """
+    rows = np.arange(len(predictions.ids))
+    shards = {split: _write_shards(folder, split, predictions, rows[: len(rows) - train])}
+    labels = {"train": dict.fromkeys(predictions.labels, 5)}
+    if train:
+        shards["train"] = _write_shards(folder, "train", predictions, rows[-train:])
+        labels["train"] = _count(predictions, rows[-train:])
+    labels[split] = _count(predictions, rows[: len(rows) - train])
+    write_index(str(folder), shards, labels=labels)
     artifact = standard_artifacts.Examples()
     artifact.uri = str(folder)
     artifact.split_names = artifact_utils.encode_split_names(["train", split])
     examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
     examples_utils.set_file_format(artifact, "tfrecords_gzip")
     return artifact
+
+
+def _write_shards(folder: Path, split: str, predictions: Predictions, rows: Any) -> dict[str, int]:
+    shards = {}
+    for number, part in enumerate(np.array_split(rows, 2)):
+        path = folder / f"Split-{split}" / f"data_tfrecord-{number:05d}-of-00002"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shards[path.name] = len(part)
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for row in part:
+                writer.write(_serialize(predictions, row))
+    return shards
+
+
+def _count(predictions: Predictions, rows: Any) -> dict[str, int]:
+    texts = [predictions.labels[column] for column in predictions.ids[rows]]
+    return {label: texts.count(label) for label in sorted(set(texts))}
 
 
 def _serialize(predictions: Predictions, row: int) -> bytes:
@@ -97,6 +116,7 @@ def _serialize(predictions: Predictions, row: int) -> bytes:
         example.ENCODED: np.log(predictions.probabilities[row]).tobytes(),
         example.LABEL: label,
         example.FILENAME: b"camera %d/%05d.jpg" % (row % 2, row),
+        example.SHA256: b"%064x" % row,
         example.FORMAT: b"jpeg" if row % 4 else b"png",
     }.items():
         features[name].bytes_list.value.append(data)

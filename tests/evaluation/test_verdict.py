@@ -300,7 +300,7 @@ def test_thresholds_apply_to_their_slices() -> None:
         (
             900,
             "Blessed: this model is better than the model in use. Only 900 of 1,000 images are "
-            "compared: both models know their labels.",
+            "compared: both models know their labels, and neither was trained on them.",
         ),
         (
             0,

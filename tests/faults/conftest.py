@@ -16,7 +16,10 @@ KILLS = int(os.environ.get("KILLS", "0"))
 """Number of random kills in addition to all moments of all steps."""
 
 # The smallest useful run.
-OPTIONS = ["--transform.size", "16", "--model.name", "cnn", "--training.epochs", "2"]
+OPTIONS = [
+    *("--transform.size", "16", "--model.name", "cnn", "--training.epochs", "2"),
+    *("--training.folds", "0"),
+]
 
 
 @dataclass(frozen=True)

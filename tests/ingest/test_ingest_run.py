@@ -7,6 +7,7 @@ import pytest
 
 from components.contract.errors import DataError
 from components.images.check_result import CheckedImage, Note
+from components.ingest.config import IngestConfig
 from components.ingest.stratification import SplitRule
 from components.records.shard_files import read_index
 from tests.ingest.plain import HEADER, ingest
@@ -172,3 +173,36 @@ def test_hostile_names_and_links(tmp_path: Path) -> None:
         {"path": "blue/loop", "reason": "a link to a folder that is listed already"},
         {"path": "red/..jpg", "reason": "hidden"},
     ]
+
+
+SPLIT_BY_THE_USER = {
+    "ingest.splits": (dataclasses.replace(HEADER, splits={"train": 0.7, "eval": 0.3}), "images"),
+    "folders": (HEADER, "folders"),
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), SPLIT_BY_THE_USER.values(), ids=SPLIT_BY_THE_USER.keys()
+)
+def test_only_splits_by_hash_may_be_divided_into_folds(
+    tmp_path: Path, config: IngestConfig, name: str
+) -> None:
+    write_folder(tmp_path / "images", each=20)
+    for split in ("train", "val"):
+        write_folder(tmp_path / "folders" / split, each=20)
+    made = ingest(tmp_path / "images", tmp_path / "ours")
+    assert read_index(str(made.examples))["groups"] == {}
+    made = ingest(tmp_path / name, tmp_path / "theirs", config)
+    assert "groups" not in read_index(str(made.examples))
+
+
+def test_images_of_a_group_are_named_for_the_folds(tmp_path: Path) -> None:
+    folder, rows = write_folder(tmp_path / "images", each=10), ["path,label,group"]
+    for path in sorted(folder.glob("*/*")):
+        film = "film" if path.stem < "003" else ""
+        rows.append(f"{path.relative_to(folder)},{path.parent.name},{film}")
+    (tmp_path / "m.csv").write_text("\n".join(rows) + "\n")
+    config = dataclasses.replace(HEADER, manifest=str(tmp_path / "m.csv"))
+    groups = read_index(str(ingest(folder, tmp_path, config).examples))["groups"]
+    assert len(groups) == 9
+    assert len(set(groups.values())) == 1

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from components.evaluation.metrics.metric_table import METRICS
+from components.report.card.card import write_card
 from components.report.facts import ExportedModel
 from components.report.metrics_file import write_metrics
+from components.report.page.document import render
+from tests.report.conftest import words
 from tests.report.samples.report_sample import empty, small
 
 
@@ -77,3 +80,14 @@ def test_the_roles_of_splits(split: str, optimistic: bool) -> None:
     found = json.loads(write_metrics(dataclasses.replace(small(), split=split)))
     assert (found["split"], found["selection_split"]) == (split, "eval")
     assert found["optimistic"] == optimistic
+
+
+def test_cross_validation_is_named_wherever_scores_are() -> None:
+    facts = dataclasses.replace(small(), split="5 folds")
+    found = json.loads(write_metrics(facts))
+    assert (found["folds"], found["optimistic"]) == (5, False)
+    for text in (words(render(facts)), write_card(facts)):
+        assert "cross-validated over 5 folds" in text
+        assert "trained on all" in text
+        assert "the 5 folds split" not in text
+        assert "the eval split" not in text

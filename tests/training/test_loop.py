@@ -332,8 +332,8 @@ def test_divergence_ends_training_with_the_best_weights(
     kept: dict[int, list[Any]] = {}
 
     def spoil(loop: TrainingLoop, batches: Any, progress: Progress, log: TrainingLog) -> None:
-        first, bias = loop._steps_done(progress), loop._step.model.layers[-1].bias
-        kept.setdefault(first, loop._step.model.get_weights())
+        first, bias = loop._steps_done(progress), loop.step.model.layers[-1].bias
+        kept.setdefault(first, loop.step.model.get_weights())
         bias.assign([NAN] * 3 if before and first == step else bias)
         run_steps(loop, batches, progress, log)
         bias.assign([NAN] * 3 if not before and first == step else bias)

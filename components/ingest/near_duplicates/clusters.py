@@ -119,7 +119,8 @@ def separate(
         )
         return moves
     assigned = {key: splits[root] for key, root in bound.items()}
-    return dataclasses.replace(moves, after=dataclasses.replace(rule, assigned=assigned))
+    after_rule = dataclasses.replace(rule, assigned=assigned, bound=bound)
+    return dataclasses.replace(moves, after=after_rule)
 
 
 def _bind(

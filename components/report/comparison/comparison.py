@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from components.contract.example import EVAL
+from components.contract.example import EVAL, count_folds
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.classification_metrics import measure
 from components.evaluation.proof import Relation
@@ -148,6 +148,12 @@ def _judge(
         "scores are slightly optimistic."
         for run in runs
         if run.split == EVAL
+    ]
+    reasons += [
+        f"{run.name} was cross-validated over {run.split}: each image was judged by a model that "
+        "had not seen it."
+        for run in runs
+        if count_folds(run.split)
     ]
     if runs[0].model and runs[0].model == runs[1].model:
         reasons.append("Both runs evaluated the same model: nothing was trained in between.")

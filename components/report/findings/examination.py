@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from components.contract.rules_of_thumb import FEW_IMAGES
 from components.report.facts import ReportFacts
 from components.report.findings import data, training
 from components.report.findings.finding import Finding, UnknownError, is_balanced, name_labels
@@ -50,8 +51,17 @@ def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
             "metrics",
             f"the {facts.split} split is used both to pick and to score the model",
             "the scores are slightly optimistic",
-            "add a test/ folder, or collect 1,000 images so that 10 % can be held out",
+            _advise_images(facts),
         )
+
+
+def _advise_images(facts: ReportFacts) -> str:
+    images = sum(sum(labels.values()) for labels in facts.balance.values())
+    if images < FEW_IMAGES and not facts.header.config.get("ingest", {}).get("splits"):
+        return (
+            f"judge all {images:,} images, each by a model that has not seen it: --training.folds 5"
+        )
+    return "add a test/ folder, or collect 1,000 images so that 10 % can be held out"
 
 
 def check_classes(facts: ReportFacts) -> Iterator[Finding]:
@@ -80,7 +90,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
     if absent.any():
         yield Finding(
             "classes",
-            f"the {facts.split} split has no images of {name_labels(labels[absent].tolist())}",
+            f"{facts.judged_on} has no images of {name_labels(labels[absent].tolist())}",
             "the accuracy on these classes is unknown",
             "add images of these classes",
         )
@@ -100,16 +110,17 @@ def check_calibration(facts: ReportFacts) -> Iterator[Finding]:
         f"the calibration error is {error:.3f}: the model is "
         f"{'overconfident' if over else 'underconfident'}",
         "its probabilities are unreliable, for example when compared with a threshold",
-        _advise_calibration(facts.header.config.get("training", {}), over=over),
+        _advise_calibration(facts, over=over),
     )
 
 
-def _advise_calibration(training: Mapping[str, Any], *, over: bool) -> str:
+def _advise_calibration(facts: ReportFacts, *, over: bool) -> str:
+    training: Mapping[str, Any] = facts.header.config.get("training", {})
     if not training.get("calibrate"):
-        return "fit a temperature on the eval split: --training.calibrate true"
+        return f"fit a temperature on {facts.selected_on}: --training.calibrate true"
     smoothing = training.get("label_smoothing", 0)
     if over or not smoothing:
-        return "it is already calibrated on the eval split, which should have more images"
+        return f"it is already calibrated on {facts.selected_on}, which should have more images"
     return f"it is already calibrated: lower --training.label_smoothing, now {smoothing:g}"
 
 

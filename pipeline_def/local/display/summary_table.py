@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
 from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
@@ -62,7 +63,9 @@ def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
     low, high = summary.accuracy_interval
     split = summary.evaluated_on
-    if split == summary.weights_chosen_on:
+    if count_folds(split):
+        split = f"all images, cross-validated over {split}"
+    elif split == summary.weights_chosen_on:
         split += ", which also chose the weights, so slightly optimistic"
     accuracy = summary.metrics["accuracy"]
     interval = f"95% confidence interval {low:.3f} to {high:.3f}"

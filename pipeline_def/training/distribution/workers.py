@@ -27,7 +27,7 @@ _LOST_TEXTS = ("ollective", "oordination", "/job:worker", "/job:chief", "eartbea
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Return whether the files of this process are the ones to keep."""
     cluster = Cluster.from_environment()
-    return not _has_workers(strategy) or cluster is None or cluster.is_chief
+    return not has_workers(strategy) or cluster is None or cluster.is_chief
 
 
 def own_directory(directory: str, strategy: tf.distribute.Strategy) -> str:
@@ -49,7 +49,7 @@ def mean_of_workers(value: float, strategy: tf.distribute.Strategy) -> float:
     Nothing that decides what runs next may depend on the clock or disk of one worker: workers that
     decide differently wait for each other forever.
     """
-    if not _has_workers(strategy):
+    if not has_workers(strategy):
         return value
     values = strategy.experimental_distribute_values_from_function(
         lambda _: tf.constant(value, tf.float64)
@@ -101,7 +101,7 @@ def report_lost_worker(strategy: tf.distribute.Strategy) -> Iterator[None]:
     try:
         yield
     except _LOST_ERRORS as error:
-        if not _has_workers(strategy) or not any(text in str(error) for text in _LOST_TEXTS):
+        if not has_workers(strategy) or not any(text in str(error) for text in _LOST_TEXTS):
             raise
         raise WorkerError(
             "Another worker of this training has stopped or cannot be reached; its log says why. "
@@ -109,5 +109,6 @@ def report_lost_worker(strategy: tf.distribute.Strategy) -> Iterator[None]:
         ) from error
 
 
-def _has_workers(strategy: tf.distribute.Strategy) -> bool:
+def has_workers(strategy: tf.distribute.Strategy) -> bool:
+    """Return whether several processes share a training."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

@@ -99,6 +99,10 @@ class WeightAverage(tf.Module):
             # Written this way, the average of a frozen variable equals it bit for bit.
             shadow.assign_add(step * (variable.read_value() - shadow))
 
+    def start_over(self) -> None:
+        """Start from the current weights again."""
+        _assign(self._shadows, [variable.numpy() for variable in self._averaged])
+
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Give the model the averaged weights within the block."""

@@ -197,6 +197,16 @@ class Step:
             self.average.update(self.optimizer.iterations)
 
 
+def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
+    """Return the variables of a step but its model and average, with their values."""
+    parts = tf.train.Checkpoint(
+        optimizer=step.optimizer, train=step.train, evaluation=step.evaluation
+    )
+    # The list of an optimizer with loss scaling is incomplete.
+    tracked = tf.train.TrackableView(parts).descendants()
+    return [(part, part.numpy()) for part in tracked if hasattr(part, "assign")]
+
+
 class SplitMetrics(tf.Module):
     """Sums over images, from which the host computes the metrics of an epoch.
 

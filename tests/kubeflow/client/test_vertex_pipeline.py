@@ -21,7 +21,8 @@ def test_a_pipeline_on_cloud_storage(tmp_path: Path) -> None:
     write_folder(bucket / "images", each=40)
     file = tmp_path / "pipeline.yaml"
     options = ("--target", "vertex", "--kubeflow.pipeline_root", "gs://bucket/root")
-    small = ("--transform.size", "32", "--model.name", "cnn", "--training.epochs", "6")
+    network = ("--transform.size", "32", "--model.name", "cnn")
+    small = (*network, "--training.epochs", "6", "--training.folds", "2")
     images = ("--image", "i:1", "--data", "gs://bucket/images", "--output", str(file))
     assert kfp_runner.main(["compile", *options, *small, *images]) == 0
     with TlsGcsServer({"bucket": bucket}) as server:

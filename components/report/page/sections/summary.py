@@ -64,6 +64,8 @@ def _tell(facts: ReportFacts) -> Iterator[str]:
     if not images:
         return
     kept_out = f"Of {count(images, 'image')} kept out of training, the model labels"
+    if facts.folds:
+        kept_out = f"Of {count(images, 'image')}, models that had not seen them label"
     yield f"{kept_out} {round(accuracy * images):,} correctly: {percent(accuracy)}."
     if interval := facts.comparison.intervals.get("accuracy"):
         ends = f"between {percent(interval.low)} and {percent(interval.high)}"
