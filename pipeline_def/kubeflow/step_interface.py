@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_def.config.kubeflow import StepConfig
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
@@ -83,6 +84,9 @@ class StepInterface:
 
     workers: WorkerGroup | None = None
     """Workers that do the work in their own pods; None: the step does it itself."""
+
+    tracking: TrackingConfig | None = None
+    """Services that the step reports to; None: there are none."""
 
 
 @dataclass(frozen=True)

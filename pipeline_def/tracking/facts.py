@@ -12,7 +12,7 @@ from components.contract.errors import UserError
 from components.storage.saved_model import model_digest
 from pipeline_def.runs.history import flatten
 from pipeline_def.runs.record import Output, RunRecord
-from pipeline_def.steps import REPORT, TRAINER
+from pipeline_def.steps import PUSHER, REPORT, TRAINER
 
 # The others describe machines, or may hold secrets, as the variables of Kubeflow's steps do.
 _PARAMETERS = frozenset(
@@ -114,5 +114,8 @@ def list_model_files(run: TrackedRun) -> dict[str, str]:
     """Return path in the pushed model → path on this machine; empty unless it is here."""
     pushed = run.record.pushed
     top = pushed.destination if pushed else ""
+    copy = find_output(run.record, PUSHER.id, "pushed_model")
+    if copy and not os.path.isdir(top):
+        top = copy.uri
     found = (os.path.join(folder, name) for folder, _, names in os.walk(top) for name in names)
     return {os.path.relpath(path, top): path for path in sorted(found)}

@@ -28,8 +28,8 @@ _FEATURE = re.compile(r'^feature \{\n  name: "([^"]+)"\n(?:.*\n)*?  type: (\w+)'
 Event = dict[str, Any]
 
 
-def send(run: TrackedRun, service: Service) -> str:
-    """Send the events of a run; return the address that took them.
+def send(run: TrackedRun, service: Service, *, whole: bool = True) -> str:
+    """Send the events of a run, or only those of its steps; return the address that took them.
 
     Raises:
         ServiceError: the service refused an event, or did not respond.
@@ -39,6 +39,8 @@ def send(run: TrackedRun, service: Service) -> str:
         base, path = service.url.removesuffix(f"/{given}"), given
     receiver = Service(base, service.variable)
     for event in list_events(run):
+        if not whole and "parent" not in event["run"]["facets"]:
+            continue
         receiver.post(path, "take an OpenLineage event", event)
     return f"{base}/{path}"
 
@@ -176,6 +178,8 @@ class _Datasets:
             facets["dataQualityMetrics"] = _facet(
                 "DataQualityMetricsDatasetFacet", "1-0-0", **quality
             )
+        if not os.path.exists(uri):
+            return _dataset(uri, **facets)
         files = [os.path.join(d, name) for d, _, names in os.walk(uri) for name in names]
         size = {"size": sum(map(os.path.getsize, files)), "fileCount": len(files)}
         counts = {**size, **({} if rows is None else {"rowCount": rows})}

@@ -23,7 +23,7 @@ from pipeline_def.tracking import mlflow, model_registry, openlineage
 from pipeline_def.tracking.facts import describe_run
 from pipeline_def.tracking.service import Service
 
-_TITLES = {"mlflow": "MLflow", "openlineage": "OpenLineage", "model_registry": "Model registry"}
+TITLES = {"mlflow": "MLflow", "openlineage": "OpenLineage", "model_registry": "Model registry"}
 # A run waits no longer for all services together.
 _LIMIT_SECONDS = 30.0
 
@@ -78,20 +78,20 @@ def report(
     """
     sent = _read_sent(output, record.id)
     waiting = {name: url for name, url in config.urls().items() if sent.get(name) != url}
-    calls = {name: functools.partial(_send, name, record, config) for name in waiting}
-    for name, (place, reason) in _run_all(calls, limit).items():
+    calls = {name: functools.partial(send_to, name, record, config) for name in waiting}
+    for name, (place, reason) in call_all(calls, limit).items():
         if reason:
             again = f"local_runner.py runs --send --output {output}"
             reason = f"{reason.rstrip('.')}. `{again}` sends it again."
-            yield Result(False, f"{_TITLES[name]} has not received run {record.id}: {reason}")
+            yield Result(False, f"{TITLES[name]} has not received run {record.id}: {reason}")
         else:
             sent[name] = waiting[name]
-            yield Result(True, f"{_TITLES[name]} has run {record.id}: {place}")
+            yield Result(True, f"{TITLES[name]} has run {record.id}: {place}")
     if waiting:
         _write_sent(output, record.id, sent)
 
 
-def _run_all(
+def call_all(
     calls: Mapping[str, Callable[[], str]], limit: float | None
 ) -> dict[str, tuple[str, str]]:
     """Call all functions at once; return the result of each, or why there is none."""
@@ -116,7 +116,8 @@ def _run_all(
     return {name: results.get(name, late) for name in calls}
 
 
-def _send(name: str, record: RunRecord, config: TrackingConfig) -> str:
+def send_to(name: str, record: RunRecord, config: TrackingConfig) -> str:
+    """Send a run to one service; return where it is; raise ServiceError if that failed."""
     service = Service(config.urls()[name], config.variable(name))
     run = describe_run(record)
     if name == "mlflow":

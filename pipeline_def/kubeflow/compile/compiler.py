@@ -98,6 +98,7 @@ def compile_documents(
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
             workers=workers if component.id == TRAINER.id else None,
+            tracking=config.tracking if config.tracking.urls() else None,
         )
     _name_system_types(document)
     _tidy(document, config)

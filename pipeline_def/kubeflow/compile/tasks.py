@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.contract.configuration import to_json
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
 from pipeline_def.kubeflow.step_interface import (
     COMMAND,
@@ -81,6 +82,7 @@ def replace_commands(
     direct: bool,
     beam_args: list[str],
     workers: WorkerGroup | None,
+    tracking: TrackingConfig | None,
 ) -> None:
     """Start our entrypoint for `component` and its lookup.
 
@@ -98,6 +100,7 @@ def replace_commands(
         recipes=recipes if component.id == TRAINER.id else {},
         direct=direct or (beam and uses_other_machines(beam_args)),
         workers=workers,
+        tracking=tracking,
     )
     _write(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:

@@ -81,6 +81,23 @@ def run_step(arguments: argparse.Namespace) -> None:
 
     register_object_stores()
     _check_code(arguments.step, prepared)
+    if interface.tracking:
+        from pipeline_def.kubeflow.step.reporting import reporting
+
+        with reporting(arguments.step, interface, given, prepared):
+            _execute(arguments, interface, given, prepared)
+    else:
+        _execute(arguments, interface, given, prepared)
+
+
+def _execute(
+    arguments: argparse.Namespace,
+    interface: StepInterface,
+    given: dict[str, Any],
+    prepared: dict[str, Any],
+) -> None:
+    """Run the executor here or in workers, and write the output that the launcher reads."""
+    output_file = given["outputs"]["outputFile"]
     if interface.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers
 

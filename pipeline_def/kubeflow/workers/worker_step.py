@@ -65,7 +65,7 @@ def run_workers(
         try:
             job.remove_earlier()
             # Each worker runs the step's own command, but the executor itself.
-            own = to_json(dataclasses.replace(interface, direct=True, workers=None))
+            own = to_json(dataclasses.replace(interface, direct=True, workers=None, tracking=None))
             sent = json.dumps(exchange.send(), sort_keys=True)
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.end_if_cancelled()
