@@ -296,6 +296,17 @@ def review(arguments: list[str]) -> int:
     return 0
 
 
+def export_data(arguments: list[str]) -> int:
+    """Write the images that a run has ingested in a format for other programs."""
+    from pipeline_def.local.export import options
+
+    parsed = options.parse_options(arguments)
+    from pipeline_def.local.export import command
+
+    command.export(parsed)
+    return 0
+
+
 def _name_folder(arguments: list[str]) -> list[str]:
     """Turn a first argument that is a folder into `--data`.
 
@@ -321,5 +332,6 @@ COMMANDS = {
     "rollback": rollback,
     "weights": weights,
     "review": review,
+    "export-data": export_data,
 }
 """The first argument → its function; without a command, `run`."""

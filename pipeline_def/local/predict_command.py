@@ -5,6 +5,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -33,6 +34,8 @@ _OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
 _MOST_ROWS = 10
 _MOST_LABELS = 10
 _PLAIN_INTERVAL = 10.0
+
+_Item = TypeVar("_Item")
 
 
 def predict_files(arguments: Sequence[str]) -> int:
@@ -90,10 +93,8 @@ def show_predictions(
     return tally
 
 
-def with_progress(
-    console: Console, outcomes: Iterable[Outcome], *, total: int
-) -> Iterator[Outcome]:
-    """Yield the outcomes with a progress bar, or without a terminal a line every ten seconds."""
+def with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
+    """Yield one item per file, with a bar, or without a terminal a line every ten seconds."""
     progress = StepProgress()
     bar = make_bar(console, progress.time_left)
     drawn = bar if console.is_terminal else contextlib.nullcontext()

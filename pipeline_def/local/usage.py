@@ -14,6 +14,7 @@ commands
   schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or trace a pushed model
   weights        fetch, list or install pretrained weights
+  export-data    write the ingested images for other programs, such as TFDS
   serve          serve the pushed model: a web page and a REST API
   rollback       make an earlier pushed version the one in use
   help COMMAND   describe a command; --version prints versions
@@ -30,8 +31,7 @@ common options
   --training.epochs N            passes over the training images
   --augmentation.flip true       mirror images; for photographs
   --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
-  --new_task                     replace a model in use that has no label in
-                                 common with these images
+  --new_task                     replace a model in use of other labels
 """
 INSPECT = """usage: local_runner.py inspect DIR [OPTION ...]
 

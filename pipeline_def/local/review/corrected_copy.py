@@ -5,8 +5,6 @@ import dataclasses
 import hashlib
 import os
 import posixpath
-import shutil
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,10 +20,10 @@ from components.ingest.source.listing import ImageFile, Listing
 from components.ingest.source.lookup import list_images
 from components.storage.artifact_files import on_disk
 from components.storage.fetch import Unread, read_files
-from components.storage.folder import explaining_errors
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.output.whole_folder import check_target, whole_folder
 from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.review.decisions import manifest_path
 from pipeline_def.local.review.options import ReviewOptions
@@ -78,12 +76,12 @@ def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig]:
     if options.images:
         return options.images, IngestConfig(manifest=manifest_path(options.corrections_file))
     config, _ = open_output(make_absolute(Config(output=options.output)))
-    run = select(options.run, config.output) if options.run else _find_newest(config.output)
+    run = select(options.run, config.output) if options.run else find_newest(config.output)
     record = run.record
     return record.data.folder, from_dict(IngestConfig, record.configuration.get("ingest", {}))
 
 
-def _find_newest(output: str) -> SelectedRun:
+def find_newest(output: str) -> SelectedRun:
     """Return the newest run that has ingested images."""
     records = read_runs(output)
     for number in range(len(records), 0, -1):
@@ -110,14 +108,8 @@ def write_corrected_copy(
     listing = list_images(folder, dataclasses.replace(config, corrections=corrections))
     labels, outcomes, unread = _decide(listing, config)
     files = [file for file in listing.files if file.path not in unread]
-    unfinished = f"{target}.{uuid.uuid4().hex}"
-    with explaining_errors("write", target):
-        try:
-            os.makedirs(unfinished)
-            copied = _copy(listing, config, files, labels, unfinished)
-            os.replace(unfinished, target)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+    with whole_folder(target) as unfinished:
+        copied = _copy(listing, config, files, labels, unfinished)
     told = tuple(f"{path}: {reason}" for path, reason in unread.items())
     return CorrectedCopy(copied, tuple(outcomes), told, len(listing.skipped))
 
@@ -130,8 +122,7 @@ def _check_target(target: str, folder: str) -> None:
                 f"--apply-to {target} lies in the folder of images, {source}: choose a place "
                 f"outside of it."
             )
-    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
-        raise ConfigurationError(f"--apply-to {target} exists: name a new or an empty folder.")
+    check_target(target, option="--apply-to ")
 
 
 def _decide(
