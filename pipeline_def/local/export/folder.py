@@ -15,7 +15,7 @@ from pipeline_def.local.export.images import EXTENSIONS, Collection, Exported
 MANIFEST = "manifest.jsonl"
 """Holds the further columns; only if there are any."""
 
-_KNOWN = {of: (extension,) for of, extension in EXTENSIONS.items()}
+_KNOWN: dict[str, tuple[str, ...]] = {of: (extension,) for of, extension in EXTENSIONS.items()}
 _KNOWN["jpeg"] = (".jpg", ".jpeg", ".jpe", ".jfif")
 _REPLACED = re.compile(
     r"\.(jpe?g|jpe|jfif|png|gif|bmp|webp|tiff?|hei[cf]|hif|avif)$", re.IGNORECASE

@@ -94,13 +94,15 @@ def open_collection(examples: str) -> Collection:
 def _make(features: Mapping[str, Any]) -> Exported:
     names = (example.FORMAT, example.LABEL, example.FILENAME, example.SHA256)
     # File names may hold bytes that are not UTF-8.
-    texts = (features[name].decode("utf-8", "backslashreplace") for name in names)
+    kind, label, path, sha256 = (
+        features[name].decode("utf-8", "backslashreplace") for name in names
+    )
     columns = {
         name.removeprefix(example.COLUMNS): _plain(value)
         for name, value in features.items()
         if name.startswith(example.COLUMNS)
     }
-    return Exported(features[example.ENCODED], *texts, columns)
+    return Exported(features[example.ENCODED], kind, label, path, sha256, columns)
 
 
 def _plain(value: Any) -> str | int | float:

@@ -6,6 +6,7 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator
+from typing import Any
 
 from pipeline_def.local.export.images import EXTENSIONS, Collection, Exported
 
@@ -20,7 +21,11 @@ def write(collection: Collection, target: str) -> Iterator[Exported]:
             with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
                 for image in images:
                     key = f"{next(keys):09d}"
-                    facts = {"path": image.path, "label": image.label, "split": split}
+                    facts: dict[str, Any] = {
+                        "path": image.path,
+                        "label": image.label,
+                        "split": split,
+                    }
                     facts |= {"sha256": image.sha256, "columns": dict(image.columns)}
                     _add(archive, f"{key}{EXTENSIONS[image.format]}", image.encoded)
                     _add(archive, f"{key}.cls", str(numbers[image.label]).encode())
