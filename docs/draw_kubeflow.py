@@ -39,7 +39,7 @@ def main() -> None:
         _run("npm", "install", "--silent", "--prefix", folder, _DAGRE)
         file = Path(folder) / "pipeline.yaml"
         images = ("--image", "images:1", "--data", "gs://bucket/images")
-        kfp_runner.main(["compile", *images, "--output", str(file)])
+        kfp_runner.main(["compile", *images, "--kubeflow.graph", "nested", "--output", str(file)])
         whole = Specification(*read_documents(str(file)))
         layers = {layer.sub_dag: layer for layer in whole.layers()}
         drawn = [_draw(layers[name], Path(folder), here) for name in _LAYERS]

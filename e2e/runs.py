@@ -10,9 +10,8 @@ from pipeline_def import steps
 
 LOOKUPS = frozenset({"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"})
 # Nothing here sets predict.folder.
-_ROWS = [row for row in steps.STEPS.values() if row is not steps.PREDICTOR]
-STEPS = LOOKUPS | {row.id for row in _ROWS}
-STAGES = list(dict.fromkeys(row.stage for row in _ROWS))
+NODES = [row.id for row in steps.STEPS.values() if row is not steps.PREDICTOR]
+STEPS = LOOKUPS | set(NODES)
 
 
 _STATE = re.compile(r"^([\w-]+): ([A-Z]+)(?: after \d+ s)?$", re.MULTILINE)

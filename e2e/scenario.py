@@ -11,7 +11,7 @@ from pathlib import Path
 from e2e import cluster
 from e2e.commands import Commands, Failure
 from e2e.runs import (
-    STAGES,
+    NODES,
     Runner,
     RunOutput,
     check_all_cached,
@@ -111,7 +111,7 @@ def play(options: Options, runner: Runner, store: Store) -> None:
     check_failed(runner.run("broken-images"), "ImageExampleGen", "are not usable")
     store.mend_images()
     if options.browser:
-        photograph(first.url, options.output, words=STAGES, name="graph")
+        photograph(first.url, options.output, words=NODES, name="graph")
     print(f"Everything passed; pictures are in {options.output}.")
 
 

@@ -77,6 +77,16 @@ def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
     return next((folder for folder in folders if folder), None)
 
 
+def run_folder(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
+    """Return the folder of the run's artifacts on open-source Kubeflow; None if unknown.
+
+    Inputs may come from other runs.
+    """
+    outputs = artifacts_of({"outputs": executor_input["outputs"]})
+    found = (re.match(rf".+?/{re.escape(pipeline)}/{_UUID}(?=/)", one["uri"]) for one in outputs)
+    return next((match[0] for match in found if match), None)
+
+
 def pipeline_folder(uri: str, pipeline: str) -> str | None:
     """Return the folder of `pipeline` that all its runs share, from the URI of any artifact.
 

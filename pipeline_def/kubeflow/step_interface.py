@@ -23,6 +23,9 @@ FAILED = 1
 RESOLVED_PARAMETER = "resolved"
 """Output of a lookup and input of its step: the execution properties it found, as JSON."""
 
+DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
+"""Kubeflow's pipeline root where nothing else is configured."""
+
 STORAGE = "{storage}"
 """Placeholder in properties for the folder of pushed models, checkpoints, listings, statistics."""
 
@@ -144,3 +147,8 @@ def set_value(text: Any, keys: tuple[str, ...], value: Any) -> Any:
 def is_integer(value: Any) -> bool:
     """Return whether a JSON value is an integer; in Python, true and false are integers too."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def kept_log(run_folder: str, task: str) -> str:
+    """Return where the log of a task is kept, given the folder of the run's artifacts."""
+    return f"{run_folder}/logs/{task}.txt"

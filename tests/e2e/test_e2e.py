@@ -1,7 +1,11 @@
 """The parts of the test on a real cluster that need no cluster."""
 
 import base64
+import contextlib
+import copy
 import dataclasses
+import io
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
+import kfp_runner
 from e2e import __main__ as command_line
 from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
+from tests.kubeflow.client.argo_nodes import Task, listed, pod_of
+from tests.kubeflow.client.kfp_server import KfpServer
+from tests.kubeflow.small_spec import SPEC
 from tests.nodes import NODES
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 
@@ -214,6 +222,80 @@ def test_everything_is_run_in_order(tmp_path: Path) -> None:
         "broken-images",
         "mend_images",
     ]
+
+
+class Cluster(KfpServer):
+    """Answers as KFP 2.17 did: each run goes through its states as it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: Counter[str] = Counter()
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        run_id = path.rpartition("/runs/")[2]
+        if method != "GET" or "/" in run_id:
+            return super().answer(method, path, query, body)
+        self.read[run_id] += 1
+        [run] = [run for run in self.runs if run["run_id"] == run_id]
+        if self.read[run_id] == 1:
+            return run | listed({"ImageExampleGen-lookup": Task("RUNNING")})
+        return run | listed(*self.finish(run["display_name"]))
+
+    def finish(self, name: str) -> tuple[dict[str, Task], str]:
+        """Return the tasks of a run at its end, and its state."""
+        done = dict.fromkeys(runs.STEPS, Task("SUCCEEDED", 10, 60))
+        if name == "second":
+            return done | dict.fromkeys(runs.NODES, Task("CACHED", 20, 20)), "SUCCEEDED"
+        if name != "broken-images":
+            return done, "SUCCEEDED"
+        reason = "ImageExampleGen: error: 5 of 9 files are not usable"
+        self.archive[pod_of("ImageExampleGen")] = reason
+        return {"ImageExampleGen": Task("FAILED", 60, 90)}, "FAILED"
+
+
+class InProcess(Commands):
+    """Runs kfp_runner.py in this process."""
+
+    def follow(self, *words: str) -> tuple[int, str]:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = kfp_runner.main(words[2:])
+        return status, said.getvalue()
+
+
+class Compiled(runs.Runner):
+    """Has a specification with the names of all tasks."""
+
+    def compile(self, image: str, data: str) -> None:
+        spec = copy.deepcopy(SPEC)
+        container = spec["deploymentSpec"]["executors"]["Gen_executor"]
+        spec["pipelineInfo"]["name"] = self.pipeline
+        tasks = {name: {"componentRef": {"name": name}} for name in runs.STEPS}
+        spec["components"] = {name: {"executorLabel": name} for name in tasks}
+        spec["deploymentSpec"]["executors"] = dict.fromkeys(tasks, container)
+        names = {"training_epochs": "NUMBER_INTEGER", "max_accuracy_drop": "NUMBER_DOUBLE"}
+        parameters = {name: {"parameterType": kind} for name, kind in names.items()}
+        spec["root"] = {"inputDefinitions": {"parameters": parameters}, "dag": {"tasks": tasks}}
+        self.spec.write_text(yaml.safe_dump(spec))
+
+
+def test_the_scenario_passes_twice_on_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", lambda _: None)
+    options = scenario.Options("2.17.0", "i:1", tmp_path, browser=False)
+    with Cluster() as server:
+        for name in ("images-e2e-1", "images-e2e-2"):
+            runner = Compiled(InProcess(), tmp_path, server.url, name)
+            scenario.play(options, runner, Kept(name))
+        assert [run["display_name"] for run in server.runs[5:]] == [
+            *("first", "second", "changed-image", "against-the-baseline", "broken-images")
+        ]
+        # What a call left in the cache and pushed is another pipeline's.
+        assert [one["display_name"] for one in server.pipelines] == ["images-e2e-1", "images-e2e-2"]
+        # The page of the run itself, whatever its place in the list.
+        assert not any(request.endswith("/runs") and "GET" in request for request in server.requests)
+    assert capsys.readouterr().out.count("Everything passed") == 2
 
 
 def test_the_command_line_and_the_workflow(

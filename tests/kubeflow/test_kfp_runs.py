@@ -56,15 +56,20 @@ def kubeflow(tmp_path: Path, images: Path) -> Iterator[installation.Installation
             pytest.skip(f"Kubeflow Pipelines: {reason}")
 
 
-@pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    """A small pipeline: images on a volume, everything else in the cluster's own store."""
-    file = tmp_path / "pipeline.yaml"
+def compile_small(file: Path, graph: str) -> Path:
+    """Compile a small pipeline: images on a volume, everything else in the cluster's own store."""
     options = ("--data", "/mnt/images", "--kubeflow.steps", STEPS, "--output", str(file))
     network = ("--transform.size", "32", "--model.name", "cnn")
     small = (*network, "--training.epochs", "8", "--training.folds", "0")
-    assert kfp_runner.main(["compile", "--image", "i:1", *options, *small]) == 0
+    argv = ("compile", "--image", "i:1", "--kubeflow.graph", graph, *options, *small)
+    assert kfp_runner.main(argv) == 0
     return file
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """The small pipeline in one layer."""
+    return compile_small(tmp_path / "pipeline.yaml", "flat")
 
 
 def states(run: installation.Run) -> dict[str, str]:
@@ -85,14 +90,16 @@ def test_runs_under_kfps_own_driver_and_launcher(
     kubeflow: installation.Installation, spec: Path, images: Path, tmp_path: Path
 ) -> None:
     """A first run; the same again; other parameters, with a baseline; other images, broken."""
-    first = kubeflow.run(spec)
+    first = kubeflow.run(compile_small(tmp_path / "nested.yaml", "nested"))
     assert states(first) == dict.fromkeys(TASKS, "COMPLETE"), first.failure()
     assert {first.tasks[stage].state for stage in STAGES} == {"COMPLETE"}
     assert property_of(first, "Evaluator", "blessing", "blessed") == 1
     check_report(first.tasks["ImageReport"].outputs)
     check_pushed(tmp_path / "model")
 
+    # Nesting is no part of the cache's key, and what is flat has no stage that seems to run.
     second = kubeflow.run(spec)
+    assert not STAGES & set(second.tasks)
     cached = {name: "COMPLETE" if name in LOOKUPS else "CACHED" for name in TASKS}
     assert states(second) == cached, second.failure()
     html = second.tasks["ImageReport"].outputs["html"]
@@ -113,8 +120,24 @@ def test_runs_under_kfps_own_driver_and_launcher(
     # Once more, as its retries say.
     assert log.count("ImageExampleGen: error: 5 of 185 files in /mnt/images are not usable") == 2
     assert "Traceback" not in log
+    # The log outlives the pod, and the second attempt adds to it.
+    assert kept_logs(fourth.run_id) == {"ImageExampleGen-lookup", "ImageExampleGen"}
+    kept = content_of(fourth.run_id, "ImageExampleGen")
+    assert kept.count(b"ImageExampleGen: error: 5 of 185 files") == 2
+    assert kept_logs(first.run_id) == TASKS
+    assert kept_logs(second.run_id) == LOOKUPS
     asked = {path.partition("/kubeflow/")[2] for path in kubeflow.kubernetes.requests}
     assert asked == ASKED
+
+
+def kept_logs(run_id: str) -> set[str]:
+    fs, path = open_store(f"minio://{BUCKET}/v2/artifacts/images/{run_id}/logs")
+    return {Path(file).stem for file in fs.ls(path, detail=False)}
+
+
+def content_of(run_id: str, task: str) -> bytes:
+    fs, path = open_store(f"minio://{BUCKET}/v2/artifacts/images/{run_id}/logs/{task}.txt")
+    return bytes(fs.cat_file(path))
 
 
 def check_pushed(folder: Path) -> None:

@@ -28,6 +28,7 @@ from pipeline_def.kubeflow.client.task_details import (
     read_view,
 )
 from pipeline_def.kubeflow.specification import Specification
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, kept_log
 
 # The SDK's variable for an interface at another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
@@ -165,7 +166,7 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
         return view
     # The state of the run is known without the log.
     with contextlib.suppress(ServiceError):
-        reason = find_reason(read_log(api, run, pod), task.name)
+        reason = find_reason(_read_log(api, run, pod, task.name), task.name)
         explained = dataclasses.replace(task, error=reason)
         tasks_ = tuple(explained if one is task else one for one in view.tasks)
         return dataclasses.replace(view, tasks=tasks_)
@@ -224,7 +225,34 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
         raise ConfigurationError(
             f"{task} has no log in the run {run_id}: it is {state or 'not started'}."
         )
-    return read_log(api, run, pod)
+    return _read_log(api, run, pod, task)
+
+
+def _read_log(api: Api, run: dict[str, Any], pod: str, task: str) -> str:
+    """Return the log of a task's pod, or what the task has kept of it."""
+    try:
+        return read_log(api, run, pod)
+    except ServiceError:
+        with contextlib.suppress(ServiceError, LookupError):
+            return _read_kept_log(api, run, task)
+        raise
+
+
+def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
+    """Return the log that a task has kept in the object store, through the interface's server."""
+    ids = (run["pipeline_version_reference"][f"pipeline_{key}id"] for key in ("", "version_"))
+    method = "pipeline_service_get_pipeline_version"
+    version = api.call("PipelineServiceApi", method, "read the pipeline", *ids)
+    # With a platform document the specification is one level deeper.
+    spec = version["pipeline_spec"].get("pipeline_spec") or version["pipeline_spec"]
+    given = (run.get("runtime_config") or {}).get("pipeline_root")
+    root = str(given or spec.get("defaultPipelineRoot") or DEFAULT_ROOT).rstrip("/")
+    url = kept_log(f"{root}/{spec['pipelineInfo']['name']}/{run['run_id']}", task)
+    scheme, _, path = url.partition("://")
+    bucket, _, key = path.partition("/")
+    query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
+    query |= _present(namespace=api.connection.namespace)
+    return api.text("/artifacts/get", f"read the log of {task}", query)
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:

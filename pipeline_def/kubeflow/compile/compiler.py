@@ -20,7 +20,7 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.stages import nest_stages
+from pipeline_def.kubeflow.compile.stages import drop_implied, nest_stages
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
@@ -107,7 +107,9 @@ def compile_documents(
     if platform := platform_document(document, config, target):
         documents.append(platform)
     if target == "oss":
-        nest_stages(document)
+        drop_implied(document)
+        if config.kubeflow.graph == "nested":
+            nest_stages(document)
     check_documents(documents, target)
     return documents
 

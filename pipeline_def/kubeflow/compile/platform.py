@@ -74,12 +74,16 @@ def platform_document(document: Specification, config: Config, target: Target) -
 
 
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
-    """Return the secret of the cluster's own object store, if the step itself opens it."""
+    """Return the secret of the cluster's own object store, if the step itself opens it.
+
+    Every step keeps its log there.
+    """
     kubeflow = config.kubeflow
+    root = kubeflow.pipeline_root or "minio://"
     places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
     if STORAGE in places:
-        places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or "minio://"
-    needed = any(str(place).startswith(SCHEMES) for place in places.values())
+        places[STORAGE] = kubeflow.storage or root
+    needed = any(str(place).startswith(SCHEMES) for place in (root, *places.values()))
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 
 

@@ -50,8 +50,7 @@ class _Stage:
 
 
 def nest_stages(document: Specification) -> None:
-    """Move every task into the sub-DAG of its stage, and drop implied dependencies."""
-    drop_implied(document)
+    """Move every task into the sub-DAG of its stage."""
     places = {task: STEPS[step_of(task)].stage for task in document.tasks}
     stages = {name: _Stage(name) for name in dict.fromkeys(places.values())}
     for task, definition in document.tasks.items():

@@ -40,11 +40,12 @@ def add_lookup(document: Specification, component: Any) -> None:
     task, name = component.id, lookup_of(component.id)
     step, label = document.tasks[task], executor_label(name)
     inputs = _copy_inputs(document.components[task].get("inputDefinitions", {}), driver)
-    outputs: Spec = {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}}
-    if not inputs.get("artifacts"):
-        # Nothing is written there: its URI tells the lookup where the pipeline's folder is.
-        kind = {"instanceSchema": "title: system.Artifact\ntype: object\n"}
-        outputs["artifacts"] = {"place": {"artifactType": kind}}
+    # Nothing is written there: its URI tells the lookup where the folders of pipeline and run are.
+    place = {"artifactType": {"instanceSchema": "title: system.Artifact\ntype: object\n"}}
+    outputs: Spec = {
+        "parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}},
+        "artifacts": {"place": place},
+    }
     document.components[name] = {
         "executorLabel": label,
         "inputDefinitions": inputs,

@@ -22,6 +22,7 @@ from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, to_integer
+from pipeline_def.kubeflow.step.kept_log import run_keeping_log
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module
@@ -182,5 +183,16 @@ def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str,
     return found
 
 
+def run_program() -> int:
+    """Run the step as a program, which keeps its log."""
+    arguments = _parse(None)
+    try:
+        pipeline = from_json(StepInterface, arguments.interface).pipeline
+        given = read_executor_input(arguments.executor_input)
+    except UserError:
+        return main()
+    return run_keeping_log(main, arguments.step, pipeline, given)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program())

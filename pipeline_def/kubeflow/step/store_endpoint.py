@@ -16,9 +16,9 @@ from components.contract.errors import ServiceError
 from components.storage.object_store import SCHEMES
 from pipeline_def.kubeflow.executor_input import artifacts_of
 from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT
 
 _CONFIG_MAP = "kfp-launcher"  # It does not exist where everything has its default.
-_DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 
 
 def choose_endpoint(executor_input: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ def endpoint_of(config: Mapping[str, str]) -> str | None:
     `defaultPipelineRoot` is a URL whose query may name the endpoint; `providers` is YAML.
     """
     try:
-        root = urlsplit(config.get("defaultPipelineRoot") or _DEFAULT_ROOT)
+        root = urlsplit(config.get("defaultPipelineRoot") or DEFAULT_ROOT)
         named = {name: values[0] for name, values in parse_qs(root.query).items()}
         if "endpoint" in named:
             return _url(named)

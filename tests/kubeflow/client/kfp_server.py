@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
+import yaml
+
 from tests.kubeflow.stub_server import StubServer
 
 LOGIN = "<!DOCTYPE html><html><body>Log in to Your Account</body></html>"
@@ -63,6 +65,8 @@ class KfpServer(StubServer):
         """Node → its log in Argo's archive."""
         self.pods: dict[str, str] = {}
         """Pod → its log."""
+        self.kept: dict[str, str] = {}
+        """URL of an object → its text."""
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._scheme = "http"
@@ -97,6 +101,12 @@ class KfpServer(StubServer):
             case "POST", ["pipelines" | "experiments" as kind]:
                 self._require_namespace(body.get("namespace"))
                 return _added(getattr(self, kind), f"{kind[:-1]}_id", body)
+            case "GET", ["pipelines", _, "versions", version]:
+                row = _row(self.versions, pipeline_version_id=version)
+                spec, *platform = yaml.safe_load_all(row["text"])
+                # As the server stores it: with a platform document one level deeper.
+                spec = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
+                return {"pipeline_spec": spec}
             case "POST", ["pipelines", "upload_version"]:
                 return self._upload(query, body)
             case _, ["runs", *more]:
@@ -170,6 +180,11 @@ class KfpServer(StubServer):
             if query["podname"] in self.pods:
                 return Text(self.pods[query["podname"]])
             raise Refusal(500, Text("Could not get main container logs"))
+        if path == "/artifacts/get":
+            place = "{source}://{bucket}/{key}".format(**query)
+            if place in self.kept:
+                return Text(self.kept[place])
+            raise Refusal(500, Text("Failed to get object in bucket: NoSuchKey"))
         if not path.startswith("/apis/v2beta1/"):
             return "<!doctype html><html><title>Kubeflow Pipelines</title></html>"
         raise gateway_error(404, 5, "Not Found")

@@ -160,7 +160,7 @@ Error: exit status 1
 POD = pod_of("train", "Train")
 
 
-@pytest.mark.parametrize("place", ["archive", "interface", "retried pod", "nowhere"])
+@pytest.mark.parametrize("place", ["archive", "interface", "retried pod", "kept", "nowhere"])
 def test_a_failed_step_gives_its_own_reason(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -169,6 +169,10 @@ def test_a_failed_step_gives_its_own_reason(
     template = "retry-system-container-impl" if place == "retried pod" else "system-container-impl"
     if place == "archive":
         server.archive = {POD: LOG}
+    elif place == "kept":
+        ids = {"pipeline_id": "pipeline_id-1", "pipeline_version_id": "pipeline_version_id-1"}
+        server.script[0] |= {"pipeline_version_reference": ids}
+        server.kept["minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"] = LOG
     elif place != "nowhere":
         server.pods = {f"-{template}-".join(POD.rsplit("-", 1)): LOG}
     status, lines = wait(say, monkeypatch)
@@ -335,6 +339,11 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     assert (status, "login" in said) == (2, False)
     assert "its pod has not started or was deleted" in said
     assert f"artifact {POD} not found" in said
+    tasks["Train"] = Task("FAILED", 10, 60)
+    ids = {"pipeline_id": "pipeline_id-1", "pipeline_version_id": "pipeline_version_id-1"}
+    server.script[0] = listed(tasks, "FAILED") | {"pipeline_version_reference": ids}
+    server.kept["minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"] = LOG
+    assert say("logs", "Train") == (0, LOG)
     for task, message in (
         ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
         ("Pusher", "Pusher has no log in the run run_id-1: it is not started"),

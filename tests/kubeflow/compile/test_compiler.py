@@ -56,7 +56,9 @@ def task(spec: Spec, name: str) -> Spec:
 
 @pytest.mark.parametrize("target", ["oss", "vertex"])
 def test_every_step_compiles_for_every_target(target: Target) -> None:
-    made = compiler.compile_documents(EVERYTHING, target=target, image="i")
+    nested = dataclasses.replace(EVERYTHING.kubeflow, graph="nested")
+    choices = dataclasses.replace(EVERYTHING, kubeflow=nested)
+    made = compiler.compile_documents(choices, target=target, image="i")
     drivers = {c.id: c.driver_class for c in compiler._create_pipeline(EVERYTHING).components}
     looking = [f"{name}-lookup" for name in STEPS if not drivers[name].__module__.startswith("tfx")]
     assert sorted(looking) == sorted([*LOOKUPS, "ImagePredictor-lookup", "Trainer-lookup"])
@@ -72,8 +74,22 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
         assert "AnomalyGate" in root["Transform"]["dependentTasks"]
 
 
-def test_tasks_are_nested_in_six_stages(spec: Spec) -> None:
-    root, *stages = Specification(spec).layers()
+@pytest.fixture(scope="module")
+def nested() -> Spec:
+    """The small pipeline, its tasks nested in stages."""
+    return compiler.compile_documents(config(graph="nested"), target="oss", image="i")[0]
+
+
+def test_tasks_are_in_one_layer_by_default(spec: Spec) -> None:
+    """KFP updates a stage from the launcher of its last task, and a cached task has none."""
+    assert [layer.sub_dag for layer in Specification(spec).layers()] == [""]
+    tasks = spec["root"]["dag"]["tasks"]
+    waits = {name: one["dependentTasks"] for name, one in tasks.items() if "dependentTasks" in one}
+    assert waits == {"Transform": ["AnomalyGate"]}
+
+
+def test_tasks_can_be_nested_in_six_stages(nested: Spec) -> None:
+    root, *stages = Specification(nested).layers()
     assert {name: set(root.component(name)["dag"]["tasks"]) for name in root.tasks} == {
         "data": {
             *("ImageExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "AnomalyGate"),
@@ -184,7 +200,8 @@ SETTINGS = {
 
 
 def test_resources_of_each_step() -> None:
-    made, kubernetes = compiler.compile_documents(config(steps=SETTINGS), target="oss", image="i")
+    choices = config(steps=SETTINGS, store_secret="")
+    made, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
     trainer = container(made, "Trainer")
     memory = {"memoryLimit": 4, "memoryRequest": 4}
     gpus = {"accelerator": {"type": "nvidia.com/gpu", "count": "2"}}
@@ -237,15 +254,14 @@ def with_secrets(spec: Spec, choices: Config) -> set[str]:
 
 
 def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
-    opening = {"AnomalyGate", "BaselineFinder", "ExampleValidator", "ImageExampleGen", "Pusher"}
-    assert with_secrets(spec, config()) == {*opening, *LOOKUPS}
-    for name, value in (
-        ("storage", "gs://b/m"),
-        ("pipeline_root", "gs://b/r"),
-        ("store_secret", ""),
-    ):
+    # Every step keeps its log there.
+    assert with_secrets(spec, config()) == {*NODES, *LOOKUPS}
+    for name, value in (("pipeline_root", "gs://b/r"), ("store_secret", "")):
         assert with_secrets(spec, config(**{name: value})) == set(), name
-    images = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
+    other = config(pipeline_root="gs://b/r", storage="minio://b/m")
+    opening = {"AnomalyGate", "BaselineFinder", "ExampleValidator", "ImageExampleGen", "Pusher"}
+    assert with_secrets(spec, other) == {*opening, *LOOKUPS}
+    images = dataclasses.replace(config(pipeline_root="gs://b/r"), data="minio://bucket/images")
     # The report shows rejected images.
     reading = {"ImageExampleGen", "ImageExampleGen-lookup", "ImageReport"}
     assert with_secrets(spec, images) == reading

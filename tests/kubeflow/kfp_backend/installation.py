@@ -40,6 +40,7 @@ class Task:
 class Run:
     """The result of a run."""
 
+    run_id: str
     tasks: Mapping[str, Task]
     """Steps and sub-DAGs."""
     nodes: Mapping[str, Node]
@@ -72,7 +73,7 @@ class Installation:
         manifest = argo_workflow(spec, parameters, run_id=run_id)
         workflow = Workflow(manifest, run_id, self.kubelet.run)
         workflow.run()
-        return Run(self._tasks(run_id), workflow.nodes, dict(self.kubelet.logs))
+        return Run(run_id, self._tasks(run_id), workflow.nodes, dict(self.kubelet.logs))
 
     def _tasks(self, run_id: str) -> dict[str, Task]:
         context = self.metadata.get_context_by_type_and_name("system.PipelineRun", run_id)

@@ -39,7 +39,7 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
     resources = {"cpuLimit": 1, "cpuRequest": 1, "memoryLimit": 4, "memoryRequest": 4}
     assert container(spec, "Trainer")["resources"] == resources
     assert container(spec, "Trainer")["image"] == "i:gpu"
-    trainer = spec["components"]["stage-train"]["dag"]["tasks"]["Trainer"]
+    trainer = spec["root"]["dag"]["tasks"]["Trainer"]
     assert trainer["retryPolicy"]["maxRetryCount"] == 3
     executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors["Trainer_executor"] == {
@@ -54,9 +54,8 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
 def test_labels_and_priorities() -> None:
     """A pod of KFP has labels and annotations, but no priority class."""
     trainer = StepConfig(labels={"queue": "team"}, annotations={"note": "a"})
-    [_, kubernetes] = compiler.compile_documents(
-        config(steps={"Trainer": trainer}), target="oss", image="i"
-    )
+    choices = config(steps={"Trainer": trainer}, store_secret="")
+    [_, kubernetes] = compiler.compile_documents(choices, target="oss", image="i")
     executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     metadata = {"labels": {"queue": "team"}, "annotations": {"note": "a"}}
     assert executors["Trainer_executor"] == {"podMetadata": metadata}

@@ -1,0 +1,149 @@
+"""The log of a step outlives its pod, whether the step succeeds, fails or is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contract.configuration import to_json
+from components.contract.errors import DataError
+from components.contract.properties import LookupInput
+from pipeline_def.kubeflow.executor_input import run_folder
+from pipeline_def.kubeflow.step import kept_log
+from pipeline_def.kubeflow.step_interface import StepInterface
+
+RUN = "f9cb95c6-c67e-4910-848e-a32d34169a24"
+PASSWORD = "correct horse battery"
+
+
+def find(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """End as the test wants it."""
+    end = properties["end"]
+    print(f"Looking with {PASSWORD}", flush=True)
+    if end == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if end == "stopped":
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(60)
+    if end == "slow":
+        time.sleep(60)
+    if end == "failed":
+        raise DataError("There are no images.")
+    if end == "forked" and not os.fork():
+        time.sleep(20)  # Holds the pipe open.
+        os._exit(0)
+    return {}
+
+
+def arguments(folder: Path, end: str) -> list[str]:
+    """The arguments of a lookup."""
+    interface = StepInterface(pipeline="images", lookup=f"{__name__}.find")
+    place = {"artifacts": [{"uri": f"{folder}/images/{RUN}/Gen-lookup/1"}]}
+    given = {
+        "inputs": {"parameterValues": {"end": end}},
+        "outputs": {"artifacts": {"place": place}, "outputFile": f"{folder}/output.json"},
+    }
+    argv = ["--step", "Gen-lookup", "--interface", to_json(interface)]
+    return [*argv, "--executor_input", json.dumps(given)]
+
+
+def run(folder: Path, end: str) -> tuple[int, str]:
+    """Run a lookup as a program; return status and output."""
+    module = "pipeline_def.kubeflow.step.entrypoint"
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments(folder, end)],
+        env={**os.environ, "STORE_PASSWORD": PASSWORD},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "said"),
+    [
+        ("well", 0, "Found: {}"),
+        ("failed", 2, "Gen-lookup: error: There are no images."),
+        ("killed", 137, "Gen-lookup: failed: The step was ended by SIGKILL; it may need more"),
+        ("stopped", 143, "Gen-lookup: failed: The step was ended by SIGTERM."),
+        ("forked", 0, "Found: {}"),
+    ],
+)
+def test_the_log_is_kept_however_a_step_ends(
+    tmp_path: Path, end: str, status: int, said: str
+) -> None:
+    started = time.monotonic()
+    found, shown = run(tmp_path, end)
+    kept = (tmp_path / f"images/{RUN}/logs/Gen-lookup.txt").read_text()
+    assert (found, said in shown, said in kept) == (status, True, True)
+    assert kept == shown.replace(PASSWORD, "***")
+    assert PASSWORD in shown
+    assert time.monotonic() - started < 15
+
+
+_IMPATIENT = """
+from pipeline_def.kubeflow.step import entrypoint, kept_log
+kept_log._INTERVAL = 0.05
+entrypoint.run_program()
+"""
+
+
+def test_a_lost_pod_leaves_the_log_as_far_as_it_came(tmp_path: Path) -> None:
+    kept = tmp_path / f"images/{RUN}/logs/Gen-lookup.txt"
+    command = [sys.executable, "-c", _IMPATIENT, *arguments(tmp_path, "slow")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as pod:
+        deadline = time.monotonic() + 30
+        while not (kept.exists() and "Looking" in kept.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(pod.pid, signal.SIGKILL)
+    assert "Looking with" in kept.read_text()
+
+
+def test_a_retry_adds_to_the_log(tmp_path: Path) -> None:
+    run(tmp_path, "killed")
+    run(tmp_path, "well")
+    kept = (tmp_path / f"images/{RUN}/logs/Gen-lookup.txt").read_text()
+    assert kept.index("SIGKILL") < kept.index("--- next attempt ---") < kept.index("Found: {}")
+
+
+def test_a_store_that_fails_costs_only_the_log(tmp_path: Path) -> None:
+    (tmp_path / "images").write_text("not a folder")
+    status, shown = run(tmp_path, "well")
+    assert (status, "WARNING The log is not kept: " in shown) == (0, True)
+
+
+def test_the_middle_of_a_long_log_is_left_out_in_whole_lines() -> None:
+    log, secret = kept_log.BoundedLog(), "0123456789abcdef"
+    for number in range(40_000):
+        log.add(b"%06d %s a line of a log of a step that is rather long\n" % (number, b"x" * 90))
+        log.add(f"{secret}\n".encode())
+    content = log.content({"STORE_KEY": secret, "HOME": "/root"})
+    assert len(content) < kept_log._HEAD + 2 * kept_log._TAIL
+    lines = content.decode().splitlines()
+    assert lines[0].startswith("000000 ")
+    assert lines[-2].startswith("039999 ")
+    assert sum("bytes left out" in line for line in lines) == 1
+    assert {line for line in lines if " " not in line} == {"***"}
+
+
+def test_the_folder_of_a_run_comes_from_its_outputs() -> None:
+    """Inputs of a cached step are another run's; Vertex AI keeps logs itself."""
+    other = {"artifacts": {"x": {"artifacts": [{"uri": f"minio://b/images/{RUN[::-1]}/Gen/1"}]}}}
+
+    def folder(*uris: str) -> str | None:
+        outputs = {"artifacts": {"y": {"artifacts": [{"uri": uri} for uri in uris]}}}
+        return run_folder({"inputs": other, "outputs": outputs}, "images")
+
+    assert folder(f"s3://b/root/images/{RUN}/Gen/2/y") == f"s3://b/root/images/{RUN}"
+    assert folder("gs://b/root/123/images-20261123/Gen_1/y") is None
+    assert folder() is None
