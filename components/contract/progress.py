@@ -72,6 +72,11 @@ def report_fold(text: str) -> None:
     LOGGER.info(text, extra={"progress": (1, 1), "lasting": True})
 
 
+def report_result(text: str) -> None:
+    """Log a short line that a runner may leave on the screen."""
+    LOGGER.info(text, extra={"progress": (1, 1), "lasting": True})
+
+
 def add_progress(task: str, amount: int, *, total: int, unit: str) -> None:
     """Add `amount` finished `unit`s of `task`; report the sum at every 64 and at the end.
 

@@ -15,7 +15,8 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import IngestJob, ingest_listing
+from components.ingest.ingest_run import ingest_listing
+from components.ingest.plan_writer import IngestJob
 from components.ingest.shard_writer import WriteShards
 from components.ingest.source.listing import Listing, check_labels, read_listing
 from components.ingest.source.lookup import LISTING_PROPERTY, list_source
@@ -36,14 +37,15 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         examples = artifact_utils.get_single_instance(output_dict["examples"])
         config = from_json(IngestConfig, exec_properties["config"])
         listing = _find_listing(exec_properties, config)
-        splits = ingest_listing(
+        made = ingest_listing(
             listing,
             config,
             examples=examples.uri,
             rejects=artifact_utils.get_single_uri(output_dict["rejects"]),
             write=self._write,
+            code=exec_properties.get("code_digest") or "",
         )
-        examples.split_names = artifact_utils.encode_split_names(splits)
+        examples.split_names = artifact_utils.encode_split_names(made.splits)
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
         # TFX has one name for all TFRecord files; its readers recognize gzip by the file name.
         examples_utils.set_file_format(examples, "tfrecords_gzip")

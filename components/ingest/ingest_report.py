@@ -4,19 +4,21 @@ import collections
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from components.contract.errors import DataError
 from components.contract.printable import quote
 from components.images.check_result import Category
+from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.decisions import Match, Outcome, summarize, write_outcomes
+from components.ingest.plan_facts import PlanFacts
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.source.listing import Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, require_splits
-from components.records.shard_files import UNFINISHED, shard_path
+from components.records.shard_files import shard_path
 from components.storage.artifact_files import make_folders, open_file
 
 REJECTS_FILE = "rejects.jsonl"
@@ -73,25 +75,26 @@ class Duplicate:
     """Distinct splits: with more than one, the model is tested on training images."""
 
 
-def report_path(examples_uri: str, plan: ShardPlan, *, suffix: str = ".json") -> str:
-    """Return the path of a file on what became of a plan."""
-    name = f"report-{plan.group}-{plan.index:05d}{suffix}"
-    return os.path.join(examples_uri, UNFINISHED, name)
-
-
-def write_report(examples_uri: str, report: PlanReport) -> None:
-    """Write a report to a file, which reaches the executor with any Beam runner."""
-    fields = {name: value for name, value in vars(report).items() if name != "plan"}
-    with open_file(report_path(examples_uri, report.plan), "w") as file:
-        file.write(json.dumps(fields))
-
-
-def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
-    """Read the report on `plan`."""
-    with open_file(report_path(examples_uri, plan)) as file:
-        fields = json.loads(file.read())
-    fields["matches"] = [Match(*match) for match in fields["matches"]]
-    return PlanReport(plan=plan, **fields)
+def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> PlanReport:
+    """Return what becomes of the files of a plan; `watched` are the digests in corrections."""
+    labels: dict[str, collections.Counter[str]] = {}
+    rejects: list[dict[str, str]] = []
+    digests: list[str] = []
+    matches: list[Match] = []
+    notes = collections.Counter[str]()
+    for file, fact in zip(facts.plan.files, facts.facts, strict=True):
+        place = assignment.place(file, fact)
+        if fact.sha256 in watched:
+            matches.append(Match(file.path, file.label, fact.sha256))
+        if place.split:
+            labels.setdefault(place.split, collections.Counter())[place.label] += 1
+            digests.append(fact.sha256)
+            notes.update(fact.notes)
+        else:
+            reject = {"path": file.path, "category": place.category, "reason": place.reason}
+            rejects.append(reject)
+            digests.append("")
+    return PlanReport(facts.plan, labels, rejects, digests, matches, notes)
 
 
 def find_duplicates(

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import Decoder, Run, run_here, run_with
-from components.ingest.ingest_run import IngestJob, write_plan
+from components.ingest.plan_writer import IngestJob, write_plan
 from components.storage.artifact_files import on_disk
 
 MIN_FILES = 10_000

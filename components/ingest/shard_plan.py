@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from components.ingest.config import IngestConfig
 from components.ingest.source.listing import ImageFile, place_in_listing
-from components.records.shard_files import UNFINISHED
+from components.records.shard_files import PLANS, UNFINISHED
 from components.storage.artifact_files import make_folders, open_file
 
 _FILE = "plans"
@@ -71,30 +71,35 @@ def plan_shards(
 
 
 def path_hash(file: ImageFile) -> bytes:
-    """Return the sort key of a file, which mixes the classes; records of a shard stay in order."""
+    """Return the sort key of a file, which mixes the classes.
+
+    Records of a shard, which may be compressed, stay in their order.
+    """
     place, number = place_in_listing(file)
-    key = hashlib.sha256(place.encode("utf-8", "surrogateescape")).digest()
-    return key + number.to_bytes(8) if file.shard else key
+    return _hash(place) + number.to_bytes(8) if file.shard else _hash(place)
+
+
+def _hash(path: str) -> bytes:
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).digest()
 
 
 def _divide_files(files: Iterable[ImageFile], count: int) -> list[list[ImageFile]]:
     """Divide files by equal ranges of their hashes."""
     parts: list[list[ImageFile]] = [[] for _ in range(count)]
     for file in files:
-        parts[int.from_bytes(path_hash(file)[:8]) * count >> 64].append(file)
+        parts[int.from_bytes(_hash(file.path)[:8]) * count >> 64].append(file)
     return parts
 
 
 def _divide_records(files: Sequence[ImageFile], count: int) -> list[list[ImageFile]]:
-    """Divide records of other shards, which must stay in order, before records with low hashes.
+    """Divide records of other shards, which stay in order, at records with low hashes.
 
-    Of half the expected number, any record may be the last, so that sizes differ little.
+    A plan has a least number of records, a power of two, and as many more on average.
     """
-    least = max(1, len(files) // count // 2)
+    least = 1 << max(0, (len(files) // count // 2).bit_length() - 1)
     parts: list[list[ImageFile]] = [[]]
     for file in files:
-        own = hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
-        if len(parts[-1]) >= least and int.from_bytes(own[8:16]) * least >> 64 == 0:
+        if len(parts[-1]) >= least and int.from_bytes(_hash(file.path)[:8]) * least >> 64 == 0:
             parts.append([])
         parts[-1].append(file)
     return parts
@@ -127,7 +132,8 @@ def write_plans(examples_uri: str, plans: Sequence[ShardPlan]) -> None:
         for plan in plans
     ]
     offsets = itertools.accumulate(map(len, texts), initial=_OFFSET.size * (len(texts) + 1))
-    make_folders(os.path.join(examples_uri, UNFINISHED))
+    for folder in (UNFINISHED, PLANS):
+        make_folders(os.path.join(examples_uri, folder))
     with open_file(_path(examples_uri), "wb") as file:
         file.write(b"".join([*map(_OFFSET.pack, offsets), *texts]))
 

@@ -1,7 +1,7 @@
 """The Beam step of ingest, apart from the executor: its workers start without importing TFX."""
 
-from components.ingest.ingest_run import IngestJob, write_plan
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.plan_writer import IngestJob, write_plan
 from components.records.shard_work import ConcurrentDoFn
 
 

@@ -16,6 +16,7 @@ from components.ingest.datasets.reading import read_images
 from components.ingest.source.listing import ImageFile, Listing, place_in_listing
 
 # An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
+# Larger classes may deviate by more, so that no image moves when a class outgrows this number.
 _SMALL_CLASS = 1_000
 # Limits of what is read before ingest, smallest classes first.
 _MOST_IMAGES, _MOST_BYTES = 20_000, 2 * 2**30
@@ -87,22 +88,23 @@ def _position(key: str) -> float:
 def stratify(listing: Listing, config: IngestConfig) -> SplitRule:
     """Correct the split of small classes, which hashes alone would divide unevenly.
 
-    Small classes are read, because their content is hashed. Large classes, and groups with several
-    labels, which must stay together, are left to their hashes.
+    Small classes are read, because their content is hashed: most images are then written to the
+    right shard at once. Groups with several labels, which must stay together, are left to their
+    hashes.
     """
     classes = _find_small_classes(listing)
     ungrouped = [file for files in classes.values() for file in files if file.group is None]
     if ungrouped and ungrouped[0].shard:
         ungrouped.sort(key=place_in_listing)  # One pass over each shard, not one per class.
-    return _find_rule(listing, classes, _read_digests(listing, ungrouped, config))
+    return find_rule(listing, classes, _read_digests(listing, ungrouped, config))
 
 
-def _find_rule(
+def find_rule(
     listing: Listing,
     classes: Mapping[str, Sequence[ImageFile]],
     digests: Iterable[tuple[ImageFile, str]],
 ) -> SplitRule:
-    """Find the bounds of small classes; `digests` must cover all their files without a group."""
+    """Find the bounds of classes; `digests` must cover all their files without a group."""
     labels: dict[str, set[str]] = {}
     for file in listing.files:
         if file.group is not None:
@@ -122,12 +124,18 @@ def _find_rule(
     return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
 
 
-def _find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
-    """Return the files without a given split of small classes: label → files."""
+def find_classes(listing: Listing) -> dict[str, list[ImageFile]]:
+    """Return the files without a given split of each class: label → files."""
     classes: dict[str, list[ImageFile]] = {}
     for file in listing.files:
         if file.split is None:
             classes.setdefault(file.label, []).append(file)
+    return classes
+
+
+def _find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
+    """Return the files of classes to read before ingest."""
+    classes = find_classes(listing)
     found: dict[str, list[ImageFile]] = {}
     images = size = 0
     for label, files in sorted(classes.items(), key=lambda item: (len(item[1]), item[0])):
@@ -162,6 +170,7 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
     """
     places = [place for place, _ in units]
     images = sum(count for _, count in units)
+    tolerance = _TOLERANCE * max(1.0, images / _SMALL_CLASS)
     least = _min_units(fractions, units=len(units), images=images)
     ends: list[float] = []
     start = 0
@@ -173,7 +182,8 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
             [count for _, count in units[start : len(units) - least_later]],
             natural - start,
             least=least[split],
-            expected=fractions[split] * images,
+            expected=(expected := fractions[split] * images),
+            slack=max(1.0, tolerance * expected),
         )
         ends.append(nominal if start == natural else [*places, 1.0][start])
     ends[-1] = 1.0
@@ -187,9 +197,10 @@ def _min_units(fractions: Mapping[str, float], *, units: int, images: int) -> di
     return {split: int(split in wanted) for split in fractions}
 
 
-def _take_units(counts: Sequence[int], natural: int, *, least: int, expected: float) -> int:
+def _take_units(
+    counts: Sequence[int], natural: int, *, least: int, expected: float, slack: float
+) -> int:
     """Return how many of the remaining units a split takes, as close to `natural` as possible."""
-    slack = max(1.0, _TOLERANCE * expected)
     stop = min(max(natural, least), len(counts))
     taken = sum(counts[:stop])
     while stop < len(counts) and taken < expected - slack:
@@ -212,7 +223,7 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
         pairs += [(file, split) for file in loose for split in listing.fractions_of(file.label)]
     else:
         digests = list(_read_digests(listing, loose, config))
-        rule = _find_rule(listing, _find_small_classes(listing), digests)
+        rule = find_rule(listing, _find_small_classes(listing), digests)
         pairs += [(file, rule.split_of(file, sha256)) for file, sha256 in digests]
     found: dict[str, collections.Counter[str]] = {}
     for file, split in pairs:

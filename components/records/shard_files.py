@@ -15,6 +15,10 @@ UNFINISHED = ".unfinished"
 """Folder of shards being written, next to the split folders."""
 
 
+PLANS = "plans"
+"""Folder of what ingest knows of the files of each shard, next to the split folders."""
+
+
 def shard_path(examples_uri: str, split: str, index: int, count: int) -> str:
     """Return the path of shard `index` of `count`, in TFX's folder of the split."""
     name = f"data_tfrecord-{index:05d}-of-{count:05d}"
@@ -42,7 +46,7 @@ def open_shard(path: str) -> Iterator[RecordWriter]:
 def remove_shards(examples_uri: str) -> None:
     """Remove the shards of an earlier attempt, finished or not."""
     for name in list_names(examples_uri):
-        if name in (INDEX_FILE, UNFINISHED) or name.startswith("Split-"):
+        if name in (INDEX_FILE, PLANS, UNFINISHED) or name.startswith("Split-"):
             remove(os.path.join(examples_uri, name))
 
 

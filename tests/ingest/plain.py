@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
+from components.ingest.ingest_run import ingest_listing
+from components.ingest.plan_writer import IngestJob, write_plan
 from components.ingest.source.listing import check_labels
 from components.ingest.source.lookup import list_source
 from components.records.shard_files import count_examples, read_index

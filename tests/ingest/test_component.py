@@ -101,7 +101,7 @@ def test_records_are_complete_with_header_check_and_shrink(tmp_path: Path) -> No
 
 def test_several_uncompressed_shards_with_an_index(ingested: nodes.Ingested) -> None:
     index = read_index(ingested.examples.uri)
-    written = {path for path in nodes.shard_bytes(ingested.examples) if path != "index.json"}
+    written = {path for path in nodes.shard_bytes(ingested.examples) if path.startswith("Split")}
     assert written == {
         f"Split-{s}/{name}" for s, names in index["splits"].items() for name in names
     }

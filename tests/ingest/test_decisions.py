@@ -17,7 +17,7 @@ from components.contract.example import FILENAME, LABEL
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Correction, write_corrections
 from components.ingest.decisions import read_decided
-from components.ingest.ingest_run import IngestJob
+from components.ingest.plan_writer import IngestJob
 from components.ingest.source.listing import read_listing, write_listing
 from components.ingest.source.lookup import list_images, look_up
 from components.records.record_reader import read_features

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, StorageError
 from components.images.check import check_image
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_report import report_path
-from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
+from components.ingest.ingest_run import ingest_listing
 from components.ingest.near_duplicates import clusters as near_duplicates
 from components.ingest.near_duplicates.bound_keys import bind_keys
 from components.ingest.near_duplicates.picture_rows import picture_row
 from components.ingest.near_duplicates.similar_pairs import find_groups
+from components.ingest.plan_facts import FACTS, plan_path
+from components.ingest.plan_writer import IngestJob, write_plan
 from components.ingest.shard_plan import read_plan
 from components.ingest.source.lookup import list_source
 from tests.ingest.plain import ingest
@@ -254,15 +255,16 @@ def test_a_picture_that_all_groups_share_does_not_bind_them(
 def test_a_plan_whose_shards_were_moved_is_not_moved_again(folder: Path, tmp_path: Path) -> None:
     def write_twice(numbers: Sequence[int], job: IngestJob) -> None:
         for number in numbers:
-            report = Path(report_path(job.examples_uri, read_plan(job.examples_uri, number)))
-            before = report.read_bytes() if job.moves else b""
+            plan = read_plan(job.examples_uri, number)
+            facts = Path(plan_path(job.examples_uri, plan) + FACTS)
+            before = facts.read_bytes() if job.again else b""
             write_plan(number, job)
-            if job.moves:
-                report.write_bytes(before)
+            if job.again:
+                facts.write_bytes(before)
                 write_plan(number, job)
 
     listing = list_source(str(folder), CONFIG)
-    with pytest.raises(RuntimeError, match="are not its own: run again"):
+    with pytest.raises(StorageError, match="are not its own: run again"):
         ingest_listing(
             listing,
             CONFIG,

@@ -18,9 +18,11 @@ from components.images.tensorflow_decoder import (
     run_with,
 )
 from components.ingest import plan_processes
+from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import IngestJob, ingest_listing
+from components.ingest.ingest_run import ingest_listing
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.plan_writer import IngestJob
 from components.ingest.source.lookup import list_source
 from components.ingest.stratification import SplitRule
 from tests.ingest.plain import write_all
@@ -98,7 +100,8 @@ def test_processes_write_the_same_bytes_and_report_progress(
 
 
 def job_in(place: Path, **changes: object) -> IngestJob:
-    job = IngestJob(str(place), str(place), CONFIG, SplitRule({}), total=plan_processes.MIN_FILES)
+    assignment = Assignment(SplitRule({}))
+    job = IngestJob(str(place), str(place), CONFIG, assignment, total=plan_processes.MIN_FILES)
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 

@@ -52,9 +52,12 @@ def test_number_of_shards(count: int, size: int, expected: int) -> None:
 
 @pytest.mark.parametrize("version", ["1", "record 1"])
 def test_a_new_file_changes_one_plan(version: str) -> None:
-    listed = [file._replace(version=version) for file in files(5000)]
+    listed = [
+        file._replace(version=version, path=f"cat/{i % 9}.tfrecord#{i}")
+        for i, file in enumerate(files(5000))
+    ]
     before = [plan.files for plan in plans_of(listed)]
-    after = plans_of([*listed, listed[0]._replace(path="cat/new.jpg")])
+    after = plans_of([*listed, listed[0]._replace(path="cat/0.tfrecord#9999")])
     changed = [plan for plan in after if plan.files not in before]
     assert 1 <= len(changed) <= 2
     assert max(len(plan.files) for plan in after) < 5 * 5000 / 8

@@ -11,14 +11,14 @@ import numpy as np
 
 from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
+from components.ingest.assignment import Assignment
 from components.ingest.ingest_report import PlanReport, labels_per_split
 from components.ingest.near_duplicates.bound_keys import bind_keys, rank
 from components.ingest.near_duplicates.likeness import LEAST_DETAIL
 from components.ingest.near_duplicates.picture_rows import Rows, read_pictures
 from components.ingest.near_duplicates.similar_pairs import compare, find_groups
-from components.ingest.shard_moves import ShardMoves
 from components.ingest.source.listing import ImageFile
-from components.ingest.stratification import SplitRule, key_of
+from components.ingest.stratification import key_of
 
 # Larger clusters, such as the frames of a fixed camera, would make a split of their own; of a few
 # images, so would a quarter.
@@ -92,11 +92,10 @@ def _find_files(clusters: Iterable[Cluster], reports: Sequence[PlanReport]) -> F
 def separate(
     clusters: Sequence[Cluster],
     reports: Sequence[PlanReport],
-    rule: SplitRule,
+    before: Assignment,
     *,
-    corrected: Corrected,
     drop: bool,
-) -> ShardMoves:
+) -> Assignment:
     """Choose a split for each cluster, and with `drop` the images to reject.
 
     No class disappears from train or eval, unless all its images are in one cluster. If a split
@@ -104,8 +103,8 @@ def separate(
     """
     small = [cluster for cluster in clusters if not cluster.is_too_large]
     files = _find_files(small, reports)
-    dropped = _choose_dropped(small, files, reports, corrected) if drop else {}
-    moves = ShardMoves(rule, rule, dropped, corrected)
+    copies = _choose_dropped(small, files, reports, before.corrected) if drop else {}
+    rule, moves = before.rule, dataclasses.replace(before, copies=copies)
     bound = _bind(small, files, reports)
     owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
     splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
@@ -119,8 +118,8 @@ def separate(
         )
         return moves
     assigned = {key: splits[root] for key, root in bound.items()}
-    after_rule = dataclasses.replace(rule, assigned=assigned, bound=bound)
-    return dataclasses.replace(moves, after=after_rule)
+    moved = dataclasses.replace(rule, assigned=assigned, bound=bound)
+    return dataclasses.replace(moves, rule=moved)
 
 
 def _bind(
@@ -184,7 +183,7 @@ def _find_twins(rows: Rows, images: list[tuple[int, str]]) -> dict[str, str]:
 def _restore_classes(
     splits: dict[str, str],
     bound: Mapping[str, str],
-    moves: ShardMoves,
+    moves: Assignment,
     reports: Sequence[PlanReport],
 ) -> dict[str, collections.Counter[str]]:
     """Give train and eval a cluster of each class that they would lose.
@@ -195,11 +194,11 @@ def _restore_classes(
     after = {split: collections.Counter(labels) for split, labels in before.items()}
     members: dict[str, collections.Counter[str]] = {}
     for file, sha256 in _each_file(reports):
-        label = moves.corrected.get(sha256) or file.label
+        label = moves.label_of(file, sha256)
         root = bound.get(key_of(file, sha256)) if file.split is None else None
-        if root is not None or file.path in moves.dropped:
-            after[moves.before.split_of(file, sha256)][label] -= 1
-        if root is not None and file.path not in moves.dropped:
+        if root is not None or file.path in moves.copies:
+            after[moves.rule.split_of(file, sha256)][label] -= 1
+        if root is not None and file.path not in moves.copies:
             after.setdefault(splits[root], collections.Counter())[label] += 1
             members.setdefault(root, collections.Counter())[label] += 1
     for split, others in ((TRAIN, ()), (EVAL, (TRAIN,))):
@@ -224,7 +223,7 @@ def _restore_classes(
 def list_clusters(
     clusters: Iterable[Cluster],
     reports: Sequence[PlanReport],
-    moves: ShardMoves,
+    moves: Assignment,
 ) -> list[dict[str, Any]]:
     """Return the lines of the list of near duplicates; dropped images have no split.
 
@@ -237,8 +236,8 @@ def list_clusters(
         rows = [
             (
                 file.path,
-                moves.corrected.get(sha256) or file.label,
-                None if file.path in moves.dropped else moves.after.split_of(file, sha256),
+                moves.label_of(file, sha256),
+                None if file.path in moves.copies else moves.rule.split_of(file, sha256),
                 sha256,
                 likeness,
             )

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from components.images.check_result import CheckedImage
 from components.images.thumbprint import SIDE
-from components.ingest.ingest_report import PlanReport, report_path
+from components.ingest.ingest_report import PlanReport
+from components.ingest.plan_facts import PICTURES, plan_path
 from components.ingest.shard_plan import ShardPlan
 from components.storage.artifact_files import open_file
 
@@ -18,8 +19,6 @@ ROW_BYTES = SIDE * SIDE + 1
 NO_PICTURE = bytes(ROW_BYTES)
 
 Rows = NDArray[np.uint8]
-
-_SUFFIX = ".pictures"
 
 
 def picture_row(image: CheckedImage) -> bytes:
@@ -31,8 +30,14 @@ def picture_row(image: CheckedImage) -> bytes:
 
 def write_pictures(examples_uri: str, plan: ShardPlan, rows: bytes | bytearray) -> None:
     """Write the rows of the files of a plan, which reach ingest with any Beam runner."""
-    with open_file(report_path(examples_uri, plan, suffix=_SUFFIX), "wb") as file:
+    with open_file(plan_path(examples_uri, plan) + PICTURES, "wb") as file:
         file.write(bytes(rows))
+
+
+def read_rows(path: str) -> Rows:
+    """Read the rows of the files of a plan, see `plan_path`."""
+    with open_file(path + PICTURES, "rb") as file:
+        return np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)
 
 
 def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[list[str], Rows]:
@@ -48,9 +53,7 @@ def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[lis
                 if sha256 and sha256 not in digests:
                     digests[sha256] = None
                     kept.append(number)
-            with open_file(report_path(examples_uri, report.plan, suffix=_SUFFIX), "rb") as file:
-                rows = np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)
-            joined.write(rows[kept].tobytes())
+            joined.write(read_rows(plan_path(examples_uri, report.plan))[kept].tobytes())
         joined.flush()
         shape = (len(digests), ROW_BYTES)
         if not digests:

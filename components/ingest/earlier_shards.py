@@ -1,0 +1,140 @@
+"""Find shards of earlier ingests whose files have not changed, and take them over."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from components.contract.configuration import to_dict
+from components.contract.errors import StorageError
+from components.contract.example import INDEX_FILE
+from components.ingest.config import IngestConfig
+from components.ingest.plan_facts import (
+    FACTS,
+    PICTURES,
+    PlanFacts,
+    plan_path,
+    read_facts,
+    write_facts,
+)
+from components.ingest.plan_writer import is_unchanged
+from components.ingest.shard_plan import ShardPlan
+from components.records.shard_files import PLANS, read_index
+from components.storage.artifact_files import list_names, make_folders, on_disk, share
+
+# Copies within a bucket are mostly waiting.
+_REQUESTS = 32
+# Options that do not decide what is stored of an image.
+_OTHERS = {
+    *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
+    *("near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
+    *("shard_mib", "min_shards", "min_shard_images", "max_shard_images"),
+}
+
+
+def reuse_key(config: IngestConfig, code: str) -> str:
+    """Return a digest of what decides how a file is stored: its options and the code of ingest."""
+    used = {name: value for name, value in to_dict(config).items() if name not in _OTHERS}
+    text = f"{code} {sorted(used.items())} {config.finds_near_duplicates}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def find_earlier(examples_uri: str, key: str) -> str:
+    """Return the newest complete output of the same step with this key; "" if there is none.
+
+    TFX numbers the outputs of a step: `examples/12`.
+    """
+    folder, own = os.path.split(examples_uri.rstrip("/"))
+    if not own.isdigit():
+        return ""
+    for name in sorted(filter(str.isdigit, list_names(folder)), key=int, reverse=True):
+        uri = os.path.join(folder, name)
+        with contextlib.suppress(OSError, StorageError):
+            if name != own and read_index(uri).get("made_by") == key:
+                return uri
+    return ""
+
+
+def adopt_plans(
+    plans: Sequence[ShardPlan], earlier_uri: str, examples_uri: str, config: IngestConfig
+) -> tuple[set[int], dict[int, list[str]], int]:
+    """Take over the shards of plans whose files have not changed since the earlier ingest.
+
+    Returns:
+        The numbers of these plans; for others, the paths of earlier plans with files of theirs; and
+        the number of files that need not be read.
+    """
+    suffixes = [FACTS, PICTURES] if config.finds_near_duplicates else [FACTS]
+    owners = {
+        file.path: (file, facts)
+        for facts in _read_trusted(earlier_uri, suffixes)
+        for file, fact in zip(facts.plan.files, facts.facts, strict=True)
+        # What could not be read may be readable now.
+        if fact.sha256
+    }
+    adopted: dict[int, PlanFacts] = {}
+    sources: dict[int, list[str]] = {}
+    unchanged = 0
+    for number, plan in enumerate(plans):
+        found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
+        same = [facts for file, before, facts in found if is_unchanged(file, before)]
+        unchanged += len(same)
+        known = list({id(facts): facts for facts in same}.values())
+        if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
+            adopted[number] = known[0]
+        elif known:
+            sources[number] = [plan_path(earlier_uri, facts.plan) for facts in known]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        jobs = [
+            pool.submit(_adopt, plans[number], facts, earlier_uri, examples_uri, suffixes[1:])
+            for number, facts in adopted.items()
+        ]
+    for job in jobs:
+        job.result()
+    return set(adopted), sources, unchanged
+
+
+def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
+    return (plan.group, len(plan.files)) == (before.group, len(before.files))
+
+
+def _adopt(
+    plan: ShardPlan, facts: PlanFacts, earlier_uri: str, examples_uri: str, suffixes: Sequence[str]
+) -> None:
+    now = dataclasses.replace(facts, plan=plan)
+    write_facts(examples_uri, now)
+    source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
+    for suffix in suffixes:
+        share(source + suffix, target + suffix)
+    shards = now.shards(examples_uri)
+    for split, path in facts.shards(earlier_uri).items():
+        make_folders(os.path.dirname(shards[split]))
+        share(path, shards[split])
+
+
+def _read_trusted(examples_uri: str, suffixes: Sequence[str]) -> Iterator[PlanFacts]:
+    """Yield the facts of plans whose files are complete."""
+    folder = os.path.join(examples_uri, PLANS)
+    for name in list_names(folder):
+        if name.endswith(FACTS):
+            path = os.path.join(folder, name.removesuffix(FACTS))
+            with contextlib.suppress(OSError, StorageError):
+                facts = read_facts(path)
+                if not on_disk(path) or _is_intact(facts, path, examples_uri, suffixes):
+                    yield facts
+
+
+def _is_intact(facts: PlanFacts, path: str, examples_uri: str, suffixes: Sequence[str]) -> bool:
+    """Return whether shards have their sizes, and nothing has been written since the index.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    shards = facts.shards(examples_uri)
+    places = (*shards.values(), *(path + suffix for suffix in suffixes))
+    newest = max(os.stat(place).st_mtime_ns for place in places)
+    sizes = {split: os.path.getsize(shard) for split, shard in shards.items()}
+    written = os.stat(os.path.join(examples_uri, INDEX_FILE)).st_mtime_ns
+    return sizes == facts.sizes and newest <= written

@@ -1,0 +1,75 @@
+"""What is known of the files of each plan, kept beside the shards for later ingests."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from components.ingest.shard_plan import ShardPlan
+from components.ingest.source.listing import ImageFile
+from components.records.shard_files import PLANS, shard_path
+from components.records.tfrecord import reading
+from components.storage.artifact_files import open_file
+
+FACTS, PICTURES = ".json", ".pictures"
+"""Suffixes of the files of a plan."""
+
+
+class Fact(NamedTuple):
+    """What is known of a file, and where its record lies."""
+
+    sha256: str
+    """Hexadecimal digest; "" if the file could not be read."""
+    category: str = ""
+    """Why the content is not usable, if so."""
+    reason: str = ""
+    split: str = ""
+    """Split of the shard with its record; "" if it has none."""
+    label: str = ""
+    """Label in the record."""
+    notes: Sequence[str] = ()
+    """How the image differs from the file."""
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """The facts about the files of a plan, in their order."""
+
+    plan: ShardPlan
+    facts: Sequence[Fact]
+    sizes: Mapping[str, int]
+    """Split → bytes of the shard of the plan."""
+
+    def shards(self, examples_uri: str) -> dict[str, str]:
+        """Return split → path of the shard of the plan."""
+        index, count = self.plan.index, self.plan.count
+        return {split: shard_path(examples_uri, split, index, count) for split in self.sizes}
+
+
+def plan_path(examples_uri: str, plan: ShardPlan) -> str:
+    """Return the path of the files on a plan, without their suffix."""
+    name = f"{plan.group}-{plan.index:05d}-of-{plan.count:05d}"
+    return os.path.join(examples_uri, PLANS, name)
+
+
+def write_facts(examples_uri: str, facts: PlanFacts) -> None:
+    """Write facts to a file, which reaches the executor with any Beam runner."""
+    plan = facts.plan
+    content = (plan.group, plan.index, plan.count, plan.files, facts.facts, facts.sizes)
+    with open_file(plan_path(examples_uri, plan) + FACTS, "w") as file:
+        file.write(json.dumps(content))
+
+
+def read_facts(path: str) -> PlanFacts:
+    """Read the facts at `path`, see `plan_path`.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    with open_file(path + FACTS) as file:
+        text = file.read()
+    with reading(path + FACTS):
+        group, index, count, files, facts, sizes = json.loads(text)
+        plan = ShardPlan(group, index, count, tuple(map(ImageFile._make, files)))
+        return PlanFacts(plan, [*map(Fact._make, facts)], sizes)

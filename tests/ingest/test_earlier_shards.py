@@ -1,0 +1,268 @@
+"""Ingest of a folder that has changed a little: the bytes of one from scratch, but few reads."""
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from components.ingest import plan_writer
+from components.ingest.config import IngestConfig
+from components.ingest.corrections import write_corrections
+from components.ingest.datasets.reading import read_images
+from components.ingest.ingest_run import Ingested, ingest_listing
+from components.ingest.source.listing import ImageFile
+from components.ingest.source.lookup import list_source
+from components.records.shard_files import PLANS, count_examples, read_index
+from tests.ingest.plain import HEADER, write_all
+from tests.ingest.test_decisions import decide
+from tests.pictures import encode, picture
+
+CONFIG = IngestConfig(splits={"train": 0.6, "eval": 0.4}, min_shard_images=8)
+IMAGES = 24
+
+
+def jpeg(seed: int, **options: object) -> bytes:
+    # Small ones would have to be the same to be near duplicates.
+    large = picture(seed).resize((48, 36), Image.Resampling.NEAREST)
+    return encode(large, "JPEG", **{"quality": 92, **options})
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two labels, one image recompressed, one under both labels, and a broken file."""
+    folder = tmp_path_factory.mktemp("original")
+    for label, first in (("cat", 0), ("dog", 1000)):
+        (folder / label).mkdir()
+        for number in range(IMAGES):
+            (folder / label / f"{number}.jpg").write_bytes(jpeg(first + number))
+    (folder / "cat/twin.jpg").write_bytes(jpeg(3, quality=70))
+    shutil.copy(folder / "cat/5.jpg", folder / "dog/cat-5.jpg")
+    (folder / "dog/broken.jpg").write_bytes(b"broken")
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "images"))
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the files that are read."""
+    found: list[str] = []
+
+    def read(folder: str, files: Sequence[ImageFile], config: IngestConfig) -> object:
+        found.extend(file.path for file in files)
+        return read_images(folder, files, config)
+
+    monkeypatch.setattr(plan_writer, "read_images", read)
+    return found
+
+
+def ingest(
+    folder: Path, target: Path, number: int, config: IngestConfig = CONFIG, code: str = "code"
+) -> Ingested:
+    places = [str(target / name / str(number)) for name in ("examples", "rejects")]
+    config = dataclasses.replace(config, max_reject_fraction=0.5)
+    listing = list_source(str(folder), config)
+    return ingest_listing(
+        listing, config, examples=places[0], rejects=places[1], write=write_all, code=code
+    )
+
+
+def content(target: Path, number: int) -> dict[str, bytes]:
+    """Every file of the artifacts."""
+    files = [
+        p for name in ("examples", "rejects") for p in (target / name / str(number)).rglob("*")
+    ]
+    return {
+        str(file.relative_to(target)).replace(f"/{number}/", "/"): file.read_bytes()
+        for file in files
+        if file.is_file()
+    }
+
+
+def add_one(folder: Path) -> None:
+    (folder / "cat/new.jpg").write_bytes(jpeg(77))
+
+
+def remove_some(folder: Path) -> None:
+    for number in (1, 2, 3):
+        (folder / f"dog/{number}.jpg").unlink()
+
+
+def relabel(folder: Path) -> None:
+    (folder / "dog/9.jpg").rename(folder / "cat/9 of dog.jpg")
+
+
+def replace(folder: Path) -> None:
+    (folder / "dog/4.jpg").write_bytes(jpeg(500))
+
+
+def add_a_twin(folder: Path) -> None:
+    (folder / "dog/twin.jpg").write_bytes(jpeg(1007, quality=60))
+
+
+def change_a_twin(folder: Path) -> None:
+    (folder / "cat/twin.jpg").write_bytes(jpeg(4, quality=60))
+
+
+def touch(folder: Path) -> None:
+    os.utime(folder / "cat/8.jpg")
+
+
+def add_many(folder: Path) -> None:
+    for number in range(100):
+        (folder / "dog" / f"more-{number}.jpg").write_bytes(jpeg(2000 + number))
+
+
+CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "nothing": (lambda _: None, set()),
+    "a new image": (add_one, {"cat/new.jpg"}),
+    "removed images": (remove_some, set()),
+    "another label": (relabel, {"cat/9 of dog.jpg"}),
+    "another image of the same name": (replace, {"dog/4.jpg"}),
+    "a near duplicate of a known image": (add_a_twin, {"dog/twin.jpg"}),
+    "a near duplicate that becomes another's": (change_a_twin, {"cat/twin.jpg"}),
+    "another time": (touch, {"cat/8.jpg"}),
+    "twice as many shards": (add_many, {f"dog/more-{number}.jpg" for number in range(100)}),
+}
+
+
+DROP = dataclasses.replace(CONFIG, near_duplicates="drop")
+CASES = {
+    **{name: (*case, CONFIG) for name, case in CHANGES.items()},
+    **{f"{name}, dropped": (*CHANGES[name], DROP) for name in CHANGES if "near" in name},
+}
+
+
+@pytest.mark.parametrize(("change", "expected", "config"), CASES.values(), ids=CASES.keys())
+def test_the_bytes_are_those_of_an_ingest_from_scratch(
+    folder: Path,
+    tmp_path: Path,
+    reads: list[str],
+    change: Callable[[Path], None],
+    expected: set[str],
+    config: IngestConfig,
+) -> None:
+    ingest(folder, tmp_path / "out", 1, config)
+    before = content(tmp_path / "out", 1)
+    change(folder)
+    reads.clear()
+    made = ingest(folder, tmp_path / "out", 2, config)
+    assert {*reads} == expected
+    assert made.read == len(expected)
+    ingest(folder, tmp_path / "scratch", 2, config)
+    assert content(tmp_path / "out", 2) == content(tmp_path / "scratch", 2)
+    assert content(tmp_path / "out", 1) == before
+
+
+def test_unchanged_shards_are_shared(folder: Path, tmp_path: Path) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    add_one(folder)
+    ingest(folder, tmp_path / "out", 2)
+    shards = list((tmp_path / "out/examples/2").glob("Split-*/*"))
+    linked = [path for path in shards if path.stat().st_nlink > 1]
+    assert len(shards) / 2 <= len(linked) < len(shards)
+
+
+def test_corrections_and_splits_may_change(folder: Path, tmp_path: Path, reads: list[str]) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    rows = [
+        decide(folder, "cat/6.jpg", "relabel", "dog"),
+        decide(folder, "cat/7.jpg", "remove"),
+        decide(folder, "dog/cat-5.jpg", "relabel", "cat", from_label="dog"),
+    ]
+    write_corrections(str(tmp_path / "c.csv"), rows)
+    corrected = dataclasses.replace(CONFIG, corrections=str(tmp_path / "c.csv"))
+    other = dataclasses.replace(CONFIG, splits={"train": 0.5, "eval": 0.3, "test": 0.2})
+    dropped = dataclasses.replace(CONFIG, conflicts="drop", min_shards=4)
+    # Labels are in the records, so that images with another one are read.
+    expected = [{"cat/6.jpg", "dog/cat-5.jpg"}, {"cat/6.jpg", "cat/7.jpg", "dog/cat-5.jpg"}]
+    for number, config in enumerate((corrected, CONFIG, other, dropped), start=2):
+        reads.clear()
+        ingest(folder, tmp_path / "out", number, config)
+        assert {*reads} <= expected[min(number - 2, 1)]
+        ingest(folder, tmp_path / "scratch", number, config, code="")
+        scratch = content(tmp_path / "scratch", number)
+        found = content(tmp_path / "out", number)
+        assert {k: v for k, v in found.items() if not k.endswith("index.json")} == {
+            k: v for k, v in scratch.items() if not k.endswith("index.json")
+        }
+
+
+def cut(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[:-9])
+
+
+def overwrite(shard: Path) -> None:
+    data = shard.read_bytes()
+    shard.write_bytes(data[:200] + bytes(50) + data[250:])
+
+
+def remove_plans(shard: Path) -> None:
+    shutil.rmtree(shard.parents[1] / PLANS)
+
+
+def remove_a_picture(shard: Path) -> None:
+    min((shard.parents[1] / PLANS).glob("*.pictures")).unlink()
+
+
+def spoil_facts(shard: Path) -> None:
+    facts = min((shard.parents[1] / PLANS).glob("*.json"))
+    facts.write_text(facts.read_text()[:-30])
+
+
+def remove_index(shard: Path) -> None:
+    (shard.parents[1] / "index.json").unlink()
+
+
+DAMAGES = [cut, overwrite, Path.unlink, remove_plans, remove_a_picture, spoil_facts, remove_index]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_earlier_artifact_is_read_again(
+    folder: Path, tmp_path: Path, reads: list[str], damage: Callable[[Path], None]
+) -> None:
+    config = CONFIG if damage is remove_a_picture else HEADER
+    ingest(folder, tmp_path / "out", 1, config)
+    expected = content(tmp_path / "out", 1)
+    damage(min((tmp_path / "out/examples/1").glob("Split-train/*")))
+    reads.clear()
+    ingest(folder, tmp_path / "out", 2, config)
+    assert reads
+    assert content(tmp_path / "out", 2) == expected
+
+
+def test_other_code_and_options_read_all_files(
+    folder: Path, tmp_path: Path, reads: list[str]
+) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    for number, (config, code) in enumerate(
+        (
+            (CONFIG, "other code"),
+            (dataclasses.replace(CONFIG, shrink=20), "code"),
+            (dataclasses.replace(CONFIG, near_duplicates="keep"), "code"),
+            (CONFIG, ""),
+        ),
+        start=2,
+    ):
+        reads.clear()
+        made = ingest(folder, tmp_path / "out", number, config, code)
+        assert len({*reads}) == made.read == 2 * IMAGES + 3
+    assert count_examples(read_index(str(tmp_path / "out/examples/5"))).keys() == {"train", "eval"}
+
+
+def test_what_could_not_be_read_is_read_again(
+    folder: Path, tmp_path: Path, reads: list[str]
+) -> None:
+    (folder / "cat/link.jpg").symlink_to("nowhere.jpg")
+    ingest(folder, tmp_path / "out", 1)
+    (folder / "cat/nowhere.jpg").write_bytes(jpeg(900))
+    reads.clear()
+    ingest(folder, tmp_path / "out", 2)
+    assert {*reads} == {"cat/link.jpg", "cat/nowhere.jpg"}
