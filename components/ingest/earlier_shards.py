@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,8 @@ from components.ingest.plan_facts import (
 from components.ingest.plan_writer import is_unchanged
 from components.ingest.shard_plan import ShardPlan
 from components.records.shard_files import PLANS, read_index
-from components.storage.artifact_files import list_names, make_folders, on_disk, share
+from components.storage.artifact_files import list_names, make_folders, on_disk
+from components.storage.folder import open_folder
 
 # Copies within a bucket are mostly waiting.
 _REQUESTS = 32
@@ -107,11 +109,24 @@ def _adopt(
     write_facts(examples_uri, now)
     source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
     for suffix in suffixes:
-        share(source + suffix, target + suffix)
+        _share(source + suffix, target + suffix)
     shards = now.shards(examples_uri)
     for split, path in facts.shards(earlier_uri).items():
         make_folders(os.path.dirname(shards[split]))
-        share(path, shards[split])
+        _share(path, shards[split])
+
+
+def _share(source: str, target: str) -> None:
+    """Make a copy of a file that will not change, without copying its bytes where possible."""
+    if not on_disk(source):
+        # Copied by the store itself.
+        (fs, path), (_, copy) = open_folder(source), open_folder(target)
+        fs.cp_file(path, copy)
+        return
+    try:
+        os.link(source, target)
+    except OSError:  # Of a file system without hard links, or with too many.
+        shutil.copy2(source, target)
 
 
 def _read_trusted(examples_uri: str, suffixes: Sequence[str]) -> Iterator[PlanFacts]:

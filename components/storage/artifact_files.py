@@ -43,21 +43,6 @@ def move(source: str, target: str) -> None:
         _gfile().rename(source, target, overwrite=True)
 
 
-def share(source: str, target: str) -> None:
-    """Make a copy of a file that will not change, without copying its bytes where possible."""
-    if not on_disk(source):
-        from components.storage.folder import open_folder
-
-        # Copied by the store itself.
-        (fs, path), (_, copy) = open_folder(source), open_folder(target)
-        fs.cp_file(path, copy)
-        return
-    try:
-        os.link(source, target)
-    except OSError:  # Of a file system without hard links, or with too many.
-        shutil.copy2(source, target)
-
-
 def list_names(folder: str) -> list[str]:
     """Return the sorted names in a folder; none if it does not exist."""
     if on_disk(folder):
