@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
-from benchmarks.ingest_images import make_copies
+from benchmarks.ingest_images import SHARDS, make_copies, make_shards
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, Progress, measure, say
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
@@ -81,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
     )
+    parser.add_argument(
+        "--shards", action="append", choices=list(SHARDS), default=[], help="also ingest these"
+    )
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--source", help=argparse.SUPPRESS)
@@ -118,13 +121,17 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
         source = folder
         prepare("ours", mode)(source, f"{folder}/transformed")
     figures: dict[str, list[Figure]] = {}
-    names = CONTENDERS[mode][: arguments.contenders]
+    for kind in arguments.shards:
+        make_shards(source, f"{folder}/{kind}", kind)
+    names = (*CONTENDERS[mode][: arguments.contenders], *arguments.shards)
     with _store(folder, arguments.latency_ms) if remote else nullcontext(source) as place:
         progress, lost = Progress(arguments.repeats * len(names), kinds=len(names)), set[str]()
         for _ in range(arguments.repeats):
             for name in (name for name in names if name not in lost):
                 try:
-                    figure = _in_a_process(name, mode, place, work)
+                    is_kind = name in SHARDS
+                    data = f"{os.path.dirname(place)}/{name}" if is_kind else place
+                    figure = _in_a_process("ours" if is_kind else name, mode, data, work)
                 except MeasurementError as error:
                     lost.add(name)
                     say(f"{name} is left out: {error}.")

@@ -1,16 +1,20 @@
-"""Images for the ingest benchmark: unique copies of yours, small, or as phones make them."""
+"""Images for the ingest benchmark: unique copies of yours, as phones make them, or in shards."""
 
 import io
 import struct
+import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PIL import Image
 
 from benchmarks.peers.ingest_peers import list_files
 from components.contract.errors import DataError
+from components.records.tfrecord import RecordWriter, serialize
 
 _SIZES = ((4032, 3024), (4032, 3024), (5712, 4284), (4032, 3024), (8064, 6048))
 _TURNED = (6, 1, 8, 3)
+_SHARD_COUNT = 8
 _ORIENTATION, _MAKER_NOTE = 0x0112, 0x927C
 # As many as all combinations of these properties.
 _PHONE_PHOTOS = 12
@@ -57,6 +61,46 @@ def make_copies(
         path = Path(target, label, f"{number:07d}.jpg")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded[:2] + segment + encoded[2:])
+
+
+def make_shards(source: str, target: str, kind: str) -> None:
+    """Write the files of a folder of label/image into a few shards of a format of `SHARDS`."""
+    images = [(label, Path(path).read_bytes()) for path, label in list_files(source)]
+    Path(target).mkdir(parents=True)
+    for number in range(_SHARD_COUNT):
+        SHARDS[kind](f"{target}/images-{number:05d}", images[number::_SHARD_COUNT])
+
+
+def _write_tfrecord(path: str, images: Sequence[tuple[str, bytes]]) -> None:
+    with RecordWriter(f"{path}.tfrecord") as writer:
+        for label, data in images:
+            writer.write(serialize({"image/encoded": data, "image/class/text": label}))
+
+
+def _write_webdataset(path: str, images: Sequence[tuple[str, bytes]]) -> None:
+    with tarfile.open(f"{path}.tar", "w") as archive:
+        for number, (label, data) in enumerate(images):
+            for extension, content in (("jpg", data), ("cls", label.encode())):
+                info = tarfile.TarInfo(f"{number:07d}.{extension}")
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+
+
+def _write_parquet(path: str, images: Sequence[tuple[str, bytes]]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pixels = pyarrow.array([{"bytes": data, "path": None} for _, data in images])
+    table = pyarrow.table({"image": pixels, "label": [label for label, _ in images]})
+    pyarrow.parquet.write_table(table, f"{path}.parquet", row_group_size=100)
+
+
+SHARDS: dict[str, Callable[[str, Sequence[tuple[str, bytes]]], None]] = {
+    "tfrecord": _write_tfrecord,
+    "webdataset": _write_webdataset,
+    "parquet": _write_parquet,
+}
+"""Format → function that writes a shard."""
 
 
 def _small(encoded: bytes, side: int) -> bytes:

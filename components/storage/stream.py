@@ -10,7 +10,8 @@ from components.storage.folder import explaining_errors, is_local, open_folder
 
 # A request to a bucket takes 30 ms, however small.
 _REQUEST_BYTES = 8 * 2**20
-_DISK_BYTES = 2**18
+# More would read what lies between the parts that are needed.
+_DISK_BYTES = 2**14
 
 
 def open_stream(folder: str, path: str, size: int) -> BinaryIO:

@@ -2,10 +2,11 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.ingest.datasets.record import Format, Record, Shard, explain_damage
+from components.storage.artifact_files import on_disk
 
 # Of one batch, unless a single row is larger.
 _BATCH_BYTES = 8 * 2**20
@@ -37,14 +38,11 @@ def _flat(value: Any) -> Any:
 
 def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the rows of a shard."""
-    import pyarrow.compute as pc
-
-    with _opened(shard, [image, *names]) as batches:
+    with _opened(shard, names, sized=image) as batches:
         for group, first, batch in batches:
-            known = batch.schema.names
-            pixels = _pixels(batch, image) if image in known else None
-            sizes = pc.binary_length(pixels).to_pylist() if pixels else [None] * batch.num_rows
-            columns = {name: batch.column(name).to_pylist() for name in names if name in known}
+            sizes = batch.column(batch.num_columns - 1).to_pylist()
+            known = [name for name in names if name in batch.schema.names]
+            columns = {name: batch.column(name).to_pylist() for name in known}
             for row, size in enumerate(sizes):
                 found = {name: values[row] for name, values in columns.items()}
                 yield Record(f"{group} {first + row}", size, found)
@@ -59,7 +57,7 @@ def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | No
         for number, first, batch in batches:
             pixels = _pixels(batch, image)
             while group == number and row < first + len(pixels):
-                yield pixels[row - first].as_py()
+                yield pixels[row - first].as_py() or b""
                 group, row = next(unread, (-1, -1))
             if group < 0:
                 return
@@ -89,12 +87,19 @@ def _pixels(batch: Any, image: str) -> Any:
 
 @contextlib.contextmanager
 def _opened(
-    shard: Shard, names: Sequence[str] | None, groups: set[int] | None = None
+    shard: Shard,
+    names: Sequence[str] | None,
+    groups: set[int] | None = None,
+    sized: str | None = None,
 ) -> Iterator[_Batches]:
     """Open a shard: yield the number of each row group or batch, that of its first row, the rows.
 
-    `names` are the columns to read, `groups` those to read of. If there are none, yield an empty
-    batch with the schema.
+    Args:
+        shard: the file.
+        names: columns to read; None: all.
+        groups: row groups or batches to read; of an empty set, yield the schema alone.
+        sized: column of images whose sizes become a further, last column. Parquet has their mean
+            without reading them.
 
     Raises:
         DamagedShardError: the file is damaged, encrypted or of another format.
@@ -106,14 +111,18 @@ def _opened(
             # Keeps a column of Python objects from running code: CVE-2023-47248.
             import pyarrow_hotfix  # noqa: F401
 
-            source = pyarrow.PythonFile(stream, mode="r")
-            is_parquet = shard.file.path.lower().endswith(".parquet")
-            yield (_read_parquet if is_parquet else _read_arrow)(source, names, groups)
+            path = f"{shard.folder}/{shard.file.path}"
+            # A mapped file that is cut meanwhile would end the process.
+            source = pyarrow.OSFile(path) if on_disk(path) else pyarrow.PythonFile(stream, "r")
+            is_parquet = path.lower().endswith(".parquet")
+            yield (_read_parquet if is_parquet else _read_arrow)(source, names, groups, sized)
         except Exception as error:
             raise explain_damage(error) from error
 
 
-def _read_parquet(source: Any, names: Sequence[str] | None, groups: set[int] | None) -> _Batches:
+def _read_parquet(
+    source: Any, names: Sequence[str] | None, groups: set[int] | None, sized: str | None
+) -> _Batches:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -129,9 +138,32 @@ def _read_parquet(source: Any, names: Sequence[str] | None, groups: set[int] | N
         facts, first = file.metadata.row_group(group), 0
         size = facts.total_byte_size // max(facts.num_rows, 1) + 1
         rows = min(max(_BATCH_BYTES // size, 1), _MOST_ROWS)
-        for batch in file.iter_batches(rows, [group], leaves, use_threads=False):
-            yield group, first, batch
-            first += batch.num_rows
+        if sized is None:
+            for batch in file.iter_batches(rows, [group], leaves, use_threads=False):
+                yield group, first, batch
+                first += batch.num_rows
+            continue
+        columns = file.read_row_group(group, leaves, use_threads=False) if leaves else None
+        yield group, 0, _append(columns, [_mean_size(facts, sized)] * facts.num_rows)
+
+
+def _mean_size(group: Any, image: str) -> int | None:
+    """Return the mean size of the images of a row group, bytes; None if it has none."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema in (image, f"{image}.{_BYTES}"):
+            return int(column.total_uncompressed_size // max(group.num_rows, 1))
+    return None
+
+
+def _append(columns: Any, sizes: Sequence[int | None]) -> Any:
+    """Return a batch of columns, and of sizes as the last one."""
+    import pyarrow
+
+    names = [] if columns is None else columns.schema.names
+    arrays = [columns.column(name) for name in names]
+    arrays = [a.combine_chunks() if isinstance(a, pyarrow.ChunkedArray) else a for a in arrays]
+    return pyarrow.table([*arrays, pyarrow.array(sizes, pyarrow.int64())], names=[*names, ""])
 
 
 def _leaf(schema: Any, name: str) -> str:
@@ -141,8 +173,11 @@ def _leaf(schema: Any, name: str) -> str:
     return f"{name}.{_BYTES}" if index >= 0 else name
 
 
-def _read_arrow(source: Any, names: Sequence[str] | None, groups: set[int] | None) -> _Batches:
-    from pyarrow import RecordBatch, ipc
+def _read_arrow(
+    source: Any, names: Sequence[str] | None, groups: set[int] | None, sized: str | None
+) -> _Batches:
+    import pyarrow.compute as pc
+    from pyarrow import RecordBatch, Table, ipc
 
     start = source.read(len(_ARROW_FILE))
     source.seek(0)
@@ -151,9 +186,16 @@ def _read_arrow(source: Any, names: Sequence[str] | None, groups: set[int] | Non
         yield 0, 0, RecordBatch.from_pylist([], schema=reader.schema)
     if start == _ARROW_FILE:
         numbers = range(reader.num_record_batches) if groups is None else sorted(groups)
-        yield from ((number, 0, reader.get_batch(number)) for number in numbers)
+        batches: Iterable[Any] = ((number, reader.get_batch(number)) for number in numbers)
     else:
-        yield from ((number, 0, batch) for number, batch in enumerate(reader))
+        batches = enumerate(reader)
+    for number, batch in batches:
+        if sized:
+            pixels = _pixels(batch, sized) if sized in batch.schema.names else None
+            sizes = pc.binary_length(pixels).to_pylist() if pixels else [None] * batch.num_rows
+            known = [name for name in names or () if name in batch.schema.names]
+            batch = _append(Table.from_batches([batch]).select(known) if known else None, sizes)
+        yield number, 0, batch
 
 
 FORMAT = Format("Parquet or Arrow files", peek, scan, read, class_names)

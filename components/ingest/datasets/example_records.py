@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import google_crc32c
 from PIL import Image
 
+from components.ingest.datasets.features import is_image
 from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
 from components.records.tfrecord import HEADER_BYTES, masked_crc
 
@@ -16,6 +17,8 @@ _FOOTER_BYTES = 4
 # What a record may hold beside its image. No protocol buffer has more than 2 GiB.
 _OTHER_BYTES = 2**24
 _LONGEST = 2**31
+# Bytes of an image that are looked for in its record.
+_SOUGHT = 32
 
 # Pixels without a header, as tensorflow-recorder writes them: base64, with their size beside.
 _SIDES = ("image_width", "image_height", "image_channels")
@@ -56,22 +59,37 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
                 continue
             found = {name: _value(features[name]) for name in names if name in features}
             pixels = features[image].bytes_list.value if image in features else ()
-            yield Record(place, len(pixels[0]) if pixels else None, found)
+            yield (
+                _locate(position, data, pixels[0], features, found)
+                if pixels
+                else Record(place, None, found)
+            )
+
+
+def _locate(
+    position: int, data: bytes, pixels: bytes, features: Any, found: dict[str, Any]
+) -> Record:
+    """Return a record with the offset and size of its image, and the sides of raw pixels."""
+    start = data.find(pixels[:_SOUGHT])
+    while not data.startswith(pixels, start):
+        start = data.find(pixels[:_SOUGHT], start + 1)
+    sides = [_value(features[name]) for name in _SIDES if name in features]
+    raw = sides if len(sides) == len(_SIDES) and not is_image(pixels) else []
+    place = " ".join(map(str, (position + HEADER_BYTES + start, len(pixels), *raw)))
+    return Record(place, len(pixels), found)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the image of the record at each offset."""
+    """Yield the image at each offset; its record was verified when it was listed."""
     with shard.open() as stream:
         for place in places:
-            stream.seek(int(place))
-            _, data = next(_frames(stream, shard), ("", ""))
-            if isinstance(data, str):
+            start, size, *sides = map(int, place.split())
+            stream.seek(start)
+            pixels = stream.read(size)
+            if len(pixels) < size:
                 yield None
-                continue
-            features = _parse(data).features.feature
-            pixels: bytes = features[image].bytes_list.value[0]
-            raw = all(name in features for name in _SIDES)
-            yield _encode(pixels, features) if raw else pixels
+            else:
+                yield _encode(pixels, *sides) if sides else pixels
 
 
 def _frames(stream: BinaryIO, shard: Shard) -> Iterator[tuple[int, bytes | str]]:
@@ -112,12 +130,11 @@ def _value(feature: Any) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _encode(pixels: bytes, features: Any) -> bytes:
-    """Store pixels that have no header losslessly, as PNG."""
-    if pixels[:8] in (b"\x89PNG\r\n\x1a\n",) or pixels[:3] == b"\xff\xd8\xff":
-        return pixels
-    width, height, channels = (features[name].int64_list.value[0] for name in _SIDES)
+def _encode(pixels: bytes, width: int, height: int, channels: int) -> bytes | None:
+    """Store pixels that have no header losslessly, as PNG; return None if they are damaged."""
     data, stored = base64.b64decode(pixels, altchars=b"-_"), io.BytesIO()
+    if len(data) != width * height * channels:
+        return None
     image = Image.frombytes("L" if channels == 1 else "RGB", (width, height), data)
     image.save(stored, "PNG", compress_level=1)
     return stored.getvalue()

@@ -75,7 +75,7 @@ def choose_features(
                 f"{_join(known)}: name one of these."
             )
     look_like_images = [
-        name for name in known if any(_is_image(sample.get(name)) for sample in samples)
+        name for name in known if any(is_image(sample.get(name)) for sample in samples)
     ]
     image = given.get("image") or _first(_IMAGES, look_like_images or known)
     if not image and len(look_like_images) == 1:
@@ -90,7 +90,8 @@ def choose_features(
     return Features(image, label, split, given.get("group", ""))
 
 
-def _is_image(value: Any) -> bool:
+def is_image(value: Any) -> bool:
+    """Return whether a value starts as the files of common image formats do."""
     return isinstance(value, bytes) and bool(_START_OF_IMAGE.match(value))
 
 

@@ -70,6 +70,9 @@ def _read_records(
                 lost = CHANGED
             except Exception as error:
                 lost = Unread(f"its shard is damaged: {explain_damage(error)}")
+        if data is not None and len(data) != file.size:  # Parquet lists mean sizes.
+            file = file._replace(size=len(data))
+            why = refuse(file, config)
         is_whole = data is not None and checksum_matches(data, file.checksum)
         yield file, why or lost or (data if data is not None and is_whole else CHANGED)
 

@@ -1,5 +1,6 @@
 """WebDataset: tar files in which members that differ only in the extension make up a sample."""
 
+import gzip
 import json
 import posixpath
 import tarfile
@@ -29,14 +30,14 @@ class _Member(NamedTuple):
 def peek(shard: Shard) -> Iterator[dict[str, Any]]:
     """Yield the features of each sample: an extension, or a key of its JSON object, → value."""
     with shard.open() as stream:
-        for sample in _samples(stream):
+        for sample in _samples(stream, shard):
             yield dict(_features(stream, sample, most=64))
 
 
 def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the samples of a shard."""
     with shard.open() as stream:
-        for sample in _samples(stream):
+        for sample in _samples(stream, shard):
             # Pillow tells formats by content, so one shard may mix extensions of images.
             member = sample.get(image) or next(
                 (sample[name] for name in PICTURES if name in sample), None
@@ -56,14 +57,14 @@ def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | No
             yield data if len(data) == size else None
 
 
-def _samples(stream: BinaryIO) -> Iterator[dict[str, _Member]]:
+def _samples(stream: BinaryIO, shard: Shard) -> Iterator[dict[str, _Member]]:
     """Yield extension → member of each sample; members of a sample lie next to each other.
 
     Raises:
         DamagedShardError: the file is cut, or a header is damaged.
     """
     last, sample = None, dict[str, _Member]()
-    for member in _members(stream):
+    for member in _members(stream, shard):
         folder, name = posixpath.split(member.name)
         stem, _, extension = name.partition(".")
         if not stem or not extension:
@@ -78,7 +79,7 @@ def _samples(stream: BinaryIO) -> Iterator[dict[str, _Member]]:
         yield sample
 
 
-def _members(stream: BinaryIO) -> Iterator[_Member]:
+def _members(stream: BinaryIO, shard: Shard) -> Iterator[_Member]:
     """Yield the regular files of an archive.
 
     tarfile's own loop takes a cut archive for a complete one.
@@ -109,9 +110,15 @@ def _members(stream: BinaryIO) -> Iterator[_Member]:
         elif info.type not in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
             special = {}
         position = start + -(-size // _BLOCK) * _BLOCK
-        stream.seek(max(start + size - 1, start))
-        if size and not stream.read(1):
+        if size and not _has_byte(stream, start + size - 1, shard):
             raise DamagedShardError(_CUT)
+
+
+def _has_byte(stream: BinaryIO, position: int, shard: Shard) -> bool:
+    if not isinstance(stream, gzip.GzipFile):
+        return position < shard.file.size
+    stream.seek(position)
+    return bool(stream.read(1))
 
 
 def _read_special(stream: BinaryIO, kind: bytes, size: int) -> dict[str, str]:
