@@ -42,7 +42,7 @@ class IngestConfig(FileOptions):
     """CSV file, path or URL, with decisions about single images, which are found by their content:
     sha256, path, action (keep, relabel, remove or unsure), from, to, who, when and why."""
 
-    features: dict[Literal["image", "label", "split", "group"], Text] | None = None
+    features: dict[Text, Text] | None = None
     """Names of the features of shards that are the image, the label and, optionally, the split and
     the group, such as `{image: img, label: target}`; of WebDataset, extensions or keys of the JSON.
     Unset: the names that TFDS, Model Garden, tensorflow-recorder and Hugging Face use."""
@@ -126,6 +126,12 @@ class IngestConfig(FileOptions):
             "ingest.near_duplicates is drop, but ingest.check header decodes no image: set "
             "ingest.check to pixels.",
         )
+        for field_name in self.features or {}:
+            require(
+                field_name in ("image", "label", "split", "group"),
+                f"ingest.features names a feature for {field_name!r}: only image, label, split and "
+                f"group can be taken from one, as in {{image: img, label: target}}.",
+            )
         if self.splits is None:
             return
         require(

@@ -146,7 +146,7 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
     if examples and listing.features:
         yield "Features", ", ".join(f"{name} {value}" for name, value in listing.features.items())
-    of_folder = {file.path.split("/")[0]: file for file in reversed(listing.files)}
+    of_folder = {file.shard or file.path.split("/")[0]: file for file in reversed(listing.files)}
     shown = {file.path: file for file in (*sorted(of_folder.values()), *listing.files[:3])}
     for file in list(shown.values())[:examples]:
         split = f"split {file.split}" if file.split else "split by hash"

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from components.contract.errors import DataError
+from benchmarks.gcs_server import GcsServer
+from components.contract.errors import ConfigurationError, DataError
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
@@ -24,6 +25,7 @@ from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Unread
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
+from tests.storage.gs_client import point_to
 
 pa = pytest.importorskip("pyarrow")
 
@@ -37,7 +39,7 @@ CLASSES = ["blue", "green", "red"]
 Write = Callable[[Path, Sequence[Image]], None]
 
 
-def write_examples(path: Path, examples: Iterable[Mapping[str, Value]]) -> Path:
+def write_examples(path: Path, examples: Iterable[Mapping[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with RecordWriter(str(path)) as writer:
         for features in examples:
@@ -252,6 +254,44 @@ def test_known_names(
     assert [(s.path, s.reason) for s in listing.skipped] == [("label.labels.txt", "not a shard")]
 
 
+def test_a_prepared_tfds_folder(images: list[Image], tmp_path: Path) -> None:
+    for split, part in (("train", images[::2]), ("test", images[1::2])):
+        rows = ({"image": data, "label": CLASSES.index(label)} for label, data in part)
+        write_examples(tmp_path / f"3.0.2/flowers-{split}.tfrecord-00000-of-00001", rows)
+    for name in ("features.json", "dataset_info.json"):
+        (tmp_path / "3.0.2" / name).write_text("{}")
+    (tmp_path / "3.0.2" / "label.labels.txt").write_text("\n".join(CLASSES))
+    listing = list_images(str(tmp_path))
+    assert listing.layout == "tfds"
+    assert {file.label for file in listing.files} == set(CLASSES)
+    assert {file.split for file in listing.files} == {"train", "eval"}
+
+
+def test_shards_in_a_bucket(images: list[Image], tmp_path: Path) -> None:
+    with GcsServer() as server, point_to(server):
+        for name, write in SHARDS:
+            path = tmp_path / name.format(0)
+            write(path, images)
+            server.put("bucket", f"{name}/{path.name}", path.read_bytes())
+            server.fault_every = {3: "short"}
+            listing = list_images(f"gs://bucket/{name}")
+            found = read_images(f"gs://bucket/{name}", listing.files, HEADER)
+            assert [content for _, content in found] == [image.data for image in images]
+
+
+def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    path = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(table(images), path, row_group_size=16, compression="zstd")
+    data = bytearray(path.read_bytes())
+    data[20_000:20_500] = bytes(500)
+    path.write_bytes(data)
+    found = read_images(str(tmp_path), list_images(str(tmp_path)).files, HEADER)
+    lost = [number for number, (_, content) in enumerate(found) if isinstance(content, Unread)]
+    assert lost == list(range(lost[0], len(images)))
+
+
 def test_pixels_of_tensorflow_recorder(tmp_path: Path) -> None:
     import numpy as np
     from PIL import Image as Pillow
@@ -273,7 +313,7 @@ def test_names_from_the_options(images: list[Image], tmp_path: Path) -> None:
         for n, (label, data) in enumerate(images)
     ]
     write_examples(tmp_path / "x.tfrecord", rows)
-    names: Any = {"image": "a", "label": "b", "split": "part", "group": "who"}
+    names = {"image": "a", "label": "b", "split": "part", "group": "who"}
     listing = list_images(str(tmp_path), IngestConfig(features=names))
     assert listing.taken == "image from a, label from b, split from part, group from who"
     found = [(file.label, file.split, file.group) for file in listing.files[:3]]
@@ -291,6 +331,11 @@ def test_a_manifest_names_records(images: list[Image], tmp_path: Path) -> None:
         ("x.tfrecord", "not in the manifest"),
         ("x.tfrecord#0", "not in the manifest"),
     }
+
+
+def test_a_misspelled_option() -> None:
+    with pytest.raises(ConfigurationError, match=r"ingest.features names a feature for 'pic'"):
+        IngestConfig(features={"pic": "img"})
 
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -332,7 +377,7 @@ def test_unusable_shards(
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        list_images(str(tmp_path), IngestConfig(features=options or None))  # type: ignore[arg-type]
+        list_images(str(tmp_path), IngestConfig(features=options or None))
 
 
 def test_urls_and_sequences_are_refused(tmp_path: Path) -> None:

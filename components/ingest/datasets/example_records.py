@@ -12,6 +12,7 @@ from PIL import Image
 from components.ingest.datasets.features import is_image
 from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
 from components.records.tfrecord import HEADER_BYTES, masked_crc
+from components.storage.folder_listing import digest
 
 _FOOTER_BYTES = 4
 # What a record may hold beside its image. No protocol buffer has more than 2 GiB.
@@ -76,11 +77,12 @@ def _locate(
     sides = [_value(features[name]) for name in _SIDES if name in features]
     raw = sides if len(sides) == len(_SIDES) and not is_image(pixels) else []
     place = " ".join(map(str, (position + HEADER_BYTES + start, len(pixels), *raw)))
-    return Record(place, len(pixels), found)
+    checksum = "" if raw else f"crc32c:{digest(pixels, 'crc32c')}"
+    return Record(place, len(pixels), found, checksum=checksum)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the image at each offset; its record was verified when it was listed."""
+    """Yield the image at each offset; the checksum of the listing verifies it."""
     with shard.open() as stream:
         for place in places:
             start, size, *sides = map(int, place.split())

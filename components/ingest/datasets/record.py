@@ -42,6 +42,8 @@ class Record(NamedTuple):
     """The chosen features that it has, without the image."""
     problem: str = ""
     """Why it cannot be read, if so."""
+    checksum: str = ""
+    """Of its image, as in `ImageFile`, if the pass reads the image anyway."""
 
 
 class DamagedShardError(Exception):

@@ -224,7 +224,7 @@ def _as_image(
         group = label_text(record.features.get(features.group))
     place = (shard.size, shard.version, record.place, record.problem)
     version = Origin(source.layout, features.image, *place).encode()
-    checksum = f"shard:{shard.checksum}" if shard.checksum else ""
+    checksum = record.checksum or (f"shard:{shard.checksum}" if shard.checksum else "")
     return ImageFile(name, label, split, record.size or 0, version, group, checksum)
 
 

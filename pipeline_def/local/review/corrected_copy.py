@@ -106,6 +106,11 @@ def write_corrected_copy(
     target = os.path.realpath(target)
     _check_target(target, folder)
     listing = list_images(folder, dataclasses.replace(config, corrections=corrections))
+    if listing.features:
+        raise ConfigurationError(
+            f"--apply-to copies image files, but {folder} has shards: apply the corrections in a "
+            f"run, with --ingest.corrections."
+        )
     labels, outcomes, unread = _decide(listing, config)
     files = [file for file in listing.files if file.path not in unread]
     with whole_folder(target) as unfinished:
