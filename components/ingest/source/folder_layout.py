@@ -175,9 +175,10 @@ def _find_labels(parent: str) -> list[str]:
     ]
 
 
-def find_picture(paths: Iterable[str]) -> str | None:
-    """Return the first path of a picture in a folder, by its name."""
-    return next((p for p in paths if "/" in p and p.lower().endswith(_PICTURES)), None)
+def find_picture(paths: Iterable[str], *, loose: bool) -> str | None:
+    """Return the first path of a picture, by its name; unless `loose`, of one in a folder."""
+    found = (path for path in paths if path.lower().endswith(_PICTURES))
+    return next((path for path in found if loose or "/" in path), None)
 
 
 def note_other_splits(folder: str) -> list[str]:

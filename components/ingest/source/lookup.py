@@ -182,10 +182,12 @@ def _find_records(
     """
     excluded, _ = _exclude([entry.path for entry in found], config.exclude)
     visible = [e for e in found if e.path not in excluded and not explain_ignored(e)]
+    tables = {config.manifest, config.corrections}
+    visible = [e for e in visible if f"{folder.rstrip('/')}/{e.path}" not in tables]
     shards = find_shards(visible)
     if not shards:
         return None
-    if picture := find_picture(entry.path for entry in visible):
+    if picture := find_picture((e.path for e in visible), loose=bool(config.manifest)):
         # A table of labels, or the archive that the images come from.
         beside = all("/" not in file.path for files in shards.values() for file in files)
         if config.manifest or (beside and shards.keys() <= {"parquet", "webdataset"}):
