@@ -41,10 +41,9 @@ class ImageOptions:
     kept, or encoded anew with half the steps of its own quantization."""
 
     color: Literal["srgb", "stored"] = "srgb"
-    """srgb: convert images whose color profile differs from sRGB (Display P3 of phones, Adobe RGB,
-    CMYK) to the colors that a person sees, which encodes JPEGs anew. `predict` and `serve` do so
-    too; TensorFlow Serving by itself ignores profiles. stored: ignore profiles everywhere. Images
-    without a profile, or with one of sRGB, stay as they are."""
+    """srgb: convert images with another color profile (Display P3, Adobe RGB, CMYK) to the colors
+    that a person sees, which encodes JPEGs anew. `predict` and `serve` do so too; TensorFlow
+    Serving ignores profiles. stored: ignore profiles everywhere."""
 
     max_image_mpixels: Annotated[Number, Gt(0)] = 100.0
     """Reject larger images (million pixels) by their header, before decoding them."""
