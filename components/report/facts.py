@@ -264,7 +264,7 @@ class ReportFacts:
         if self.folds:
             return (
                 f"The scores are cross-validated over {self.folds} folds: each image was judged by "
-                "a model that had not seen it. The pushed model was trained on all images."
+                "a model that had not seen it. The exported model was trained on all images."
             )
         return (
             f"The weights are those of the best epoch on the {EVAL} split; the "

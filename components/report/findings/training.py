@@ -83,7 +83,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
     train, evaluated = (float(curve[kept.epoch - 1]) for curve in curves)
     if train - evaluated <= _WIDE_GAP:
         return
-    advice = ["add images"]
+    advice, kept_out = ["add images"], f"{facts.folds} folds" if facts.folds else "eval"
     on_features = _find_kept(facts).phase.on_features
     if find_option(facts, "augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")
@@ -95,7 +95,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
         advice.append(f"start from pretrained weights: {weights}")
     yield Finding(
         "training",
-        f"accuracy is {train:.3f} on train but {evaluated:.3f} on eval",
+        f"accuracy is {train:.3f} on train but {evaluated:.3f} on {kept_out}",
         "the network overfits: it memorizes the training images",
         ", or ".join(advice),
     )
@@ -151,7 +151,8 @@ def check_start(facts: ReportFacts) -> Iterator[Finding]:
         "run",
         f"{images:,} training images of {size} pixels, and random initial weights",
         why,
-        f"start from pretrained weights: {weights}, or those of an earlier run",
+        f"start from pretrained weights: {weights}, or those of an earlier run; without internet, "
+        "first carry over what `local_runner.py weights fetch` writes on a connected machine",
     )
 
 
