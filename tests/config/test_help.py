@@ -32,7 +32,7 @@ def test_all_options_with_default_and_reason(capsys: pytest.CaptureFixture[str])
         assert (f"--{option.name} " in words) == (option.name != "output")
     for section, sentence in list_sections().items():
         assert f"{section}: {sentence}" in words
-    assert "--ingest.shard_mib a number from 0.1 to 1,048,576; default 128.0 Target size" in words
+    assert "--ingest.shard_mib a number from 0.1 to 1,048,576; default 128.0 Size of" in words
     assert "<class" not in words
     assert "Literal" not in words
 
