@@ -104,16 +104,16 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("name", ["m.csv", "m.jsonl", "m.parquet"])
 def test_every_format_of_a_manifest_has_columns(tmp_path: Path, name: str) -> None:
-    touch(tmp_path, "1.jpg", "2.jpg")
+    folder = str(touch(tmp_path / "images", "1.jpg", "2.jpg"))
     manifest = write(tmp_path / name, ROWS)
-    listing = list_images(str(tmp_path), IngestConfig(manifest=manifest, group_by="Patient"))
+    listing = list_images(folder, IngestConfig(manifest=manifest, group_by="Patient"))
     assert [file.columns for file in listing.files] == [
         {"camera": "nikon", "patient": "p1"},
         {"patient": "p1"},
     ]
     assert [file.group for file in listing.files] == ["p1", "p1"]
     assert "has several values for one image" in listing.notes[-1]
-    none = list_images(str(tmp_path), IngestConfig(manifest=manifest, columns=[]))
+    none = list_images(folder, IngestConfig(manifest=manifest, columns=[]))
     assert not any(file.columns for file in none.files)
     assert none.fingerprint() != listing.fingerprint()
 

@@ -5,10 +5,9 @@ A column becomes the feature `image/columns/NAME` of every example and a slicing
 
 import math
 import re
+import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from components.contract.errors import ConfigurationError
 from components.contract.example import SLICINGS, SPAN
@@ -34,7 +33,7 @@ _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,14}|(?=\.))(\.\d+)?(e[+-]?\d{1,3})?", re.
 _MOST_NUMBERS = 12
 # Missing values of a column of numbers, as tools write them into CSV.
 _MISSING_NUMBERS = ("nan", "NaN", "NA")
-_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 class Several(NamedTuple):
@@ -175,5 +174,5 @@ def _describe(name: str, values: Sequence[Plain]) -> dict[str, Any]:
     distinct = len(set(values))
     if kind is str or distinct <= _MOST_NUMBERS:
         return {"type": kind.__name__, "values": distinct}
-    quartiles = np.quantile(np.array(values, float), (0.25, 0.5, 0.75)).tolist()
+    quartiles = statistics.quantiles(map(float, values), n=4, method="inclusive")
     return {"type": kind.__name__, "bounds": sorted({kind(float(f"{of:.3g}")) for of in quartiles})}
