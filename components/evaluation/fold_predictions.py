@@ -4,23 +4,29 @@ Trainer puts them into the SavedModel that it trains on all images. They travel 
 neither this evaluation nor one of a later model takes it to know images by heart.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.contract.example import EVAL, FILENAME, SHA256, count_folds
 from components.contract.model_files import FOLDS_FILE
-from components.evaluation.metrics.predictions import Ints, Scores
 from components.evaluation.slices import decode_text
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
 from components.storage.artifact_files import make_folders, open_file
+
+if TYPE_CHECKING:
+    # Other metrics need no other training.
+    from components.evaluation.metrics.predictions import Ints, Scores
 
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 
