@@ -23,7 +23,7 @@ from components.ingest.plan_facts import (
 from components.ingest.plan_writer import is_unchanged
 from components.ingest.shard_plan import ShardPlan
 from components.records.shard_files import PLANS, read_index
-from components.storage.artifact_files import list_names, make_folders, on_disk
+from components.storage.artifact_files import list_names, make_folders, on_disk, remove
 from components.storage.folder import open_folder
 
 # Copies within a bucket are mostly waiting.
@@ -89,13 +89,15 @@ def adopt_plans(
         elif known:
             sources[number] = [plan_path(earlier_uri, facts.plan) for facts in known]
     with ThreadPoolExecutor(_REQUESTS) as pool:
-        jobs = [
-            pool.submit(_adopt, plans[number], facts, earlier_uri, examples_uri, suffixes[1:])
+        jobs = {
+            number: pool.submit(
+                _adopt, plans[number], facts, earlier_uri, examples_uri, suffixes[1:]
+            )
             for number, facts in adopted.items()
-        ]
-    for job in jobs:
-        job.result()
-    return set(adopted), sources, unchanged
+        }
+    lost = {number for number, job in jobs.items() if not job.result()}
+    unchanged -= sum(len(plans[number].files) for number in lost)
+    return adopted.keys() - lost, sources, unchanged
 
 
 def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
@@ -104,16 +106,23 @@ def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
 
 def _adopt(
     plan: ShardPlan, facts: PlanFacts, earlier_uri: str, examples_uri: str, suffixes: Sequence[str]
-) -> None:
+) -> bool:
+    """Take over the shards of a plan; return False if the earlier ones are being removed."""
     now = dataclasses.replace(facts, plan=plan)
-    write_facts(examples_uri, now)
     source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
-    for suffix in suffixes:
-        _share(source + suffix, target + suffix)
+    pairs = [(source + suffix, target + suffix) for suffix in suffixes]
     shards = now.shards(examples_uri)
-    for split, path in facts.shards(earlier_uri).items():
-        make_folders(os.path.dirname(shards[split]))
-        _share(path, shards[split])
+    pairs += [(path, shards[split]) for split, path in facts.shards(earlier_uri).items()]
+    for number, (old, new) in enumerate(pairs):
+        make_folders(os.path.dirname(new))
+        try:
+            _share(old, new)
+        except FileNotFoundError:
+            for _, made in pairs[:number]:
+                remove(made)
+            return False
+    write_facts(examples_uri, now)
+    return True
 
 
 def _share(source: str, target: str) -> None:

@@ -86,7 +86,9 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
 def is_unchanged(file: ImageFile, before: ImageFile) -> bool:
     """Return whether a file has the same content and columns as before; its label may differ."""
     return (
-        (file.path, file.size, file.columns) == (before.path, before.size, before.columns)
+        (file.path, file.size) == (before.path, before.size)
+        # 1 equals 1.0, but is stored as another type.
+        and repr(file.columns) == repr(before.columns)
         and (file.checksum or file.version) == (before.checksum or before.version)
         and bool(file.checksum or file.version)
     )
@@ -135,7 +137,7 @@ def _write(
             if file.path in kept:
                 fact, record, picture = _keep(file, kept[file.path], job)
             else:
-                fact, record, picture = _read(file, next(contents)[1], job)
+                fact, record, picture = _read(*next(contents), job)
             if record:
                 if fact.split not in writers:
                     shard = shard_path(job.examples_uri, fact.split, plan.index, plan.count)

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -193,6 +194,45 @@ def test_corrections_and_splits_may_change(folder: Path, tmp_path: Path, reads: 
         assert {k: v for k, v in found.items() if not k.endswith("index.json")} == {
             k: v for k, v in scratch.items() if not k.endswith("index.json")
         }
+
+
+def test_what_changes_afterwards_leaves_the_earlier_artifact_alone(
+    folder: Path, tmp_path: Path
+) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out/examples/1").rglob("*")}
+    # Writes shards again that have been taken over.
+    add_a_twin(folder)
+    ingest(folder, tmp_path / "out", 2)
+    after = {p: p.stat().st_mtime_ns for p in (tmp_path / "out/examples/1").rglob("*")}
+    assert after == before
+
+
+@pytest.mark.parametrize("lost", ["Split-train/*", "plans/*.pictures"])
+def test_an_earlier_artifact_that_is_being_removed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    expected = content(tmp_path / "out", 1)
+    link = os.link
+
+    def remove_first(source: str, target: str) -> None:
+        for path in (tmp_path / "out/examples/1").glob(lost):
+            path.unlink()
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", remove_first)
+    made = ingest(folder, tmp_path / "out", 2)
+    assert made.read
+    assert content(tmp_path / "out", 2) == expected
+
+
+@pytest.mark.parametrize("values", [(1, 1.0), ({"a": 1, "b": 2}, {"b": 2, "a": 1})], ids=str)
+def test_a_column_of_another_type_is_another_record(values: tuple[Any, Any]) -> None:
+    before, now = (value if isinstance(value, dict) else {"age": value} for value in values)
+    file = ImageFile("a.jpg", "cat", None, 9, "1 1", columns=before)
+    assert plan_writer.is_unchanged(file, file)
+    assert not plan_writer.is_unchanged(file._replace(columns=now), file)
 
 
 def cut(shard: Path) -> None:
