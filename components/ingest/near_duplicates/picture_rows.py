@@ -1,5 +1,6 @@
 """The small pictures of all images, in a file per plan, as workers write and ingest reads them."""
 
+import os
 import tempfile
 import uuid
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from components.images.thumbprint import SIDE
 from components.ingest.ingest_report import PlanReport
 from components.ingest.plan_facts import PICTURES, plan_path
 from components.ingest.shard_plan import ShardPlan
+from components.records.shard_files import UNFINISHED
 from components.storage.artifact_files import move, open_file
 
 ROW_BYTES = SIDE * SIDE + 1
@@ -32,7 +34,7 @@ def picture_row(image: CheckedImage) -> bytes:
 def write_pictures(examples_uri: str, plan: ShardPlan, rows: bytes | bytearray) -> None:
     """Write the rows of the files of a plan, which reach ingest with any Beam runner."""
     path = plan_path(examples_uri, plan) + PICTURES
-    unfinished = f"{path}.{uuid.uuid4().hex}"
+    unfinished = os.path.join(examples_uri, UNFINISHED, uuid.uuid4().hex)
     # Not in place: an earlier ingest may share the file.
     with open_file(unfinished, "wb") as file:
         file.write(bytes(rows))
