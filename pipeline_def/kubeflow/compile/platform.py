@@ -1,6 +1,7 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
 import operator
+from collections.abc import Set
 from typing import Any
 
 from components.contract.configuration import require
@@ -64,32 +65,35 @@ def platform_document(document: Specification, config: Config, target: Target) -
             f"kubeflow.steps: priority_class is {step.priority_class!r}, but Kubeflow Pipelines "
             f"cannot set one for {task}: only several workers can have one.",
         )
-        if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task))))
-        if settings := _kubernetes(step):
+        store = _store_secrets(config, step_of(task), log=True) if target == "oss" else {}
+        own, step = step.secrets, step.over(StepConfig(secrets=store))
+        if settings := _kubernetes(step, optional=store.keys() - own.keys()):
             executors[executor_label(task)] = settings
     if not executors:
         return None
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
+def _store_secrets(config: Config, step: str, *, log: bool) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, if the step itself opens it.
 
-    Every step keeps its log there.
+    With `log`, the step also keeps its log there.
     """
     kubeflow = config.kubeflow
     root = kubeflow.pipeline_root or "minio://"
     places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
     if STORAGE in places:
         places[STORAGE] = kubeflow.storage or root
-    needed = any(str(place).startswith(SCHEMES) for place in (root, *places.values()))
+    if log:
+        places["log"] = root
+    needed = any(str(place).startswith(SCHEMES) for place in places.values())
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 
 
-def _kubernetes(step: StepConfig) -> dict[str, Any]:
+def _kubernetes(step: StepConfig, optional: Set[str]) -> dict[str, Any]:
     """Return a step's settings as kubernetes_executor_config.proto has them.
 
+    A pod also starts without `optional` secrets; releases before 2.15 require them all the same.
     `secretName` and `constant` are deprecated there, but the only names all 2.x releases read.
     """
     shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
@@ -106,6 +110,7 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
             {
                 "secretName": secret,
                 "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
+                **({"optional": True} if secret in optional else {}),
             }
             for secret, keys in sorted(step.secrets.items())
         ],
@@ -156,5 +161,5 @@ def worker_group(config: Config, image: str) -> WorkerGroup | None:
     if config.kubeflow.workers == 1:
         return None
     step = config.kubeflow.step(TRAINER.id)
-    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id)))
+    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id, log=False)))
     return WorkerGroup(config.kubeflow.workers, step.image or image, settings)

@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from components.contract.errors import ServiceError
+from pipeline_def.kubeflow.client import run as client_run
+from pipeline_def.kubeflow.client.run import RunFollower, StartedRun
 from pipeline_def.kubeflow.client.task_details import find_pod, read_state, read_view
 from tests.kubeflow.client.argo_nodes import (
     WORKFLOW,
@@ -65,6 +68,16 @@ StatisticsGen-driver SUCCEEDED 06:38:12 06:38:22 1264644337
 StatisticsGen-driver(0) SUCCEEDED 06:38:12 06:38:16 4280217809
 executor SKIPPED 06:38:12 06:38:12
 """
+# Its workflow was deleted with the schedule that had started it.
+ORPHANED = """
+root RUNNING 06:28:40 00:00:00 1571612001
+data RUNNING 06:28:50 00:00:00 463902572
+StatisticsGen SUCCEEDED 06:29:42 06:29:42 155833352
+SchemaGen-driver SUCCEEDED 06:29:42 06:29:52 3622799553
+SchemaGen RUNNING 06:29:52 00:00:00 3629632888
+executor RUNNING 06:29:52 00:00:00 708452824
+executor(0) RUNNING 06:29:52 00:00:00
+"""
 
 
 def response(workflow: str, rows: str, *history: tuple[str, str]) -> dict[str, Any]:
@@ -100,6 +113,25 @@ def test_a_stopped_run_and_its_task_are_not_failed() -> None:
     failed = read_view(late, ("ImageExampleGen",)).failed_task()
     assert failed is not None
     assert failed.name == "ImageExampleGen"
+
+
+@pytest.mark.parametrize(("state", "steps"), [("CANCELING", 2), ("RUNNING", 1)])
+def test_a_run_that_never_ends_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, state: str, steps: int
+) -> None:
+    monkeypatch.setattr(client_run, "_LONGEST_STANDSTILL", 0.02)
+    run = response("nightly", ORPHANED, ("06:28:31", state))
+    view = read_view(run, ("StatisticsGen", "SchemaGen", "Pusher")[:steps])
+    followed = StartedRun("id", "https://kfp/#/runs/id", lambda: view)
+    with pytest.raises(ServiceError, match=rf"has been {state} for .* may have been deleted"):
+        RunFollower(followed, list[str]().append, interval=0.01).follow()
+
+
+def test_a_run_with_a_task_in_progress_does_not_stand_still() -> None:
+    run = response("nightly", ORPHANED, ("06:28:31", "RUNNING"))
+    assert not read_view(run, ("StatisticsGen", "SchemaGen")).stands_still()
+    # It may wait for room in the cluster.
+    assert not read_view(run, ("Pusher",)).stands_still()
 
 
 def test_a_task_from_the_cache() -> None:

@@ -267,6 +267,15 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
     assert with_secrets(spec, images) == reading
 
 
+def test_pods_start_without_the_secret_of_the_store() -> None:
+    """Where a namespace lacks it, steps only cannot keep their logs."""
+    steps = {"Trainer": StepConfig(secrets={"s": {"key": "A"}})}
+    made, kubernetes = compiler.compile_documents(config(steps=steps), target="oss", image="i")
+    settings = Specification(made, kubernetes).kubernetes_settings()["Trainer_executor"]
+    optional = {one["secretName"]: one.get("optional") for one in settings["secretAsEnv"]}
+    assert optional == {"mlpipeline-minio-artifact": True, "s": None}
+
+
 def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=p"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
