@@ -11,7 +11,11 @@ from rich.text import Text
 
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import format_duration, make_printable
-from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_SIDE
+from components.contract.rules_of_thumb import (
+    ENOUGH_TO_START_AT_RANDOM,
+    FEW_IMAGES,
+    SMALL_SIDE,
+)
 from components.ingest.ingest_report import check_usable
 from components.ingest.shard_plan import plan_shards
 from components.ingest.source.listing import Listing
@@ -30,7 +34,7 @@ _EXAMPLES = 3
 _SECONDS = 5.0
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
-_FEW_IMAGES = 20
+_FEW_OF_LABEL = 20
 # From this ratio, a model can look good while ignoring rare classes; a rule of thumb.
 _UNBALANCED = 10
 
@@ -135,7 +139,18 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
         yield (
             f"the model will be evaluated on about {evaluated:,} images, so the accuracy will be "
             f"known only to ± {half_interval:.2f}: use {MIN_SPLIT_IMAGES} or more"
+            f"{_describe_folds(listing, config)}"
         )
+
+
+def _describe_folds(listing: Listing, config: Config) -> str:
+    """Say, as a clause, that folds judge all images, if they may."""
+    by_hash = not any(file.split for file in listing.files) and not config.ingest.splits
+    if config.training.folds == 0 or not by_hash or len(listing.files) >= FEW_IMAGES:
+        return ""
+    sure = "a run" if config.training.folds != "auto" else "a short run"
+    half_interval = 0.98 / math.sqrt(len(listing.files))
+    return f"; {sure} judges all by cross-validation (training.folds), to ± {half_interval:.2f}"
 
 
 def _range(values: tuple[int, ...]) -> str:
@@ -185,7 +200,7 @@ def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[
     )
     if most >= _UNBALANCED * fewest:
         yield f"unbalanced{where}: {most:,} images of {largest!r}, {fewest:,} of {smallest!r}"
-    few = [label for label, count in counts.items() if count < _FEW_IMAGES]
+    few = [label for label, count in counts.items() if count < _FEW_OF_LABEL]
     if few:
         more = f" and {len(few) - 1:,} more classes" if few[1:] else ""
-        yield f"fewer than {_FEW_IMAGES} images{where} of {few[0]!r}{more}"
+        yield f"fewer than {_FEW_OF_LABEL} images{where} of {few[0]!r}{more}"
