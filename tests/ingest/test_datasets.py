@@ -17,13 +17,15 @@ import pytest
 from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ConfigurationError, DataError
 from components.ingest.config import IngestConfig
+from components.ingest.datasets import example_records
 from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.shard_names import split_of_shard
 from components.ingest.source.lookup import list_images, look_up
+from components.records.record_reader import read_records
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Unread
-from tests.ingest.plain import HEADER, ingest
+from tests.ingest.plain import HEADER, Ingested, ingest
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
 
@@ -139,7 +141,17 @@ def test_the_images_are_those_of_the_folder(
     assert contents == [image.data for image in (*images[::2], *images[1::2])]
     made, expected = ingest(shards, tmp_path / "a"), ingest(folder, tmp_path / "b")
     assert made.counts == expected.counts
+    # Listings of Parquet have mean sizes.
+    assert file_sizes(made) == file_sizes(expected)
     assert digests(made.shards("train")) == digests(expected.shards("train"))
+
+
+def file_sizes(made: Ingested) -> list[int]:
+    return sorted(
+        example.features.feature["image/file_size"].int64_list.value[0]
+        for path in made.examples.glob("Split-*/*")
+        for example in map(example_records._parse, map(bytes, read_records(str(path))))
+    )
 
 
 def digests(shards: bytes) -> list[bytes]:
@@ -304,6 +316,34 @@ def test_pixels_of_tensorflow_recorder(tmp_path: Path) -> None:
     [(_, content)] = read_images(str(tmp_path), listing.files, HEADER)
     assert isinstance(content, bytes)
     assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(content))), pixels)
+
+
+def write_pairs(path: Path, images: Sequence[Image]) -> None:
+    members = [("0.right.jpg", images[0].data), ("0.left.jpg", images[1].data), ("0.cls", b"1")]
+    members += [("1.left.jpg", images[2].data), ("1.cls", b"2"), ("1.cls", b"3")]
+    write_tar(path, members)
+
+
+def test_two_images_of_a_sample(images: list[Image], tmp_path: Path) -> None:
+    write_pairs(tmp_path / "x.tar", images)
+    found = read_images(str(tmp_path), list_images(str(tmp_path)).files, HEADER)
+    (_, refused), (_, content) = found
+    assert isinstance(refused, Unread)
+    assert "name one of them with ingest.features, as in {image: right.jpg}" in refused.reason
+    assert content == images[2].data
+    listing = list_images(str(tmp_path), IngestConfig(features={"image": "left.jpg"}))
+    contents = [content for _, content in read_images(str(tmp_path), listing.files, HEADER)]
+    assert contents == [images[1].data, images[2].data]
+    listing = list_images(str(tmp_path), IngestConfig(features={"image": "right.jpg"}))
+    assert [file.path for file in listing.files] == ["x.tar#0"]
+    # A member of the same name begins another sample.
+    assert ("x.tar#2", "no image") in listing.skipped
+
+
+def test_only_samples_of_two_images(images: list[Image], tmp_path: Path) -> None:
+    write_tar(tmp_path / "x.tar", [("0.a.jpg", images[0].data), ("0.b.jpg", b""), ("0.cls", b"1")])
+    with pytest.raises(DataError, match=r"x.tar#0: its sample has the images a.jpg and b.jpg: "):
+        list_images(str(tmp_path))
 
 
 def test_names_from_the_options(images: list[Image], tmp_path: Path) -> None:

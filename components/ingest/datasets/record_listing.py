@@ -90,9 +90,11 @@ def list_records(
         listed = _fill_damaged(listed)
     notes += itertools.chain.from_iterable(part.notes for part in lists)
     if not listed:
+        first = next((file for part in lists for file in part.files), None)
+        why = f"{first.path}: {Origin.decode(first.version).problem}." if first else ""
         raise DataError(
             f"No record in the shards of {folder} has an image and a label. "
-            f"{(*notes, 'They are empty.')[0]}"
+            f"{next(filter(None, (*notes, why)), 'They are empty.')}"
         )
     others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
@@ -224,7 +226,8 @@ def _as_image(
         group = label_text(record.features.get(features.group))
     place = (shard.size, shard.version, record.place, record.problem)
     version = Origin(source.layout, features.image, *place).encode()
-    checksum = record.checksum or (f"shard:{shard.checksum}" if shard.checksum else "")
+    of_shard = f"shard:{shard.checksum} {features.image}" if shard.checksum else ""
+    checksum = record.checksum or of_shard
     return ImageFile(name, label, split, record.size or 0, version, group, checksum)
 
 

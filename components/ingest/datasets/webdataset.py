@@ -39,12 +39,22 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     with shard.open() as stream:
         for sample in _samples(stream, shard):
             # Pillow tells formats by content, so one shard may mix extensions of images.
-            member = sample.get(image) or next(
-                (sample[name] for name in PICTURES if name in sample), None
-            )
+            known = (image, *PICTURES) if image in PICTURES else (image,)
+            taken = next((name for name in known if name in sample), image)
+            member = sample.get(taken)
+            if several := _list_alike(sample, taken):
+                why = f"its sample has the images {' and '.join(several)}: name one of them with "
+                yield Record("", 0, {}, f"{why}ingest.features, as in {{image: {several[0]}}}")
+                continue
             found = {name: value for name, value in _texts(stream, sample) if name in names}
             size = member and member.size
             yield Record(f"{member.start} {member.size}" if member else "", size, found)
+
+
+def _list_alike(sample: Mapping[str, _Member], image: str) -> list[str]:
+    """Return extensions such as `left.jpg` and `right.jpg`, of which `image`, jpg, is any."""
+    alike = [name for name in sample if name.endswith(f".{image}")]
+    return alike if alike[1:] and sample[image] in map(sample.get, alike) else []
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
@@ -63,18 +73,21 @@ def _samples(stream: BinaryIO, shard: Shard) -> Iterator[dict[str, _Member]]:
     Raises:
         DamagedShardError: the file is cut, or a header is damaged.
     """
-    last, sample = None, dict[str, _Member]()
+    last, sample, names = None, dict[str, _Member](), set[str]()
     for member in _members(stream, shard):
         folder, name = posixpath.split(member.name)
         stem, _, extension = name.partition(".")
         if not stem or not extension:
             continue
-        if sample and (folder, stem) != last:
+        extension = extension.lower()
+        if sample and ((folder, stem) != last or extension in names):
             yield sample
-            sample = {}
+            sample, names = {}, set[str]()
         last = folder, stem
-        # The last part: `input.jpg` is a JPEG, too.
-        sample[extension.lower().rpartition(".")[2]] = member
+        names.add(extension)
+        sample[extension] = member
+        # `input.jpg` is a JPEG, too.
+        sample.setdefault(extension.rpartition(".")[2], member)
     if sample:
         yield sample
 
