@@ -37,7 +37,7 @@ Image = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class Material:
-    """The images below `root`, in each form: originals/, files/, jpeg/, raw/."""
+    """The images below `root`, in each form: originals/, files/, jpeg/, one/, raw/."""
 
     root: str
     """A local folder or a gs:// URL."""
@@ -64,7 +64,7 @@ class Material:
         return [f"{self.root}/{folder}/{number:07d}" for number in range(self.images)]
 
     def shards(self, storage: str) -> Shards:
-        """Return the shards of "jpeg" or "raw"."""
+        """Return the shards of "jpeg", "raw", or "one", which is JPEGs in a single shard."""
         return Shards.of_pattern(f"{self.root}/{storage}/Split-train/*")
 
     @classmethod
@@ -97,6 +97,7 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
     _write_files(f"{folder}/originals", itertools.cycle(sample), images)
     _write_files(f"{folder}/files", itertools.cycle(canonical), images)
     write_shards(f"{folder}/jpeg", itertools.cycle(canonical), images)
+    write_shards(f"{folder}/one", itertools.cycle(canonical), images, shards=1)
     write_shards(f"{folder}/raw", itertools.cycle(decoded_images(canonical, config)), images)
     Path(folder, _FACTS).write_text(json.dumps(asdict(material)))
     return material
@@ -146,12 +147,12 @@ def _write_files(folder: str, images: Iterator[Image], count: int) -> None:
         Path(folder, f"{number:07d}").write_bytes(file)
 
 
-def write_shards(uri: str, images: Iterator[Image], count: int) -> None:
+def write_shards(uri: str, images: Iterator[Image], count: int, *, shards: int = _SHARDS) -> None:
     """Write shards and index as Transform does."""
     counts = {}
-    for shard in range(_SHARDS):
-        name = os.path.basename(shard_path(uri, "train", shard, _SHARDS))
-        numbers = range(count * shard // _SHARDS, count * (shard + 1) // _SHARDS)
+    for shard in range(shards):
+        name = os.path.basename(shard_path(uri, "train", shard, shards))
+        numbers = range(count * shard // shards, count * (shard + 1) // shards)
         # The numbers come first, so that zip takes no image that it then drops.
         examples = (
             {ENCODED: file, FILENAME: f"{number:07d}", LABEL_ID: label}

@@ -32,7 +32,7 @@ _COLORS = {
 
 
 # A rung → the one that it changes, unless that is the one above.
-_CHANGED = {"TFRecord, sequential": "files one by one"}
+_CHANGED = {"TFRecord, one shard": "files one by one"}
 
 Row = tuple[str, str, str]
 """Name of a rung or limit, its kind, and what changed."""
@@ -103,7 +103,7 @@ def _draw_column(axis: Axes, ladder: Mapping[str, Any], rows: Sequence[Row], end
     axis.set_title(_title(ladder), loc="left", fontsize=10)
     axis.set_xlabel(
         "images per second, median and range; bars with … are cut;\n2x: times the rung above, "
-        "TFRecord, sequential: times files one by one"
+        "TFRecord, one shard: times files one by one"
     )
 
 

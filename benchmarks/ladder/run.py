@@ -50,17 +50,21 @@ def main() -> None:
     with _processes(measurements) as processes:
         facts = _start(measurements, processes)
         steps = options["epochs"] * material.images // batch
-        # After all rounds, each rung feeds a simulated accelerator once.
+        # After all rounds, each rung feeds a simulated accelerator.
         limits = _limits(local, seconds)
-        turns = options["repeats"] * (len(rungs) + len(limits)) + len(rungs)
+        turns = options["repeats"] * (2 * len(rungs) + len(limits))
         progress = Progress(turns, kinds=len(rungs) + len(limits))
         rates, times = _measure_all(processes, limits, steps, options["repeats"], progress)
         target = options["target"] or 0.8 * _reference(rates)
-        for name, process in processes.items():
+        for name in processes:
             facts[name]["images_per_second"] = rates[name]
             facts[name]["cpu_microseconds"] = times[name]
-            facts[name]["wait_share"] = process.ask("wait share", steps, target)
-            progress.report(f"{name}: waiting {facts[name]['wait_share']:.1%}")
+            facts[name]["wait_share"] = []
+        for _ in range(options["repeats"]):
+            for name, process in processes.items():
+                waited = process.ask("wait share", steps, target)
+                facts[name]["wait_share"].append(waited)
+                progress.report(f"{name}: waiting {waited:.1%}")
         if options["profile"]:
             _profile(processes, options["profile"])
     results = {

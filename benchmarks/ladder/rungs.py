@@ -90,12 +90,15 @@ def _as_written(batches: tf.data.Dataset, threads: int | None = None) -> tf.data
     return batches.with_options(options)
 
 
-def _interleaved(material: Material, interleave: int) -> tf.data.Dataset:
-    """Read `interleave` shards at a time."""
-    paths = material.shards("jpeg").paths
+def _interleaved(
+    material: Material, interleave: int, *, block: int = 1, storage: str = "jpeg"
+) -> tf.data.Dataset:
+    """Read `interleave` shards at a time, `block` records of each in turn."""
+    paths = material.shards(storage).paths
     return tf.data.Dataset.from_tensor_slices(paths).interleave(
         lambda path: tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES),
         cycle_length=interleave,
+        block_length=block,
         num_parallel_calls=tf.data.AUTOTUNE if interleave > 1 else None,
     )
 
@@ -183,14 +186,32 @@ RUNGS = (
         "files",
     ),
     Rung(
+        "TFRecord, one shard",
+        "bundled in one large shard",
+        _record_by_record(lambda material: _interleaved(material, 1, storage="one"), None),
+        "records",
+    ),
+    Rung(
         "TFRecord, sequential",
-        "bundled in 16 shards",
+        "16 shards, one after the other",
         _record_by_record(lambda material: _interleaved(material, 1), None),
         "records",
     ),
     Rung(
+        "interleave, 4 shards",
+        "cycle_length 4, AUTOTUNE",
+        _record_by_record(lambda material: _interleaved(material, 4), None),
+        "records",
+    ),
+    Rung(
+        "interleave, blocks of 16",
+        "block_length 16: that many records of a shard in turn",
+        _record_by_record(lambda material: _interleaved(material, 4, block=16), None),
+        "records",
+    ),
+    Rung(
         "+ interleave",
-        "16 shards at a time, AUTOTUNE",
+        "16 shards at a time, single records",
         _record_by_record(_all_shards, None),
         "records",
     ),

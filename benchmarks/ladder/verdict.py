@@ -115,7 +115,7 @@ def tabulate(results: Mapping[str, Any]) -> Figures:
             "" if rate == first else ratio(rate, first),
             f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
             f"{rung['first_batch_seconds']:.2f} s",
-            f"{rung['wait_share']:.1%}",
+            f"{Spread.of([100 * share for share in rung['wait_share']]).show(1)} %",
         )
     for name, values in results["limits"].items():
         table.add(name, Spread.of(values).show(), "", "", "", "")

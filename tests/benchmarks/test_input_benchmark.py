@@ -31,7 +31,7 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
             "images_per_second": [rate * 0.97, rate, rate * 1.03],
             "kind": "files",
             "change": "a change",
-            "wait_share": 0.1,
+            "wait_share": [0.1],
             "first_batch_seconds": 0.5,
             "cpu_microseconds": [2e6 / rate],
         }
@@ -135,7 +135,7 @@ def climb(tmp_path: Path, *options: str) -> Any:
 @pytest.mark.slow
 def test_every_rung_on_local_files(tmp_path: Path) -> None:
     measured = climb(tmp_path)
-    assert len(measured["rungs"]) == 14
+    assert len(measured["rungs"]) == 17
     assert measured["images"] == 16
     same = [rung["pixels"] for rung in measured["rungs"][1:]]
     assert all(text.startswith("the same, ") for text in same)
