@@ -58,6 +58,10 @@ class IngestConfig(FileOptions):
     """Span to read if the folder is a pattern with {SPAN} or {YYYY}, {MM} and {DD} (a date counts
     as days since 1970-01-01). Unset: the newest."""
 
+    window: Positive | Literal["all"] | None = None
+    """Number of spans to read, the newest of those that exist, or all. Their images have the column
+    span, and paths that start with the span's folder. Unset: one span, without both."""
+
     splits: dict[Text, Number] | None = None
     """Fraction of images per split, such as `{train: 0.8, eval: 0.2}`, chosen by hash of the
     image's content or group, unless folder or manifest name a split. Needs `train` and `eval`; the
@@ -111,6 +115,11 @@ class IngestConfig(FileOptions):
             self.manifest is None or self.layout == "auto",
             f"ingest.layout is {self.layout!r}, but ingest.manifest names the labels and splits: "
             f"set only one of them.",
+        )
+        require(
+            self.manifest is None or self.window is None,
+            f"ingest.window is {self.window!r}, but the paths of ingest.manifest belong to one "
+            f"span: set only one of them.",
         )
         for name in ("columns", "group_by"):
             require(

@@ -31,7 +31,7 @@ _REQUESTS = 32
 # Options that do not decide what is stored of an image.
 _OTHERS = {
     *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
-    *("near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
+    *("window", "near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
     *("shard_mib", "min_shards", "min_shard_images", "max_shard_images"),
 }
 

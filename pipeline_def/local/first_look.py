@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.contract.errors import DataError, ModelError
-from components.contract.example import EVAL, TEST, TRAIN, sort_splits
+from components.contract.example import EVAL, SPAN, TEST, TRAIN, sort_splits
 from components.evaluation.config import EvaluationConfig
 from components.ingest.source.listing import Listing, check_labels, find_look_alikes
 from components.ingest.stratification import check_splits
@@ -144,6 +144,8 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     """
     taken = f": {listing.taken}" if listing.taken else ""
     yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
+    if spans := sorted({file.columns[SPAN] for file in listing.files if SPAN in file.columns}):
+        yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
     if examples and listing.features:
         yield "Features", ", ".join(f"{name} {value}" for name, value in listing.features.items())
     of_folder = {file.shard or file.path.split("/")[0]: file for file in reversed(listing.files)}
@@ -168,7 +170,10 @@ def _describe_splits(listing: Listing) -> Iterator[str]:
     sources: dict[str, set[str]] = {}
     for file in listing.files:
         for split in listing.fractions_of(file.label) if file.split is None else (file.split,):
-            sources.setdefault(split, set()).add(file.path.split("/")[0])
+            folder = [] if SPAN in file.columns else [file.path.split("/")[0]]
+            sources.setdefault(split, set()).update(folder)
     for split, names in sort_splits(sources).items():
-        source = f" from {' and '.join(sorted(names))}" if listing.layout == "split" else ""
+        source = (
+            f" from {' and '.join(sorted(names))}" if names and listing.layout == "split" else ""
+        )
         yield f"{split} {about}{listing.expected(split):,}{source}"

@@ -1,9 +1,20 @@
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from components.contract.errors import UserError
-from components.ingest.source.spans import find_span
+from components.contract.configuration import to_json
+from components.contract.errors import ConfigurationError, UserError
+from components.contract.properties import LookupInput
+from components.ingest.config import IngestConfig
+from components.ingest.source.listing import read_listing
+from components.ingest.source.lookup import list_source, look_up
+from components.ingest.source.spans import find_spans
+from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
+from tests.ingest.test_folder_layout import touch
+
+__all__ = ["reads"]
 
 FOLDERS = {
     "newest number, not newest text": (["s-9", "s-10"], "s-{SPAN}", (10, None, "s-10")),
@@ -38,7 +49,7 @@ def test_the_newest_folder(
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "s-99").write_bytes(b"a file, not a folder")
-    found = find_span(f"{tmp_path}/{pattern}")
+    [found] = find_spans(f"{tmp_path}/{pattern}")
     span, version, name = expected
     assert (found.span, found.version, found.folder) == (span, version, f"{tmp_path}/{name}")
 
@@ -47,19 +58,19 @@ def test_a_given_span_or_version(tmp_path: Path) -> None:
     for name in ("s-1/v1", "s-1/v2", "s-2/v1"):
         (tmp_path / name).mkdir(parents=True)
     pattern = f"{tmp_path}/s-{{SPAN}}/v{{VERSION}}"
-    assert find_span(pattern, 1).folder == f"{tmp_path}/s-1/v2"
+    assert find_spans(pattern, 1)[-1].folder == f"{tmp_path}/s-1/v2"
 
 
 def test_a_link_counts_as_the_newest_folder_even_if_it_is_broken(tmp_path: Path) -> None:
     for name in ("s-1", "elsewhere"):
         (tmp_path / name).mkdir()
     (tmp_path / "s-2").symlink_to(tmp_path / "elsewhere")
-    assert find_span(f"{tmp_path}/s-{{SPAN}}").folder == f"{tmp_path}/s-2"
+    assert find_spans(f"{tmp_path}/s-{{SPAN}}")[-1].folder == f"{tmp_path}/s-2"
     (tmp_path / "elsewhere").rmdir()
-    assert find_span(f"{tmp_path}/s-{{SPAN}}").folder == f"{tmp_path}/s-2"
+    assert find_spans(f"{tmp_path}/s-{{SPAN}}")[-1].folder == f"{tmp_path}/s-2"
     (tmp_path / "s-1" / "v1").mkdir()
     with pytest.raises(UserError, match=r"Cannot list .*/s-2/: .*No such"):
-        find_span(f"{tmp_path}/s-{{SPAN}}/v{{VERSION}}")
+        find_spans(f"{tmp_path}/s-{{SPAN}}/v{{VERSION}}")
 
 
 MISTAKES = {
@@ -79,4 +90,107 @@ def test_mistakes_are_named(tmp_path: Path, pattern: str, span: int | None, mess
     for name in ("s-1", "s-01", "s-2"):
         (tmp_path / name).mkdir()
     with pytest.raises(UserError, match=message):
-        find_span(f"{tmp_path}/{pattern}", span)
+        find_spans(f"{tmp_path}/{pattern}", span)
+
+
+def window(folder: Path, window: Any, pattern: str = "s-{SPAN}", **options: Any) -> Any:
+    return list_source(f"{folder}/{pattern}", IngestConfig(window=window, **options))
+
+
+def spans_of(listing: Any) -> dict[str, Any]:
+    return {file.path: file.columns["span"] for file in listing.files}
+
+
+WEEK = ("s-1/cat/1", "s-2/cat/1", "s-2/dog/1", "s-4/bird/1", "s-4/dog/2", "s-9/cat/1")
+
+
+def test_a_window_is_the_union_of_its_spans(tmp_path: Path) -> None:
+    touch(tmp_path, *WEEK, "s-9/Thumbs.db")
+    listing = window(tmp_path, 3)
+    assert spans_of(listing) == {path: int(path[2]) for path in WEEK[1:]}
+    assert [file.label for file in listing.files] == ["cat", "dog", "bird", "dog", "cat"]
+    assert [file.path for file in listing.skipped] == ["s-9/Thumbs.db"]
+    assert listing.root == str(tmp_path)
+    assert "Missing from the window of spans: 3, 5, 6, 7 and 8." in listing.notes
+    assert list(spans_of(window(tmp_path, 2, span=4))) == list(WEEK[1:5])
+    assert list(spans_of(window(tmp_path, 1))) == ["s-9/cat/1"]
+    assert spans_of(window(tmp_path, "all")).keys() == set(WEEK)
+
+
+def test_notes_on_windows(tmp_path: Path) -> None:
+    touch(tmp_path, "2025-01-01/cat/1", "2025-01-03/cat/a", "2025-01-03/old/b")
+    (tmp_path / "2025-01-20").mkdir()
+    options = {"exclude": ["old", "older"], "pattern": "{YYYY}-{MM}-{DD}"}
+    listing = window(tmp_path, 9, **options)
+    first = ", ".join(f"2025-01-0{day}" for day in (2, 4, 5, 6, 7))
+    assert listing.notes[1:] == (
+        f"Missing from the window of spans: {first} and 12 more.",
+        "ingest.window is 9, but the number of spans is 3.",
+        f"{tmp_path}/2025-01-20 is empty.",
+        "Nothing matches 'older' of ingest.exclude.",
+    )
+
+
+def test_the_newest_version_of_each_span_and_given_splits(tmp_path: Path) -> None:
+    old = ["s-1/v1/x/train/cat/1"]
+    new = ["s-1/v2/x/train/cat/1", "s-1/v2/x/val/cat/2", "s-2/v1/x/train/dog/1", "s-2/v1/x/val/a/1"]
+    touch(tmp_path, *old, *new)
+    listing = window(tmp_path, "all", "s-{SPAN}/v{VERSION}/x")
+    assert [file.path for file in listing.files] == new
+    assert {file.label for file in listing.files} == {"cat", "dog", "a"}
+    assert listing.layout == "split"
+    touch(tmp_path, "s-3/v1/x/cat/1")
+    with pytest.raises(UserError, match=r"layout of .*s-1/v2/x is split, but that of .*s-3.* is l"):
+        window(tmp_path, "all", "s-{SPAN}/v{VERSION}/x")
+
+
+def test_windows_that_cannot_be_read(tmp_path: Path) -> None:
+    touch(tmp_path, "s-1/cat/1", "t-1/cat/1", "t-01/cat/1", "t-2/cat/1")
+    (tmp_path / "u-1").mkdir()
+    with pytest.raises(ConfigurationError, match=r"ingest\.window is set, but .* has no"):
+        window(tmp_path, 2, "s-1")
+    with pytest.raises(UserError, match="are the same span"):
+        window(tmp_path, 2, "t-{SPAN}")
+    with pytest.raises(UserError, match="are empty: add images"):
+        window(tmp_path, 2, "u-{SPAN}")
+    with pytest.raises(ConfigurationError, match="set only one of them"):
+        IngestConfig(window=2, manifest="labels.csv")
+
+
+def test_the_lookup_of_a_window(tmp_path: Path) -> None:
+    touch(tmp_path / "images", *WEEK)
+
+    def found(**options: Any) -> Mapping[str, Any]:
+        properties = {
+            "input_base": f"{tmp_path}/images/s-{{SPAN}}",
+            "config": to_json(IngestConfig(**options)),
+            "listings": str(tmp_path / "listings"),
+        }
+        inputs: dict[str, LookupInput] = {}
+        return look_up(inputs, properties)
+
+    all_spans = found(window="all")
+    assert all_spans["span"] == 9
+    assert spans_of(read_listing(all_spans["listing"])).keys() == set(WEEK)
+    assert found(window=9)["input_fingerprint"] == all_spans["input_fingerprint"]
+    assert found(window=3)["input_fingerprint"] != all_spans["input_fingerprint"]
+
+
+def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]) -> None:
+    def add(span: int) -> None:
+        for number in range(24):
+            path = tmp_path / f"images/s-{span}/{'cat' if number % 2 else 'dog'}/{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(jpeg(100 * span + number))
+
+    pattern = tmp_path / "images/s-{SPAN}"
+    config = IngestConfig(window=2, splits={"train": 0.6, "eval": 0.4}, min_shard_images=8)
+    for span in (1, 2):
+        add(span)
+    ingest(pattern, tmp_path / "out", 1, config)
+    add(3)
+    reads.clear()
+    assert ingest(pattern, tmp_path / "out", 2, config).read == 24
+    assert {path.split("/")[0] for path in reads} == {"s-3"}
+    ingest(pattern, tmp_path / "new", 2, config)
+    assert content(tmp_path / "out", 2) == content(tmp_path / "new", 2)

@@ -11,8 +11,8 @@ from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.source.listing import ImageFile
-from components.ingest.source.lookup import list_images
-from components.ingest.source.spans import find_span
+from components.ingest.source.lookup import list_images, list_source
+from components.ingest.source.spans import find_spans
 from components.storage import retry
 from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files
@@ -190,7 +190,14 @@ def test_spans_and_manifests_of_a_bucket(server: GcsServer, tmp_path: Path) -> N
     server.put("bucket", "days/2025/03/03/v9/older.jpg", b"x")
     server.put("bucket", "manifest.csv", "\n".join(rows).encode())
     pattern = "gs://bucket/days/{YYYY}/{MM}/{DD}/v{VERSION}"
-    assert find_span(pattern).folder == "gs://bucket/days/2025/03/04/v2"
+    assert find_spans(pattern)[-1].folder == "gs://bucket/days/2025/03/04/v2"
+    server.put("bucket", "days/2025/03/02/v1/cat/1.jpg", b"x")
+    server.put("bucket", "days/2025/03/01/v1/dog/1.jpg", b"x")
+    listing = list_source(pattern, dataclasses.replace(HEADER, window=2, span=20149))
+    assert [file.path for file in listing.files] == [
+        "2025/03/01/v1/dog/1.jpg",
+        "2025/03/02/v1/cat/1.jpg",
+    ]
     config = dataclasses.replace(HEADER, manifest="gs://bucket/manifest.csv")
     assert sum(ingest(pattern, tmp_path / "out", config).counts.values()) == 24
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
-from components.contract.example import is_split_name
+from components.contract.example import SPAN, is_split_name
 from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
@@ -45,7 +45,7 @@ from components.ingest.source.listing import (
     write_listing,
 )
 from components.ingest.source.manifest import FORMATS, TYPELESS, read_manifest
-from components.ingest.source.spans import find_span
+from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
 from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
@@ -63,6 +63,7 @@ LISTING_PROPERTY = "listing"
 """Execution property: the file in which the driver leaves the listing for the executor."""
 
 _EXCLUDED = "excluded"
+_UNMATCHED = "Nothing matches"
 # Files that a thread reads in one go.
 _PART = 256
 
@@ -70,9 +71,9 @@ _PART = 256
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties of TFX's driver of FileBasedExampleGen, and the listing's file."""
     config = from_json(IngestConfig, properties["config"])
-    found = find_span(properties["input_base"], config.span)
+    spans = find_spans(properties["input_base"], config.span, config.window or 1)
     listings = properties["listings"]
-    listing = list_images(found.folder, config)
+    listing = _list_spans(properties["input_base"], spans, config)
     check_labels(listing)
     if config.fingerprint == "content":
         listing = _add_checksums(listing, config)
@@ -83,8 +84,8 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
         cut["config"] = to_json(dataclasses.replace(config, corrections=name))
     return {
         **cut,
-        "span": found.span,
-        "version": found.version,
+        "span": spans[-1].span,
+        "version": spans[-1].version,
         "input_fingerprint": listing.fingerprint(),
         LISTING_PROPERTY: write_listing(listing, listings) if listings else "",
     }
@@ -111,11 +112,6 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
         )
 
 
-def list_source(data: str, config: IngestConfig) -> Listing:
-    """List the folder, or the span, that the pipeline's `data` currently refers to."""
-    return list_images(find_span(data, config.span).folder, config)
-
-
 class _Labelled(NamedTuple):
     """Files with labels; the reason for each other file; what names the labels; warnings."""
 
@@ -123,6 +119,64 @@ class _Labelled(NamedTuple):
     skipped: dict[str, str]
     layout: str
     notes: list[str]
+    taken: str = ""
+    features: Mapping[str, str] = {}
+
+
+def list_source(data: str, config: IngestConfig) -> Listing:
+    """List the folder, or the spans, that the pipeline's `data` currently refers to."""
+    return _list_spans(data, find_spans(data, config.span, config.window or 1), config)
+
+
+def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listing:
+    """List one span, or several with the paths that they have in the folder above them."""
+    if config.window is None:
+        return list_images(spans[-1].folder, config)
+    root = find_root(data)
+    labelled, notes = [], describe_gaps(data, spans, config.window)
+    places: dict[str, str] = {}
+    for span in spans:
+        folder, found = _find(span.folder)
+        if not found:
+            notes.append(f"{folder} is empty.")
+            continue
+        records = _find_records(folder, found, config)
+        labelled.append(_move(_label(folder, found, records, config), root, folder, span.span))
+        places.setdefault(labelled[-1].layout, folder)
+    if not labelled:
+        raise DataError(f"All folders that {data} matches are empty: add images.")
+    if len(places) > 1:
+        (first, place), (second, other), *_ = places.items()
+        raise DataError(
+            f"The layout of {place} is {first}, but that of {other} is {second}: set "
+            f"ingest.layout, or choose a smaller ingest.window."
+        )
+    return _complete(root, _merge(labelled, notes), config)
+
+
+def _move(labelled: _Labelled, root: str, folder: str, span: int) -> _Labelled:
+    """Make the paths of a span relative to the folder above all spans, and add the span."""
+    shared = "" if root == "." else f"{root.rstrip('/')}/"
+    above = f"{folder.rstrip('/')}/".removeprefix(shared).lstrip("/")
+    files = [
+        file._replace(path=above + file.path, columns={**file.columns, SPAN: span})
+        for file in labelled.files
+    ]
+    skipped = {above + path: reason for path, reason in labelled.skipped.items()}
+    return labelled._replace(files=files, skipped=skipped)
+
+
+def _merge(labelled: Sequence[_Labelled], notes: list[str]) -> _Labelled:
+    """Join the files of spans; a pattern of ingest.exclude need not match in each span."""
+    counts = collections.Counter(note for of in labelled for note in of.notes)
+    shared = (
+        note
+        for note, count in counts.items()
+        if count == len(labelled) or not note.startswith(_UNMATCHED)
+    )
+    files = [file for of in labelled for file in of.files]
+    skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
+    return labelled[-1]._replace(files=files, skipped=skipped, notes=[*notes, *shared])
 
 
 def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
@@ -134,11 +188,25 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
     config = config or IngestConfig()
     folder, found = _find(folder)
     records = _find_records(folder, found, config)
+    return _complete(folder, _label(folder, found, records, config), config)
+
+
+def _label(
+    folder: str, found: list[Found], records: RecordListing | None, config: IngestConfig
+) -> _Labelled:
+    """Label the files of a folder, or the records of its shards."""
     if records and not config.manifest:
         labelled = _by_record(found, records, config)
     else:
         known = [*found, *map(_as_found, records.files)] if records else found
         labelled = (_by_manifest if config.manifest else _by_folder)(folder, known, config)
+    if not records:
+        return labelled
+    return labelled._replace(taken=records.taken, features=records.features)
+
+
+def _complete(folder: str, labelled: _Labelled, config: IngestConfig) -> Listing:
+    """Choose the splits of labelled files."""
     files = _bind_groups(labelled.files)
     counts: dict[str, collections.Counter[str | None]] = {}
     for file in files:
@@ -154,8 +222,8 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
         labelled.layout,
         (*filter(None, [choice.note]), *labelled.notes),
         load_corrections(config.corrections) if config.corrections else Corrections(),
-        records.taken if records else "",
-        records.features if records else {},
+        labelled.taken,
+        labelled.features,
     )
 
 
@@ -289,7 +357,7 @@ def _exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], l
         wanted = map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*"))
         matches = re.compile("|".join(wanted)).match
         if not (found := {path for path in paths if matches(path)}):
-            notes.append(f"Nothing matches {pattern!r} of ingest.exclude.")
+            notes.append(f"{_UNMATCHED} {pattern!r} of ingest.exclude.")
         excluded |= found
     return excluded, notes
 

@@ -1,9 +1,11 @@
-"""Find the newest folder that a pattern such as `day-{YYYY}-{MM}-{DD}` matches."""
+"""Find the newest folders that a pattern such as `day-{YYYY}-{MM}-{DD}` matches."""
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice, pairwise
+from typing import Literal
 
 from components.contract.errors import ConfigurationError, DataError
 from components.storage.folder import list_folders
@@ -12,6 +14,8 @@ _PLACEHOLDER = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)(?::(\d+))?\}")
 _DATE = ("YYYY", "MM", "DD")
 _DIGITS = {"YYYY": 4, "MM": 2, "DD": 2}
 _EPOCH = datetime.date(1970, 1, 1)
+# Missing spans in a note.
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, order=True)
@@ -24,8 +28,10 @@ class Span:
     folder: str
 
 
-def find_span(pattern: str, span: int | None = None) -> Span:
-    """Return the newest version of `span`, or of the newest span.
+def find_spans(
+    pattern: str, span: int | None = None, window: int | Literal["all"] = 1
+) -> list[Span]:
+    """Return the newest version of each of the last `window` spans, up to `span` if it is given.
 
     The placeholders are TFX's: `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, and also `{VERSION}`;
     `{SPAN:4}` has four digits. A folder without placeholders is span 0.
@@ -37,17 +43,53 @@ def find_span(pattern: str, span: int | None = None) -> Span:
     names = [name for name, _ in _PLACEHOLDER.findall(pattern)]
     _check_pattern(pattern, names, span)
     if not names:
-        return Span(0, None, pattern)
-    found = sorted(match for match in _matches(pattern) if span in (None, match.span))
-    if not found:
+        return [Span(0, None, pattern)]
+    found = sorted(match for match in _matches(pattern) if span is None or match.span <= span)
+    if not found or (span is not None and found[-1].span != span):
         wanted = f" with span {span}" if span is not None else ""
         raise DataError(f"No folder matches {pattern}{wanted}.")
-    newest = found[-1]
-    if found[1:] and (found[-2].span, found[-2].version) == (newest.span, newest.version):
-        raise DataError(
-            f"{found[-2].folder} and {newest.folder} are the same span of {pattern}: remove one."
+    versions = {number: list(group) for number, group in groupby(found, lambda one: one.span)}
+    chosen = list(versions.values())[0 if window == "all" else -window :]
+    for before, newest in (group[-2:] for group in chosen if group[1:]):
+        if before.version == newest.version:
+            raise DataError(
+                f"{before.folder} and {newest.folder} are the same span of {pattern}: remove one."
+            )
+    return [group[-1] for group in chosen]
+
+
+def find_root(pattern: str) -> str:
+    """Return the folder above the first placeholder of a pattern.
+
+    Raises:
+        ConfigurationError: the pattern has no placeholder.
+    """
+    if not (first := _PLACEHOLDER.search(pattern)):
+        raise ConfigurationError(
+            f"ingest.window is set, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
         )
-    return newest
+    above, slash, _ = pattern[: first.start()].rpartition("/")
+    return above or slash or "."
+
+
+def describe_gaps(pattern: str, spans: Sequence[Span], window: int | Literal["all"]) -> list[str]:
+    """Return notes on spans that are missing between others, and on a window without enough."""
+    notes = []
+    gaps = (gap for one, other in pairwise(spans) for gap in range(one.span + 1, other.span))
+    names = [_name(pattern, gap) for gap in islice(gaps, _MOST_NAMED)]
+    more = spans[-1].span - spans[0].span + 1 - len(spans) - len(names)
+    if names:
+        *first, last = (*names, f"{more:,} more") if more else names
+        listed = f"{', '.join(first)} and {last}" if first else last
+        notes = [f"Missing from the window of spans: {listed}."]
+    if window != "all" and len(spans) < window:
+        notes.append(f"ingest.window is {window:,}, but the number of spans is {len(spans):,}.")
+    return notes
+
+
+def _name(pattern: str, span: int) -> str:
+    """Return the number of a span, or its date if spans are days."""
+    return str(_EPOCH + datetime.timedelta(span)) if "{YYYY" in pattern else str(span)
 
 
 def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:

@@ -103,6 +103,11 @@ def write_corrected_copy(
         DataError: a label cannot be the name of a folder.
         UserError: images or corrections cannot be read, or the copy cannot be written.
     """
+    if config.window is not None:
+        raise ConfigurationError(
+            "--apply-to copies one folder, but the run read a window of spans: apply the "
+            "corrections in a run, with --ingest.corrections."
+        )
     target = os.path.realpath(target)
     _check_target(target, folder)
     listing = list_images(folder, dataclasses.replace(config, corrections=corrections))
