@@ -12,7 +12,7 @@ from components.ingest.source.listing import read_listing
 from components.ingest.source.lookup import list_source, look_up
 from components.ingest.source.spans import find_spans
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
-from tests.ingest.test_folder_layout import touch
+from tests.ingest.test_listing import touch
 
 __all__ = ["reads"]
 
@@ -120,8 +120,7 @@ def test_a_window_is_the_union_of_its_spans(tmp_path: Path) -> None:
 def test_notes_on_windows(tmp_path: Path) -> None:
     touch(tmp_path, "2025-01-01/cat/1", "2025-01-03/cat/a", "2025-01-03/old/b")
     (tmp_path / "2025-01-20").mkdir()
-    options = {"exclude": ["old", "older"], "pattern": "{YYYY}-{MM}-{DD}"}
-    listing = window(tmp_path, 9, **options)
+    listing = window(tmp_path, 9, "{YYYY}-{MM}-{DD}", exclude=["old", "older"])
     first = ", ".join(f"2025-01-0{day}" for day in (2, 4, 5, 6, 7))
     assert listing.notes[1:] == (
         f"Missing from the window of spans: {first} and 12 more.",
