@@ -100,21 +100,12 @@ def _unknown_fields(specification: Specification) -> Iterator[str]:
         ("platform document", messages.PlatformSpec, specification.platform),
     ]
     parts += [
-        (f"platform document for {label}", KubernetesExecutorConfig, _without_optional(settings))
+        (f"platform document for {label}", KubernetesExecutorConfig, settings)
         for label, settings in sorted(specification.kubernetes_settings().items())
     ]
     for name, message, part in parts:
         if reason := _parse_error(message, part):
             yield f"The {name} is invalid: {reason}."
-
-
-def _without_optional(settings: Any) -> Any:
-    """Drop what KFP's backend reads since 2.15, and its older package for Python does not know."""
-    secrets = settings.get("secretAsEnv") if isinstance(settings, dict) else None
-    if not isinstance(secrets, list) or not all(isinstance(one, dict) for one in secrets):
-        return settings
-    known = [{k: v for k, v in one.items() if (k, v) != ("optional", True)} for one in secrets]
-    return {**settings, "secretAsEnv": known}
 
 
 def _parse_error(message: Any, part: Any) -> str | None:

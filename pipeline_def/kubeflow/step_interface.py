@@ -26,6 +26,12 @@ RESOLVED_PARAMETER = "resolved"
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 """Kubeflow's pipeline root where nothing else is configured."""
 
+STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
+"""Key of the secret of the cluster's object store → environment variable."""
+
+STORE_KEYS_FOLDER = "/object-store"
+"""Where steps that only keep their logs in the store have its keys, if the secret exists."""
+
 STORAGE = "{storage}"
 """Placeholder in properties for the folder of pushed models, checkpoints, listings, statistics."""
 

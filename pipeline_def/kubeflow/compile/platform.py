@@ -1,7 +1,6 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
 import operator
-from collections.abc import Set
 from typing import Any
 
 from components.contract.configuration import require
@@ -10,15 +9,18 @@ from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, executor_label, step_of
-from pipeline_def.kubeflow.step_interface import WorkerGroup
+from pipeline_def.kubeflow.step_interface import (
+    DEFAULT_ROOT,
+    STORE_KEYS,
+    STORE_KEYS_FOLDER,
+    WorkerGroup,
+)
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # For Vertex AI it is the longest pause, for Argo the time since the first attempt.
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
-
-_STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
 
 def add_resources(document: Specification, config: KubeflowConfig, target: Target) -> None:
@@ -65,35 +67,37 @@ def platform_document(document: Specification, config: Config, target: Target) -
             f"kubeflow.steps: priority_class is {step.priority_class!r}, but Kubeflow Pipelines "
             f"cannot set one for {task}: only several workers can have one.",
         )
-        store = _store_secrets(config, step_of(task), log=True) if target == "oss" else {}
-        own, step = step.secrets, step.over(StepConfig(secrets=store))
-        if settings := _kubernetes(step, optional=store.keys() - own.keys()):
+        log = ""
+        if target == "oss":
+            log, secrets = _log_secret(config), _store_secrets(config, step_of(task))
+            step = step.over(StepConfig(secrets=secrets))
+        if settings := _kubernetes(step, optional="" if log in step.secrets else log):
             executors[executor_label(task)] = settings
     if not executors:
         return None
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def _store_secrets(config: Config, step: str, *, log: bool) -> dict[str, dict[str, str]]:
-    """Return the secret of the cluster's own object store, if the step itself opens it.
-
-    With `log`, the step also keeps its log there.
-    """
+def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
+    """Return the secret of the cluster's own object store, if the step itself opens it."""
     kubeflow = config.kubeflow
-    root = kubeflow.pipeline_root or "minio://"
     places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
     if STORAGE in places:
-        places[STORAGE] = kubeflow.storage or root
-    if log:
-        places["log"] = root
+        places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or DEFAULT_ROOT
     needed = any(str(place).startswith(SCHEMES) for place in places.values())
-    return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
+    return {kubeflow.store_secret: STORE_KEYS} if needed and kubeflow.store_secret else {}
 
 
-def _kubernetes(step: StepConfig, optional: Set[str]) -> dict[str, Any]:
+def _log_secret(config: Config) -> str:
+    """Return the secret with which every step keeps its log; empty if it needs none."""
+    root = config.kubeflow.pipeline_root or DEFAULT_ROOT
+    return config.kubeflow.store_secret if root.startswith(SCHEMES) else ""
+
+
+def _kubernetes(step: StepConfig, *, optional: str = "") -> dict[str, Any]:
     """Return a step's settings as kubernetes_executor_config.proto has them.
 
-    A pod also starts without `optional` secrets; releases before 2.15 require them all the same.
+    A pod starts without the secret `optional`: before 2.15, only a volume can be so.
     `secretName` and `constant` are deprecated there, but the only names all 2.x releases read.
     """
     shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
@@ -110,9 +114,12 @@ def _kubernetes(step: StepConfig, optional: Set[str]) -> dict[str, Any]:
             {
                 "secretName": secret,
                 "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
-                **({"optional": True} if secret in optional else {}),
             }
             for secret, keys in sorted(step.secrets.items())
+        ],
+        "secretAsVolume": [
+            {"secretName": optional, "mountPath": STORE_KEYS_FOLDER, "optional": True}
+            for _ in range(bool(optional))
         ],
         "pvcMount": [
             {"constant": claim, "mountPath": folder}
@@ -161,5 +168,5 @@ def worker_group(config: Config, image: str) -> WorkerGroup | None:
     if config.kubeflow.workers == 1:
         return None
     step = config.kubeflow.step(TRAINER.id)
-    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id, log=False)))
+    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id)))
     return WorkerGroup(config.kubeflow.workers, step.image or image, settings)

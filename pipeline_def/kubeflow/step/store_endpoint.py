@@ -7,6 +7,7 @@ KFP's configuration instead (format: `backend/src/v2/config`, `FromConfigMap`, `
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -16,13 +17,20 @@ from components.contract.errors import ServiceError
 from components.storage.object_store import SCHEMES
 from pipeline_def.kubeflow.executor_input import artifacts_of
 from pipeline_def.kubeflow.kubernetes_api import Cluster
-from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, STORE_KEYS, STORE_KEYS_FOLDER
 
 _CONFIG_MAP = "kfp-launcher"  # It does not exist where everything has its default.
 
 
 def choose_endpoint(executor_input: Mapping[str, Any]) -> None:
-    """Set AWS_ENDPOINT_URL to the cluster's own store, unless the pod's environment names one."""
+    """Set AWS_ENDPOINT_URL to the cluster's own store, unless the pod's environment names one.
+
+    Its keys are set alike, where they are a volume.
+    """
+    if "AWS_ACCESS_KEY_ID" not in os.environ:
+        for key, name in STORE_KEYS.items():
+            if (file := Path(STORE_KEYS_FOLDER, key)).is_file():
+                os.environ[name] = file.read_text(encoding="utf-8")
     if {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
         return
     endpoint = noted_endpoint(executor_input)

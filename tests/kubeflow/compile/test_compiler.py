@@ -272,8 +272,9 @@ def test_pods_start_without_the_secret_of_the_store() -> None:
     steps = {"Trainer": StepConfig(secrets={"s": {"key": "A"}})}
     made, kubernetes = compiler.compile_documents(config(steps=steps), target="oss", image="i")
     settings = Specification(made, kubernetes).kubernetes_settings()["Trainer_executor"]
-    optional = {one["secretName"]: one.get("optional") for one in settings["secretAsEnv"]}
-    assert optional == {"mlpipeline-minio-artifact": True, "s": None}
+    assert [one["secretName"] for one in settings["secretAsEnv"]] == ["s"]
+    [store] = settings["secretAsVolume"]
+    assert (store["secretName"], store["optional"]) == ("mlpipeline-minio-artifact", True)
 
 
 def test_beam_on_other_machines_uses_remote_uris() -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.step import store_endpoint
 from pipeline_def.kubeflow.step.store_endpoint import (
     choose_endpoint,
     configured_endpoint,
     endpoint_of,
 )
+from pipeline_def.kubeflow.step_interface import STORE_KEYS
 from tests.kubeflow.workers.kubernetes_server import KubernetesServer
 
 MINIO = """
@@ -74,6 +76,26 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kube
         cluster = server.cluster(tmp_path)
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         yield server
+
+
+def test_the_keys_of_the_store_may_be_a_volume(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(store_endpoint, "STORE_KEYS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
+    for name in STORE_KEYS.values():
+        # It is removed again after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    choose_endpoint({})
+    assert STORE_KEYS["accesskey"] not in os.environ
+    for key in STORE_KEYS:
+        (tmp_path / key).write_text(f"the {key}")
+    choose_endpoint({})
+    assert {key: os.environ[name] for key, name in STORE_KEYS.items()} == {
+        "accesskey": "the accesskey",
+        "secretkey": "the secretkey",
+    }
 
 
 def test_steps_without_inputs_use_the_configured_store(
