@@ -202,8 +202,9 @@ def test_what_changes_afterwards_leaves_the_earlier_artifact_alone(
     ingest(folder, tmp_path / "out", 1)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out/examples/1").rglob("*")}
     # Writes shards again that have been taken over.
-    add_a_twin(folder)
-    ingest(folder, tmp_path / "out", 2)
+    write_corrections(str(tmp_path / "c.csv"), [decide(folder, "cat/6.jpg", "relabel", "dog")])
+    corrected = dataclasses.replace(CONFIG, corrections=str(tmp_path / "c.csv"))
+    ingest(folder, tmp_path / "out", 2, corrected)
     after = {p: p.stat().st_mtime_ns for p in (tmp_path / "out/examples/1").rglob("*")}
     assert after == before
 
