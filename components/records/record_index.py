@@ -5,6 +5,7 @@ Transform writes them; training looks images up in them.
 
 import io
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +23,8 @@ FOLDER = "records"
 
 # Reading small files from a bucket is mostly waiting.
 _REQUESTS = 32
+# Parsing headers of NumPy in several threads fails now and then in Python 3.11 (RecursionError).
+_PARSING = threading.Lock()
 
 Rows = npt.NDArray[np.int64]
 """int64 [records, 3]: offset and length of the image in the shard, bytes; label id."""
@@ -80,7 +83,8 @@ def _load(path: str, shard: str) -> Rows:
     with open_file(path, "rb") as file:
         content = file.read()
     with reading(path):
-        rows: Rows = np.load(io.BytesIO(content), allow_pickle=False)
+        with _PARSING:
+            rows: Rows = np.load(io.BytesIO(content), allow_pickle=False)
         if rows.dtype != np.int64 or rows.shape[1:] != (3,):
             raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}")
         ends, most = rows[:, 0] + rows[:, 1], _size(shard)

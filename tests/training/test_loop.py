@@ -309,9 +309,9 @@ def test_patience_ends_training_with_the_best_weights(
     weights = []
     end_epoch = Progress.end_epoch
 
-    def with_losses(progress: Any, values: dict[str, float], model: Any) -> None:
+    def with_losses(progress: Any, values: dict[str, float], model: Any, **keep: bool) -> None:
         weights.append(model.get_weights())
-        end_epoch(progress, {**values, "val_loss": next(losses)}, model)
+        end_epoch(progress, {**values, "val_loss": next(losses)}, model, **keep)
 
     monkeypatch.setattr(Progress, "end_epoch", with_losses)
     final, history = Training(shard_folder, tmp_path, epochs=5, patience=2).run()

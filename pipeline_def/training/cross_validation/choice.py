@@ -8,6 +8,7 @@ import tf_keras
 
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.records.shard_files import read_index
+from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.distribution.workers import has_workers
 from pipeline_def.training.training_input import TrainingInput
 
@@ -33,7 +34,8 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
     wanted = data.config.training.folds
     if wanted == 0 or (wanted == "auto" and not data.config.judged_by_folds):
         return 0
-    if reason := _explain_unfit(data, model.distribute_strategy):
+    folds = _FOLDS if wanted == "auto" else wanted
+    if reason := _explain_unfit(data, model.distribute_strategy, folds):
         level = logging.INFO if wanted == "auto" else logging.WARNING
         _LOGGER.log(level, "training.folds is %s, but is not used: %s.", wanted, reason)
         return 0
@@ -50,7 +52,7 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
     return 0
 
 
-def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy) -> str:
+def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds: int) -> str:
     """Say as a clause why the images are not divided into folds; "" if they can be."""
     index = read_index(data.train.uri)
     if "groups" not in index or len(index["splits"]) != 2:
@@ -59,7 +61,11 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy) -> str
         return f"there are fewer than {_LEAST_IMAGES} images"
     if data.config.transform.storage == "originals":
         return "transform.storage is originals, which differ between the splits"
-    return "several workers share the training" if has_workers(strategy) else ""
+    if has_workers(strategy):
+        return "several workers share the training"
+    # A fold without images could not be judged.
+    units = len(set(SmallSet.read(data).units))
+    return f"groups and copies leave only {units} sets of images" if units < folds else ""
 
 
 def estimate_seconds(data: TrainingInput, multiplications: int) -> float:

@@ -166,6 +166,11 @@ def test_groups_of_the_manifest_stay_together(tmp_path: Path) -> None:
 
 UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "the splits are the user's": ({}, {}, "you have named the splits"),
+    "fewer groups than folds": (
+        {"groups": lambda: {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}},
+        {},
+        "groups and copies leave only 2 sets of images",
+    ),
     "originals": ({"groups": {}}, {"storage": "originals"}, "transform.storage is originals"),
 }
 
@@ -178,6 +183,7 @@ def test_where_folds_make_no_sense_they_are_not_used(
     transform: dict[str, Any],
     said: str,
 ) -> None:
+    facts = {name: of() if callable(of) else of for name, of in facts.items()}
     data = read_input(write_images(tmp_path, **facts))
     config = replace(
         data.config,
