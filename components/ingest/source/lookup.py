@@ -5,19 +5,17 @@ Imports neither TensorFlow nor TFX, as Kubeflow Pipelines looks up the cache in 
 
 import collections
 import dataclasses
-import fnmatch
 import itertools
 import json
 import posixpath
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
-from components.contract.example import SPAN, is_split_name
+from components.contract.example import SPAN
 from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
@@ -25,16 +23,18 @@ from components.ingest.corrections import Corrections, load_corrections
 from components.ingest.datasets.formats import find_shards
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import RecordListing, list_records
-from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
     ARCHIVES,
     explain_file,
-    explain_no_labels,
-    explain_paths,
     find_picture,
-    find_split_folders,
-    note_other_splits,
-    split_of_name,
+)
+from components.ingest.source.labeling import (
+    UNMATCHED,
+    Labelled,
+    by_folder,
+    by_manifest,
+    by_record,
+    exclude,
 )
 from components.ingest.source.listing import (
     ImageFile,
@@ -44,14 +44,12 @@ from components.ingest.source.listing import (
     place_in_listing,
     write_listing,
 )
-from components.ingest.source.manifest import FORMATS, TYPELESS, read_manifest
+from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
 from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
 from components.storage.folder_listing import (
-    LINK_AGAIN,
-    MISSING,
     Found,
     digest,
     explain_ignored,
@@ -62,8 +60,6 @@ from components.storage.folder_listing import (
 LISTING_PROPERTY = "listing"
 """Execution property: the file in which the driver leaves the listing for the executor."""
 
-_EXCLUDED = "excluded"
-_UNMATCHED = "Nothing matches"
 # Files that a thread reads in one go.
 _PART = 256
 
@@ -112,17 +108,6 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
         )
 
 
-class _Labelled(NamedTuple):
-    """Files with labels; the reason for each other file; what names the labels; warnings."""
-
-    files: list[ImageFile]
-    skipped: dict[str, str]
-    layout: str
-    notes: list[str]
-    taken: str = ""
-    features: Mapping[str, str] = {}
-
-
 def list_source(data: str, config: IngestConfig) -> Listing:
     """List the folder, or the spans, that the pipeline's `data` currently refers to."""
     return _list_spans(data, find_spans(data, config.span, config.window or 1), config)
@@ -154,7 +139,7 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
     return _complete(root, _merge(labelled, notes), config)
 
 
-def _move(labelled: _Labelled, root: str, folder: str, span: int) -> _Labelled:
+def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
     """Make the paths of a span relative to the folder above all spans, and add the span."""
     shared = "" if root == "." else f"{root.rstrip('/')}/"
     above = f"{folder.rstrip('/')}/".removeprefix(shared).lstrip("/")
@@ -166,13 +151,13 @@ def _move(labelled: _Labelled, root: str, folder: str, span: int) -> _Labelled:
     return labelled._replace(files=files, skipped=skipped)
 
 
-def _merge(labelled: Sequence[_Labelled], notes: list[str]) -> _Labelled:
+def _merge(labelled: Sequence[Labelled], notes: list[str]) -> Labelled:
     """Join the files of spans; a pattern of ingest.exclude need not match in each span."""
     counts = collections.Counter(note for of in labelled for note in of.notes)
     shared = (
         note
         for note, count in counts.items()
-        if count == len(labelled) or not note.startswith(_UNMATCHED)
+        if count == len(labelled) or not note.startswith(UNMATCHED)
     )
     files = [file for of in labelled for file in of.files]
     skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
@@ -193,19 +178,19 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
 
 def _label(
     folder: str, found: list[Found], records: RecordListing | None, config: IngestConfig
-) -> _Labelled:
+) -> Labelled:
     """Label the files of a folder, or the records of its shards."""
     if records and not config.manifest:
-        labelled = _by_record(found, records, config)
+        labelled = by_record(found, records, config)
     else:
         known = [*found, *map(_as_found, records.files)] if records else found
-        labelled = (_by_manifest if config.manifest else _by_folder)(folder, known, config)
+        labelled = (by_manifest if config.manifest else by_folder)(folder, known, config)
     if not records:
         return labelled
     return labelled._replace(taken=records.taken, features=records.features)
 
 
-def _complete(folder: str, labelled: _Labelled, config: IngestConfig) -> Listing:
+def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     """Choose the splits of labelled files."""
     files = _bind_groups(labelled.files)
     counts: dict[str, collections.Counter[str | None]] = {}
@@ -248,7 +233,7 @@ def _find_records(
     Raises:
         DataError: the folder has both, or its shards cannot be used.
     """
-    excluded, _ = _exclude([entry.path for entry in found], config.exclude)
+    excluded, _ = exclude([entry.path for entry in found], config.exclude)
     visible = [e for e in found if e.path not in excluded and not explain_ignored(e)]
     tables = {config.manifest, config.corrections}
     visible = [e for e in visible if f"{folder.rstrip('/')}/{e.path}" not in tables]
@@ -271,95 +256,6 @@ def _find_records(
 def _as_found(file: ImageFile) -> Found:
     """Return a record as an entry that a manifest may name."""
     return Found(file.path, "", file.size, file.version, file.checksum)
-
-
-def _by_record(found: Sequence[Found], records: RecordListing, config: IngestConfig) -> _Labelled:
-    """Label records by their features."""
-    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    excluded, notes = _exclude([entry.path for entry in found], config.exclude)
-    skipped |= dict.fromkeys(excluded, _EXCLUDED) | records.skipped
-    return _Labelled(records.files, skipped, records.layout, [*notes, *records.notes])
-
-
-def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
-    """Label files by their folders."""
-    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    excluded, notes = _exclude([entry.path for entry in found], config.exclude)
-    skipped |= dict.fromkeys(excluded, _EXCLUDED)
-    visible = [entry for entry in found if entry.path not in skipped]
-    splits = find_split_folders(folder, (entry.path for entry in visible), config.layout)
-    depth = 1 if splits else 0
-    for entry in found:
-        is_label = splits and entry.path.count("/") == depth and entry.path not in excluded
-        if is_label and entry.problem == LINK_AGAIN:
-            raise DataError(
-                f"{entry.path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
-                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([entry.path]))}."
-            )
-    files: list[ImageFile] = []
-    empty = collections.Counter[str]()
-    for path, _, size, version, checksum in visible:
-        parts = path.split("/")
-        if len(parts) < depth + 2 or not parts[depth]:
-            skipped[path] = "in no label folder"
-            empty[parts[0]] += 1
-            continue
-        split = splits.get(parts[0])
-        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
-    if not files:
-        loose = [entry.path for entry in visible if "/" not in entry.path]
-        raise DataError(explain_no_labels(folder, loose))
-    labelled = {file.path.split("/")[0] for file in files}
-    notes += note_other_splits(folder)
-    notes += [
-        f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
-        for split in splits
-        if split not in labelled
-    ]
-    return _Labelled(files, skipped, "split" if splits else "label", notes)
-
-
-def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
-    """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
-    manifest = config.manifest or ""
-    rows = read_manifest(manifest, config.group_by, config.columns or ())
-    excluded, notes = _exclude([*(entry.path for entry in found), *rows], config.exclude)
-    rows = {path: row for path, row in rows.items() if path not in excluded}
-    names = {row.split for row in rows.values() if row.split}
-    splits = {name: split_of_name(name) or name for name in sorted(names)}
-    if wrong := [name for name, split in splits.items() if not is_split_name(split)]:
-        raise DataError(
-            f"The manifest has a split named {quote(wrong[0])}: use only letters, digits, - and _."
-        )
-    entries = {entry.path: entry for entry in found if not entry.problem}
-    given = [row.columns for row in rows.values()]
-    parse = manifest.lower().endswith(TYPELESS)
-    kept, left_out = keep_columns(given, config.columns, source=manifest, parse=parse)
-    files = []
-    for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
-        _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
-        split = splits[split] if split else None
-        files.append(ImageFile(path, label, split, size, version, group, checksum, columns))
-    if all(file.version == MISSING for file in files):
-        raise DataError(explain_paths(manifest, next(iter(rows), ""), folder, entries.keys()))
-    unlisted = (entry for entry in found if entry.path not in rows)
-    skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
-    skipped |= dict.fromkeys(excluded, _EXCLUDED)
-    return _Labelled(files, skipped, "manifest", [*notes, *left_out])
-
-
-def _exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Return the paths that `ingest.exclude` leaves out, and a note on patterns without any."""
-    excluded: set[str] = set()
-    notes = []
-    for pattern in patterns:
-        # A * of fnmatch matches slashes, too.
-        wanted = map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*"))
-        matches = re.compile("|".join(wanted)).match
-        if not (found := {path for path in paths if matches(path)}):
-            notes.append(f"{_UNMATCHED} {pattern!r} of ingest.exclude.")
-        excluded |= found
-    return excluded, notes
 
 
 def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:

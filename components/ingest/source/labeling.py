@@ -1,0 +1,131 @@
+"""Label the files of a folder: by their folders, a manifest, or the features of records."""
+
+import collections
+import fnmatch
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from components.contract.errors import DataError
+from components.contract.example import is_split_name
+from components.contract.printable import quote
+from components.ingest.config import IngestConfig
+from components.ingest.datasets.record_listing import RecordListing
+from components.ingest.source.columns import keep_columns
+from components.ingest.source.folder_layout import (
+    explain_no_labels,
+    explain_paths,
+    find_split_folders,
+    note_other_splits,
+    split_of_name,
+)
+from components.ingest.source.listing import ImageFile
+from components.ingest.source.manifest import TYPELESS, read_manifest
+from components.storage.folder_listing import LINK_AGAIN, MISSING, Found, explain_ignored
+
+UNMATCHED = "Nothing matches"
+"""How a note on a pattern of `ingest.exclude` begins that matches no file."""
+
+_EXCLUDED = "excluded"
+
+
+class Labelled(NamedTuple):
+    """Files with labels; the reason for each other file; what names the labels; warnings."""
+
+    files: list[ImageFile]
+    skipped: dict[str, str]
+    layout: str
+    notes: list[str]
+    taken: str = ""
+    features: Mapping[str, str] = {}
+
+
+def by_record(found: Sequence[Found], records: RecordListing, config: IngestConfig) -> Labelled:
+    """Label records by their features."""
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    excluded, notes = exclude([entry.path for entry in found], config.exclude)
+    skipped |= dict.fromkeys(excluded, _EXCLUDED) | records.skipped
+    return Labelled(records.files, skipped, records.layout, [*notes, *records.notes])
+
+
+def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
+    """Label files by their folders."""
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    excluded, notes = exclude([entry.path for entry in found], config.exclude)
+    skipped |= dict.fromkeys(excluded, _EXCLUDED)
+    visible = [entry for entry in found if entry.path not in skipped]
+    splits = find_split_folders(folder, (entry.path for entry in visible), config.layout)
+    depth = 1 if splits else 0
+    for entry in found:
+        is_label = splits and entry.path.count("/") == depth and entry.path not in excluded
+        if is_label and entry.problem == LINK_AGAIN:
+            raise DataError(
+                f"{entry.path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
+                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([entry.path]))}."
+            )
+    files: list[ImageFile] = []
+    empty = collections.Counter[str]()
+    for path, _, size, version, checksum in visible:
+        parts = path.split("/")
+        if len(parts) < depth + 2 or not parts[depth]:
+            skipped[path] = "in no label folder"
+            empty[parts[0]] += 1
+            continue
+        split = splits.get(parts[0])
+        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
+    if not files:
+        loose = [entry.path for entry in visible if "/" not in entry.path]
+        raise DataError(explain_no_labels(folder, loose))
+    labelled = {file.path.split("/")[0] for file in files}
+    notes += note_other_splits(folder)
+    notes += [
+        f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
+        for split in splits
+        if split not in labelled
+    ]
+    return Labelled(files, skipped, "split" if splits else "label", notes)
+
+
+def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
+    """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
+    manifest = config.manifest or ""
+    rows = read_manifest(manifest, config.group_by, config.columns or ())
+    excluded, notes = exclude([*(entry.path for entry in found), *rows], config.exclude)
+    rows = {path: row for path, row in rows.items() if path not in excluded}
+    names = {row.split for row in rows.values() if row.split}
+    splits = {name: split_of_name(name) or name for name in sorted(names)}
+    if wrong := [name for name, split in splits.items() if not is_split_name(split)]:
+        raise DataError(
+            f"The manifest has a split named {quote(wrong[0])}: use only letters, digits, - and _."
+        )
+    entries = {entry.path: entry for entry in found if not entry.problem}
+    given = [row.columns for row in rows.values()]
+    parse = manifest.lower().endswith(TYPELESS)
+    kept, left_out = keep_columns(given, config.columns, source=manifest, parse=parse)
+    files = []
+    for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
+        _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
+        split = splits[split] if split else None
+        files.append(ImageFile(path, label, split, size, version, group, checksum, columns))
+    if all(file.version == MISSING for file in files):
+        raise DataError(explain_paths(manifest, next(iter(rows), ""), folder, entries.keys()))
+    unlisted = (entry for entry in found if entry.path not in rows)
+    skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
+    skipped |= dict.fromkeys(excluded, _EXCLUDED)
+    return Labelled(files, skipped, "manifest", [*notes, *left_out])
+
+
+def exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
+    """Return the paths that `ingest.exclude` leaves out, and a note on patterns without any."""
+    excluded: set[str] = set()
+    notes = []
+    for pattern in patterns:
+        # A * of fnmatch matches slashes, too.
+        wanted = map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*"))
+        matches = re.compile("|".join(wanted)).match
+        if not (found := {path for path in paths if matches(path)}):
+            notes.append(f"{UNMATCHED} {pattern!r} of ingest.exclude.")
+        excluded |= found
+    return excluded, notes
