@@ -8,6 +8,7 @@ import tf_keras
 
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.records.shard_files import read_index
+from pipeline_def.model.weights_file import read_weights
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.distribution.workers import has_workers
 from pipeline_def.training.training_input import TrainingInput
@@ -63,6 +64,9 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
         return "transform.storage is originals, which differ between the splits"
     if has_workers(strategy):
         return "several workers share the training"
+    weights = data.config.model.weights_file
+    if weights and read_weights(weights).network:
+        return "the initial weights are those of an earlier training, which may know the images"
     # A fold without images could not be judged.
     units = len(set(SmallSet.read(data).units))
     return f"groups and copies leave only {units} sets of images" if units < folds else ""

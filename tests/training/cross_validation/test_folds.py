@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -193,6 +194,23 @@ def test_where_folds_make_no_sense_they_are_not_used(
     )
     assert choose_folds(replace(data, config=config), network()) == 0
     assert said in caplog.text
+
+
+def test_weights_of_an_earlier_training_may_know_the_images(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = read_input(write_images(tmp_path, groups={}))
+    path = str(tmp_path / "backbone.weights.h5")
+    for earlier in (True, False):
+        with h5py.File(path, "w") as file:
+            file["layers/a/vars/0"] = np.ones(3, np.float32)
+            if earlier:
+                file.attrs["network"] = "cnn"
+        model = replace(data.config.model, weights=path)
+        training = replace(data.config.training, folds=2)
+        config = replace(data.config, model=model, training=training)
+        assert choose_folds(replace(data, config=config), network()) == (0 if earlier else 2)
+    assert "an earlier training, which may know the images" in caplog.text
 
 
 def network() -> tf_keras.Model:
