@@ -73,9 +73,14 @@ class Kubelet:
             _COMMANDS: self.commands,
             _PYTHON: self.python,
         }
-        claims = {one["name"]: one.get("persistentVolumeClaim") for one in pod.get("volumes", [])}
+        volumes = {one["name"]: one for one in pod.get("volumes", [])}
         for mount in container.get("volumeMounts", []):
-            claim = claims[mount["name"]]
+            volume = volumes[mount["name"]]
+            claim = volume.get("persistentVolumeClaim")
+            if secret := volume.get("secret"):
+                (folder / mount["name"]).mkdir(exist_ok=True)
+                for key, value in self.secrets.get(secret["secretName"], {}).items():
+                    (folder / mount["name"] / key).write_text(value)
             source = self.volumes[claim["claimName"]] if claim else folder / mount["name"]
             mounts[mount["mountPath"]] = source
         (folder / container["name"]).mkdir()
