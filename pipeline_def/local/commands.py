@@ -78,7 +78,7 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
     if record is None:
         return False
     output.store()
-    summary = _summarize(record, config, layout)
+    summary = _summarize(record, config, layout, missing_weights=seen.missing_weights)
     output.store()
     from pipeline_def.local.display.summary_table import print_summary
 
@@ -135,7 +135,9 @@ def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
         yield config, output
 
 
-def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
+def _summarize(
+    record: RunRecord, config: Config, layout: Layout, *, missing_weights: str
+) -> Summary:
     """Write the summary, and copy the report to the output folder."""
     from components.storage.tfx_filesystem import PAGE_FILE
     from components.validation.findings import AnomalyFiles, describe_warnings
@@ -145,6 +147,7 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
     found = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
     summary = summarize(record, layout, describe_warnings(found, config.validation))
+    summary = dataclasses.replace(summary, missing_weights=missing_weights)
     try:
         shutil.copyfile(page, summary.paths["report"])
         summary.write(layout.summary)

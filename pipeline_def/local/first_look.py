@@ -41,6 +41,9 @@ _SILENCE, _LONGEST_DOWNLOAD = 3.0, 20.0
 _Z = 1.96
 
 
+_MISSING = "random. "
+
+
 @dataclass(frozen=True)
 class FirstLook:
     """A survey of the images, and the choices that follow from it."""
@@ -56,6 +59,11 @@ class FirstLook:
     ineffective: tuple[str, ...]
     """Sentences about options of the user that change nothing."""
     classes: int
+
+    @property
+    def missing_weights(self) -> str:
+        """How to get the pretrained weights that were looked for and not found; "" if none were."""
+        return self.weights.removeprefix(_MISSING) if self.weights.startswith(_MISSING) else ""
 
 
 def look(listing: Listing, config: Config) -> FirstLook:
@@ -105,7 +113,7 @@ def find_weights(config: Config, *, shorter_side: int) -> tuple[Config, str]:
     except ModelError as error:
         if required:
             raise
-        return config, f"random. {error} Then run here `local_runner.py weights use FILE`."
+        return config, f"{_MISSING}{error} Then run here `local_runner.py weights use FILE`."
     config = dataclasses.replace(
         config,
         model=dataclasses.replace(config.model, name=name, weights=path),

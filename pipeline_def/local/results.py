@@ -134,6 +134,8 @@ class Summary:
     """Files and folders with more."""
     range_test: dict[str, Any] | None = None
     """What `training.find_learning_rate` found: `text`, `suggested` and more."""
+    missing_weights: str = ""
+    """How to get pretrained weights that this machine lacks and cannot download."""
     rolled_back_to: str | None = None
     """Version that a rollback made the model in use, if this run did not push another."""
     corrections: dict[str, Any] = field(default_factory=dict)

@@ -168,6 +168,18 @@ def show_summary(
     print_summary(summary, summary_file=file, output="/out", evaluated=evaluated, seconds=seconds)
 
 
+def test_weights_that_cannot_be_had_are_not_advised(capsys: pytest.CaptureFixture[str]) -> None:
+    advised = replace(SUMMARY, try_first="--model.weights imagenet --model.name auto")
+    show_summary(advised)
+    assert "Try first    run again with --model.weights imagenet" in capsys.readouterr().out
+    show_summary(
+        replace(advised, missing_weights="They cannot be downloaded: run `weights fetch`.")
+    )
+    said = capsys.readouterr().out
+    assert "Try first    start from pretrained weights. They cannot be downloaded" in said
+    assert "run again" not in said
+
+
 def test_corrections_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     made = {"relabeled": 2, "removed": 0, "not_applied": 3, "reasons": ["a.jpg: why", "b"]}
     show_summary(replace(SUMMARY, corrections=made, paths={**SUMMARY.paths, "corrections": "/c"}))
