@@ -57,7 +57,7 @@ MUTANTS = {
         "tests/evaluation/test_eval_config.py::test_no_model_below_the_majority_class_accuracy",
     ),
     "the model in use is pushed again": Mutant(
-        "components/push/executor.py",
+        "components/push/versions.py",
         "if newest and model_digest(newest) ==",
         "if not newest and model_digest(newest) ==",
         "tests/push/test_component.py::"
