@@ -296,8 +296,11 @@ def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
 
     path = tmp_path / "x.parquet"
     pyarrow.parquet.write_table(table(images), path, row_group_size=16, compression="zstd")
+    group = pyarrow.parquet.read_metadata(path).row_group(1)
+    columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
+    start = columns["image.bytes"].data_page_offset
     data = bytearray(path.read_bytes())
-    data[20_000:20_500] = bytes(500)
+    data[start : start + 40] = b"\xff" * 40
     path.write_bytes(data)
     found = read_images(str(tmp_path), list_images(str(tmp_path)).files, HEADER)
     lost = [number for number, (_, content) in enumerate(found) if isinstance(content, Unread)]
