@@ -33,10 +33,17 @@ PLACES = ["ImageExampleGen/examples/1", "Transform/transformed_examples/6"]
 @pytest.mark.parametrize("place", PLACES)
 def test_both_sets_write_the_same_shards(place: str) -> None:
     old, new = (MADE / made / "artifacts" / place for made in ("old", "new"))
-    names = [sorted(path.relative_to(at) for path in at.rglob("*-of-*")) for at in (old, new)]
+    names = [
+        sorted(path.relative_to(at) for path in at.glob("Split-*/*-of-*")) for at in (old, new)
+    ]
     assert names[0] == names[1] != []
-    files = [*map(str, names[0]), "index.json"]
+    files = [*map(str, names[0])]
     assert filecmp.cmpfiles(old, new, files, shallow=False) == (files, [], [])
+    indexes = [json.loads((at / "index.json").read_text()) for at in (old, new)]
+    # Names the libraries, so that another set takes over no shards.
+    made_by = [index.pop("made_by", None) for index in indexes]
+    assert indexes[0] == indexes[1]
+    assert made_by == [None, None] or made_by[0] != made_by[1]
 
 
 def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
