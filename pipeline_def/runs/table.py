@@ -62,7 +62,8 @@ def _describe_rollback(output: str) -> Iterator[str]:
     in_use = next(whole_versions(Layout(output).pushed), None)
     if in_use and (rollback := read_rollback(in_use)):
         name, others = os.path.basename(in_use), ", ".join(rollback.withdrawn.values())
-        yield f"Version {name}, in use, is version {rollback.restored} again; withdrawn: {others}"
+        withdrawn = f"; withdrawn: {others}" if others else ""
+        yield f"Version {name}, in use, is version {rollback.restored} again{withdrawn}"
 
 
 def _find_reports(records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:

@@ -102,3 +102,7 @@ def test_history_knows_the_model_under_its_new_version(
     assert local_runner.main(["runs", "--output", str(output)]) == 0
     shown = capsys.readouterr().out
     assert f"Version {newest}, in use, is version {first} again; withdrawn: {second}" in shown
+    # Nothing newer is withdrawn on the way forward.
+    assert local_runner.main(["rollback", second, "--output", str(output)]) == 0
+    assert local_runner.main(["runs", "--output", str(output)]) == 0
+    assert f"in use, is version {second} again\n" in capsys.readouterr().out
