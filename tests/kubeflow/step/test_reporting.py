@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from components.contract.errors import StorageError
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.step.reporting import reporting
 from pipeline_def.kubeflow.step_interface import StepInterface
@@ -49,8 +50,14 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def report(services: Services, files: Path) -> Report:
-    """Run a step that reports to all services."""
+def report(services: Services, files: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    """Run a step that reports to all services; nothing can be read from the buckets."""
+
+    def fail(url: str) -> str:
+        raise StorageError(f"{url} cannot be read.")
+
+    # Clients of the real stores would retry for 15 s.
+    monkeypatch.setattr("pipeline_def.tracking.facts.model_digest", fail)
 
     def listed(root: str, names: dict[str, dict[str, Any]]) -> dict[str, Any]:
         found = {n: [{"uri": f"{root}/{n}", "metadata": m}] for n, m in names.items()}
