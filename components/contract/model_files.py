@@ -15,7 +15,8 @@ from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whethe
 instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
 null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
 fields of `pipeline_def.training.calibration.Calibration`; `folds`, null or, after cross-validation,
-their `count`, and of each the epoch at which it was judged and its seconds."""
+their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
+the fields of `pipeline_def.model.warm_start.WarmStart`."""
 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""

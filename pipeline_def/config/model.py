@@ -96,6 +96,17 @@ class ModelConfig:
     of a weights file of the same network, with or without its last layer: the `backbone.weights.h5`
     of an earlier training, or a file saved by Keras (.h5, .keras)."""
 
+    warm_start: bool | Positive | Text = False
+    """Start from the weights of a pushed model: true (the model in use; random weights if there is
+    none or it is of another network), its version, or the path or URL of one. New classes get new
+    outputs, the others keep theirs by name."""
+
+    warm_epochs: Annotated[Number, Interval(gt=0, le=1)] = 0.25
+    """Fraction of `training.epochs` that a training from a pushed model takes."""
+
+    warm_rate: Annotated[Number, Interval(gt=0, le=1)] = 0.5
+    """Factor of `training.learning_rate` in a training from a pushed model."""
+
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.
     0: 32 for cnn, 64 for resnet9."""
@@ -130,6 +141,11 @@ class ModelConfig:
             self.name in _NAMES,
             f"model.name is {self.name!r}: it must be one of {', '.join(_NAMES)}."
             f"{did_you_mean(self.name.lower(), _NAMES)}",
+        )
+        require(
+            not self.warm_start or self.weights_file is None,
+            f"model.warm_start and model.weights {self.weights} are both set: a training starts "
+            f"from one of them.",
         )
         require(self.weights != "", "model.weights is empty: set it to auto, none or a file.")
         require(

@@ -211,6 +211,9 @@ class TrainerConfig:
     """Whether `training.folds` auto may divide the images. Off: an Evaluator that knows nothing of
     folds would judge the model by images that it was trained on."""
 
+    pushed: Text = ""
+    """Folder, a path or URL, of the pushed models for `model.warm_start`."""
+
     checkpoints: Text = ""
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:
     beside the logs of this attempt, where no other attempt finds them."""

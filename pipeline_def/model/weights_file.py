@@ -25,6 +25,7 @@ from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import is_local, open_folder, reason_of, storage_error
 from pipeline_def.config.model import APPLICATIONS, ModelConfig
+from pipeline_def.model.warm_start import start_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,13 +92,15 @@ def weights_version(config: ModelConfig) -> str:
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the version of the weights file as an execution property of the Trainer.
+    """Return the version of the initial weights as an execution property of the Trainer.
 
     Raises:
-        ModelError: there is no such file.
+        ModelError: there is no such file or pushed model.
     """
     config = json.loads(properties["custom_config"])
-    return {"found_weights": weights_version(from_dict(ModelConfig, config["model"]))}
+    model = from_dict(ModelConfig, config["model"])
+    found = weights_version(model) or start_key(model.warm_start, config.get("pushed", ""))
+    return {"found_weights": found}
 
 
 def read_weights(url: str) -> StoredWeights:

@@ -20,6 +20,7 @@ from components.contract.configuration import from_dict
 from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.training import TrainerConfig
+from pipeline_def.model.warm_start import start_key
 from pipeline_def.model.weights_file import weights_version
 from pipeline_def.steps import TRAINER
 from pipeline_def.training.distribution.workers import (
@@ -213,7 +214,8 @@ def checkpoint_dir(fn_args: Any) -> str:
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     given = from_dict(TrainerConfig, fn_args.custom_config)
     code = code_digest(TRAINER.id, given.model.build_fn, given.augmentation.fn)
-    key = [*data, config, code, weights_version(given.model)]
+    start = weights_version(given.model) or start_key(given.model.warm_start, given.pushed)
+    key = [*data, config, code, start]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]
     text = json.dumps(key, sort_keys=True).replace(output, '"')

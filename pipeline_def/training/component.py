@@ -20,7 +20,7 @@ _RUN_FN = "pipeline_def.training.run_fn.run_fn"
 
 
 class Driver(LookupDriver):
-    """Makes the content of the weights file part of the cache key, not only its name."""
+    """Makes the content of the initial weights part of the cache key, not only its name."""
 
     lookup_function = staticmethod(look_up)
     lookup_properties = ("custom_config",)
@@ -81,7 +81,7 @@ class ImageTrainer(component.Trainer):
             eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
             custom_config=to_dict(config),
         )
-        if config.model.weights_file:
+        if config.model.weights_file or config.model.warm_start:
             self.driver_class = Driver
 
 

@@ -22,6 +22,7 @@ from components.contract.model_files import PHASE
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
+from pipeline_def.model.warm_start import WarmStart
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Progress, remove_checkpoints
 from pipeline_def.training.distribution.workers import is_chief
@@ -100,6 +101,8 @@ class Training:
     lengths: Mapping[str, int] | None = None
     """Phase → its epochs, if folds have chosen them instead of the eval split."""
     fold: Fold | None = None
+    start: WarmStart | None = None
+    """The pushed model whose weights the model has at first, if there is one."""
 
     def run(self) -> None:
         """Train, from the latest checkpoint of the latest phase on.
@@ -112,6 +115,9 @@ class Training:
             self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
         phases = self.full_lengths(self.data.config) if self.lengths is None else self.lengths
+        if self.start:
+            # The head has been trained.
+            phases = {_FINE_TUNE: self.data.config.training.epochs}
         if _HEAD in phases:
             self._train_head()
         if _FINE_TUNE in phases:

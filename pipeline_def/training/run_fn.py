@@ -10,13 +10,14 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import from_dict
+from components.contract.errors import ModelError
 from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
 from components.evaluation.fold_predictions import FoldPredictions, write_folds
 from components.evaluation.slices import decode_text
@@ -28,6 +29,14 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.model.networks import build_model, precision
 from pipeline_def.model.parts import save_backbone
+from pipeline_def.model.warm_start import (
+    NETWORK_FILE,
+    WarmStart,
+    describe_network,
+    find_start,
+    shorten,
+    start_from,
+)
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import Classifier, export_model, write_warmup
@@ -109,8 +118,11 @@ def _train_and_export(
     build = _prepare_build(data, classes=len(graph.labels))
     with strategy.scope(), precision(config.training.precision):
         model = build()
+        start = _start_warm(model, config, [label.decode() for label in graph.labels])
+    if start:
+        data = dataclasses.replace(data, config=shorten(data.config))
     checkpoints = checkpoint_dir(fn_args)
-    training, validated = _train(model, data, run_dir, checkpoints)
+    training, validated = _train(model, data, run_dir, checkpoints, start)
     if not _is_plain(model, config.training.precision):
         model = _copy(model, build)
     classifier, calibration = Classifier(model, config.model.views), None
@@ -151,16 +163,50 @@ def _train_and_export(
 
 
 def _train(
-    model: tf_keras.Model, data: TrainingInput, run_dir: str, checkpoints: str
+    model: tf_keras.Model,
+    data: TrainingInput,
+    run_dir: str,
+    checkpoints: str,
+    start: WarmStart | None,
 ) -> tuple[Training, Validated | None]:
     """Train on the train split; or on all images, once folds have judged the recipe."""
-    if folds := choose_folds(data, model):
+    if start:
+        _LOGGER.info("No cross-validation: the pushed model may have seen the images of any fold.")
+    elif folds := choose_folds(data, model):
         return train_with_folds(
             model, data, folds=folds, log_dir=run_dir, checkpoint_dir=checkpoints
         )
-    training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints)
+    training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints, start=start)
     training.run()
     return training, None
+
+
+def _start_warm(
+    model: tf_keras.Model, config: TrainerConfig, labels: Sequence[str]
+) -> WarmStart | None:
+    """Start from the pushed model that `model.warm_start` names; None for a cold start.
+
+    Raises:
+        ModelError: it is named by version or place, and cannot be used.
+    """
+    wanted = config.model.warm_start
+    if not wanted:
+        return None
+    if not (version := find_start(wanted, config.pushed)):
+        _LOGGER.warning("No model has been pushed yet, so this is a cold start.")
+        return None
+    try:
+        start = start_from(model, version, labels, config)
+    except ModelError as error:
+        if wanted is not True:
+            raise
+        _LOGGER.warning("This is a cold start. %s", error)
+        return None
+    _LOGGER.info(
+        "Training goes on from %s: %d labels continue, %d are new, %d are gone.",
+        *(version, len(start.kept), len(start.new), len(start.gone)),
+    )
+    return start
 
 
 def _export(
@@ -176,6 +222,8 @@ def _export(
     write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
     if unseen:
         write_folds(directory, unseen)
+    with tf.io.gfile.GFile(os.path.join(directory, NETWORK_FILE), "w") as file:
+        file.write(describe_network(data.config))
     describe_model(classifier.model, directory, fn_args.model_run_dir)
 
 
