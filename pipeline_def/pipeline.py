@@ -122,7 +122,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
             export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
             judged_by_folds=True,
             checkpoints=layout.checkpoints,
-            pushed=layout.pushed if config.model.warm_start else "",
+            pushed=layout.pushed if config.model.start else "",
         ),
     ).with_id(steps.TRAINER.id)
 

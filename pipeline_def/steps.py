@@ -87,7 +87,7 @@ TRAINER = PipelineStep(
     stage="train",
     code=("pipeline_def.model.weights_file", "pipeline_def.training.run_fn"),
     settings=("transform", "input", "augmentation", "model", "training", "transfer"),
-    opens=(WEIGHTS, STORAGE),
+    opens=(WEIGHTS,),
 )
 BASELINE_FINDER = PipelineStep(
     id="BaselineFinder",

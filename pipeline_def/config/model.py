@@ -98,7 +98,7 @@ class ModelConfig:
 
     warm_start: bool | Positive | Text = False
     """Start from the weights of a pushed model: true (the model in use; random weights if there is
-    none or it is of another network), its version, or the path or URL of one. New classes get new
+    none or it is of another network), its version, or where another one is. New classes get new
     outputs, the others keep theirs by name."""
 
     warm_epochs: Annotated[Number, Interval(gt=0, le=1)] = 0.25
@@ -126,6 +126,12 @@ class ModelConfig:
         return None if self.weights in ("auto", "none", "imagenet") else self.weights
 
     @property
+    def start(self) -> str:
+        """The pushed model to start from: its version or place, true, or "" for none."""
+        text = str(self.warm_start)
+        return {"false": "", "true": "true"}.get(text.lower(), text)
+
+    @property
     def pretrained(self) -> bool:
         """Whether the network starts from pretrained weights."""
         return self.weights not in ("auto", "none")
@@ -143,7 +149,7 @@ class ModelConfig:
             f"{did_you_mean(self.name.lower(), _NAMES)}",
         )
         require(
-            not self.warm_start or self.weights_file is None,
+            not self.start or self.weights_file is None,
             f"model.warm_start and model.weights {self.weights} are both set: a training starts "
             f"from one of them.",
         )

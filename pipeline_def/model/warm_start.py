@@ -50,33 +50,32 @@ class WarmStart:
     """Labels of the model that have no images anymore."""
 
 
-def find_start(wanted: bool | int | str, pushed: str) -> str:
+def find_start(wanted: str, pushed: str) -> str:
     """Return the folder of the model to start from; "" for the newest if nothing is pushed.
 
     Args:
-        wanted: `model.warm_start`.
+        wanted: `ModelConfig.start`.
         pushed: folder of the pushed models.
 
     Raises:
         ModelError: the wanted model does not exist, or is damaged.
         StorageError: its place cannot be read.
     """
-    if wanted is False:
+    if not wanted:
         return ""
-    if wanted is True:
+    if wanted == "true":
         return next(whole_versions(pushed), "") if pushed else ""
-    text = str(wanted)
-    version = os.path.join(pushed, text) if text.isdecimal() else text
+    version = os.path.join(pushed, wanted) if wanted.isdecimal() else wanted
     if damage := find_damage(version):
         known = ", ".join(os.path.basename(path) for path in list_versions(pushed)) or "none"
         raise ModelError(
-            f"model.warm_start is {text}, but {version} cannot be used, as {damage}: name another "
+            f"model.warm_start is {wanted}, but {version} cannot be used, as {damage}: name another "
             f"model, or one of the versions in {pushed} ({known})."
         )
     return version
 
 
-def start_key(wanted: bool | int | str, pushed: str) -> str:
+def start_key(wanted: str, pushed: str) -> str:
     """Return a key that changes with the model to start from; "" without one."""
     found = find_start(wanted, pushed)
     return model_digest(found) if found else ""

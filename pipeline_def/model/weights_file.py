@@ -99,7 +99,7 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     """
     config = json.loads(properties["custom_config"])
     model = from_dict(ModelConfig, config["model"])
-    found = weights_version(model) or start_key(model.warm_start, config.get("pushed", ""))
+    found = weights_version(model) or start_key(model.start, config.get("pushed", ""))
     return {"found_weights": found}
 
 

@@ -214,7 +214,7 @@ def checkpoint_dir(fn_args: Any) -> str:
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     given = from_dict(TrainerConfig, fn_args.custom_config)
     code = code_digest(TRAINER.id, given.model.build_fn, given.augmentation.fn)
-    start = weights_version(given.model) or start_key(given.model.warm_start, given.pushed)
+    start = weights_version(given.model) or start_key(given.model.start, given.pushed)
     key = [*data, config, code, start]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]

@@ -81,7 +81,7 @@ class ImageTrainer(component.Trainer):
             eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
             custom_config=to_dict(config),
         )
-        if config.model.weights_file or config.model.warm_start:
+        if config.model.weights_file or config.model.start:
             self.driver_class = Driver
 
 

@@ -189,7 +189,7 @@ def _start_warm(
     Raises:
         ModelError: it is named by version or place, and cannot be used.
     """
-    wanted = config.model.warm_start
+    wanted = config.model.start
     if not wanted:
         return None
     if not (version := find_start(wanted, config.pushed)):
@@ -198,7 +198,7 @@ def _start_warm(
     try:
         start = start_from(model, version, labels, config)
     except ModelError as error:
-        if wanted is not True:
+        if wanted != "true":
             raise
         _LOGGER.warning("This is a cold start. %s", error)
         return None

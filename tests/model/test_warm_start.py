@@ -89,18 +89,23 @@ def test_a_start_that_does_not_fit_changes_no_weight(tmp_path: Path) -> None:
 
 def test_the_model_to_start_from(tmp_path: Path) -> None:
     pushed = str(tmp_path)
-    assert find_start(True, pushed) == start_key(True, pushed) == find_start(False, pushed) == ""
+    assert find_start("true", pushed) == start_key("true", pushed) == find_start("", pushed) == ""
     first, _ = push(tmp_path, ["a", "b"])
     second, _ = push(tmp_path, ["a", "b"], number=2)
-    assert find_start(True, pushed) == find_start(2, pushed) == find_start(second, pushed) == second
-    assert find_start(1, pushed) == first
-    assert start_key(1, pushed) != start_key(2, pushed) != ""
+    assert (
+        find_start("true", pushed)
+        == find_start("2", pushed)
+        == find_start(second, pushed)
+        == second
+    )
+    assert find_start("1", pushed) == first
+    assert start_key("1", pushed) != start_key("2", pushed) != ""
     with pytest.raises(ModelError, match=r"is 3, but .* missing: .* versions in .* \(2, 1\)"):
-        find_start(3, pushed)
+        find_start("3", pushed)
     (tmp_path / "2" / "variables" / "variables.data-00000-of-00001").write_bytes(b"")
     with pytest.raises(ModelError, match="cannot be used"):
-        find_start(2, pushed)
-    assert find_start(True, pushed) == first
+        find_start("2", pushed)
+    assert find_start("true", pushed) == first
 
 
 def test_going_on_is_shorter_and_slower() -> None:
@@ -109,5 +114,8 @@ def test_going_on_is_shorter_and_slower() -> None:
 
 
 def test_a_training_has_one_start() -> None:
+    given = (False, "false", True, "True", 7, "s3://b/7")
+    starts = [ModelConfig(warm_start=one).start for one in given]
+    assert starts == ["", "", "true", "true", "7", "s3://b/7"]
     with pytest.raises(ConfigurationError, match="are both set"):
         ModelConfig(weights="backbone.weights.h5", warm_start=True)

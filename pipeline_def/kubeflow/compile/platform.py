@@ -82,7 +82,7 @@ def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, if the step itself opens it."""
     kubeflow = config.kubeflow
     places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
-    if STORAGE in places:
+    if STORAGE in places or (step == TRAINER.id and config.model.start):
         places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or DEFAULT_ROOT
     needed = any(str(place).startswith(SCHEMES) for place in places.values())
     return {kubeflow.store_secret: STORE_KEYS} if needed and kubeflow.store_secret else {}
