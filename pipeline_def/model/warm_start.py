@@ -69,8 +69,8 @@ def find_start(wanted: str, pushed: str) -> str:
     if damage := find_damage(version):
         known = ", ".join(os.path.basename(path) for path in list_versions(pushed)) or "none"
         raise ModelError(
-            f"model.warm_start is {wanted}, but {version} cannot be used, as {damage}: name another "
-            f"model, or one of the versions in {pushed} ({known})."
+            f"model.warm_start is {wanted}, but {version} cannot be used, as {damage}: name "
+            f"another model, or one of the versions in {pushed} ({known})."
         )
     return version
 
