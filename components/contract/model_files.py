@@ -16,7 +16,7 @@ instead of images; `exported`, the name of the phase whose weights were exported
 null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
 fields of `pipeline_def.training.calibration.Calibration`; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
-the fields of `pipeline_def.model.warm_start.WarmStart`."""
+the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`."""
 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""

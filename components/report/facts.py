@@ -169,6 +169,8 @@ class ReportFacts:
     phases: tuple[TrainedPhase, ...] = ()
     range_test: Mapping[str, Any] | None = None
     """`range_test` of `training.json`."""
+    warm_start: Mapping[str, Any] | None = None
+    """`warm_start` of `training.json`."""
     input_advice: str = ""
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)

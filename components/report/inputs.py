@@ -79,6 +79,7 @@ def gather_facts(
             for phase in training.get("phases", ())
         ),
         range_test=training.get("range_test"),
+        warm_start=training.get("warm_start"),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",

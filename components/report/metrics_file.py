@@ -33,8 +33,8 @@ def write_metrics(facts: ReportFacts) -> str:
     `folds` is not 0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
     `change`. `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each
     pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
-    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`:
-    that of `training.json`, or null.
+    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`
+    and `warm_start`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -64,6 +64,7 @@ def write_metrics(facts: ReportFacts) -> str:
         ],
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
         "range_test": facts.range_test,
+        "warm_start": facts.warm_start,
     }
     return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
 

@@ -134,6 +134,8 @@ class Summary:
     """Files and folders with more."""
     range_test: dict[str, Any] | None = None
     """What `training.find_learning_rate` found: `text`, `suggested` and more."""
+    warm_start: dict[str, Any] | None = None
+    """The pushed model that training started from: `text`, `version` and more."""
     missing_weights: str = ""
     """How to get pretrained weights that this machine lacks and cannot download."""
     rolled_back_to: str | None = None
@@ -172,6 +174,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         weights_chosen_on=record.split if count_folds(record.split) else EVAL,
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
         range_test=report.get("range_test"),
+        warm_start=report.get("warm_start"),
         baseline=record.baseline
         and {**record.baseline, "run": find_push(layout.output, record.baseline["version"])},
         blessed=bool(record.blessed),

@@ -49,6 +49,13 @@ class WarmStart:
     gone: list[str]
     """Labels of the model that have no images anymore."""
 
+    @property
+    def text(self) -> str:
+        """The start in a sentence."""
+        counts = ((self.kept, "continue"), (self.new, "are new"), (self.gone, "are gone"))
+        labels = ", ".join(f"{len(of):,} {what}" for of, what in counts if of)
+        return f"Training started from the weights of {self.version}: of the labels {labels}."
+
 
 def find_start(wanted: str, pushed: str) -> str:
     """Return the folder of the model to start from; "" for the newest if nothing is pushed.

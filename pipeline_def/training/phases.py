@@ -115,9 +115,9 @@ class Training:
             self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
         phases = self.full_lengths(self.data.config) if self.lengths is None else self.lengths
-        if self.start:
-            # The head has been trained.
-            phases = {_FINE_TUNE: self.data.config.training.epochs}
+        if self.start and _FINE_TUNE in phases:
+            # Its head has been trained.
+            phases = {_FINE_TUNE: phases[_FINE_TUNE]}
         if _HEAD in phases:
             self._train_head()
         if _FINE_TUNE in phases:
@@ -160,7 +160,7 @@ class Training:
         parts = Parts.of(self.model)
         # The loss of a single layer has one minimum. From zero, training reaches it with small
         # weights, which are up to a point more accurate with few images, as in BiT.
-        for variable in parts.head.trainable_variables:
+        for variable in () if self.start else parts.head.trainable_variables:
             variable.assign(tf.zeros_like(variable))
         tables = self.fold.features if self.fold else None
         cache = FeatureCache(parts.backbone, self.data, tables)

@@ -59,6 +59,7 @@ from pipeline_def.training.distribution.workers import (
 from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.phases import Training
 from pipeline_def.training.run_files import describe_model, describe_training
+from pipeline_def.training.trained_on import Ids, check_unseen, list_keys, write_trained_on
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ def _train_and_export(
     build = _prepare_build(data, classes=len(graph.labels))
     with strategy.scope(), precision(config.training.precision):
         model = build()
-        start = _start_warm(model, config, [label.decode() for label in graph.labels])
+        start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
     if start:
         data = dataclasses.replace(data, config=shorten(data.config))
     checkpoints = checkpoint_dir(fn_args)
@@ -137,6 +138,8 @@ def _train_and_export(
     unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
     _export(classifier, graph, data, fn_args, unseen)
+    keys = unseen.keys if unseen else list_keys(data.train)
+    write_trained_on(fn_args.serving_model_dir, keys, earlier)
     if is_chief(strategy):
         write_images(
             classifier,
@@ -170,9 +173,7 @@ def _train(
     start: WarmStart | None,
 ) -> tuple[Training, Validated | None]:
     """Train on the train split; or on all images, once folds have judged the recipe."""
-    if start:
-        _LOGGER.info("No cross-validation: the pushed model may have seen the images of any fold.")
-    elif folds := choose_folds(data, model):
+    if folds := choose_folds(data, model):
         return train_with_folds(
             model, data, folds=folds, log_dir=run_dir, checkpoint_dir=checkpoints
         )
@@ -182,31 +183,33 @@ def _train(
 
 
 def _start_warm(
-    model: tf_keras.Model, config: TrainerConfig, labels: Sequence[str]
-) -> WarmStart | None:
-    """Start from the pushed model that `model.warm_start` names; None for a cold start.
+    model: tf_keras.Model, data: TrainingInput, labels: Sequence[str]
+) -> tuple[WarmStart | None, Ids | None]:
+    """Start from the pushed model that `model.warm_start` names, if any.
+
+    Returns:
+        The start, and the images that the pushed model was trained on; None for a cold start.
 
     Raises:
         ModelError: it is named by version or place, and cannot be used.
     """
+    config, nothing = data.config, (None, None)
     wanted = config.model.start
     if not wanted:
-        return None
+        return nothing
     if not (version := find_start(wanted, config.pushed)):
         _LOGGER.warning("No model has been pushed yet, so this is a cold start.")
-        return None
+        return nothing
     try:
+        earlier = check_unseen(version, data.train)
         start = start_from(model, version, labels, config)
     except ModelError as error:
         if wanted != "true":
             raise
         _LOGGER.warning("This is a cold start. %s", error)
-        return None
-    _LOGGER.info(
-        "Training goes on from %s: %d labels continue, %d are new, %d are gone.",
-        *(version, len(start.kept), len(start.new), len(start.gone)),
-    )
-    return start
+        return nothing
+    _LOGGER.info("%s", start.text)
+    return start, earlier
 
 
 def _export(

@@ -13,6 +13,7 @@ import tensorflow_transform as tft
 
 from components.contract import example
 from components.contract.configuration import to_dict
+from components.contract.errors import ModelError
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -22,6 +23,7 @@ from components.contract.model_files import (
 )
 from components.images.canonical import canonicalize, decode
 from components.records.image_table import read_embeddings, read_images
+from components.records.record_reader import read_features
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
@@ -34,10 +36,13 @@ from pipeline_def.training import checkpoint, run_files
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import checkpoint_dir
 from pipeline_def.training.steps.step_loop import StepLoop
+from pipeline_def.training.trained_on import TRAINED_ON_FILE, write_trained_on
 from tests import nodes
 from tests.conftest import SIZE
 from tests.data.shard_folder import FEATURE_SPEC, ShardFolder
 from tests.pictures import encode, picture
+
+KEY = example.SHA256.encode()
 
 # In one process, so that fixtures are created once.
 pytestmark = pytest.mark.xdist_group("transformed")
@@ -53,13 +58,19 @@ class Trained:
 
 
 def fn_args(
-    examples: str, graph: str, target: Path, *, weights: str = "none", **training: Any
+    examples: str,
+    graph: str,
+    target: Path,
+    *,
+    weights: str = "none",
+    model: dict[str, Any] | None = None,
+    **training: Any,
 ) -> SimpleNamespace:
     """Return the arguments that TFX passes to run_fn, as far as ours reads them."""
     (target / "run").mkdir(parents=True, exist_ok=True)
     config = TrainerConfig(
         transform=TransformConfig(size=SIZE),
-        model=ModelConfig(name="cnn", width=8, weights=weights),
+        model=ModelConfig(name="cnn", width=8, weights=weights, **model or {}),
         training=TrainingConfig(batch_size=16, **training),
         checkpoints=str(target / "checkpoints"),
     )
@@ -251,6 +262,34 @@ def test_a_training_starts_from_the_weights_of_another(
     assert (
         history["val_loss"][0] < json.loads((trained.run / HISTORY_FILE).read_text())["val_loss"][0]
     )
+
+
+@pytest.mark.slow
+def test_a_training_goes_on_from_a_pushed_model(
+    trained: Trained, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    pushed = str(trained.run.parent / "model")
+    start = {"warm_start": pushed, "warm_epochs": 0.5, "warm_rate": 1e-9}
+    later = train(transformed, tmp_path, model=start, epochs=2, learning_rate=1e-3)
+    facts = json.loads((later.run / TRAINING_FILE).read_text())
+    assert [phase["epochs"] for phase in facts["phases"]] == [1]
+    assert facts["warm_start"]["version"] == pushed
+    assert not facts["warm_start"]["new"]
+    for ours, theirs in zip(
+        later.keras.trainable_variables, trained.keras.trainable_variables, strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    seen = np.load(Path(pushed) / TRAINED_ON_FILE)
+    np.testing.assert_array_equal(np.load(tmp_path / "model" / TRAINED_ON_FILE), seen)
+    # The images that judged it have become training images of another model.
+    judged = min(Path(transformed.examples.uri).glob("Split-eval/*_tfrecord-*"))
+    keys = [bytes(f[KEY]).decode() for f in read_features(str(judged), (KEY,))]
+    write_trained_on(pushed, keys, seen)
+    with pytest.raises(ModelError, match=r"was trained on .* images that would judge"):
+        train(transformed, tmp_path / "leak", model=start, epochs=1)
+    (Path(pushed) / TRAINED_ON_FILE).unlink()
+    with pytest.raises(ModelError, match="does not list the images"):
+        train(transformed, tmp_path / "unknown", model=start, epochs=1)
 
 
 def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:

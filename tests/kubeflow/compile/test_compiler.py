@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -251,6 +252,14 @@ def with_secrets(spec: Spec, choices: Config) -> set[str]:
         return set()
     executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return {label.removesuffix("_executor") for label in executors}
+
+
+def test_a_warm_start_is_looked_up_before_training() -> None:
+    choices = dataclasses.replace(config(), model=ModelConfig(name="cnn", warm_start=True))
+    made = compiler.compile_documents(choices, target="oss", image="i")[0]
+    assert "Trainer-lookup" in steps(made)
+    assert {"Trainer", "Trainer-lookup"} <= with_secrets(made, choices)
+    assert re.search(r'/pushed[\\"]', json.dumps(made["deploymentSpec"]))
 
 
 def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
