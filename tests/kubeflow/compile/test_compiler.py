@@ -259,7 +259,7 @@ def test_a_warm_start_is_looked_up_before_training() -> None:
     made = compiler.compile_documents(choices, target="oss", image="i")[0]
     assert "Trainer-lookup" in steps(made)
     assert {"Trainer", "Trainer-lookup"} <= with_secrets(made, choices)
-    assert re.search(r'/pushed[\\"]', json.dumps(made["deploymentSpec"]))
+    assert re.search(r'/pushed[\\"]', json.dumps(made))
 
 
 def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
