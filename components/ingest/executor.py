@@ -13,7 +13,7 @@ from tfx.types import artifact_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
-from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
+from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY, PATTERN_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.plan_writer import IngestJob
@@ -75,6 +75,7 @@ def _note_source(
 ) -> None:
     """Record what the driver resolved; on Kubeflow, only the step's output can hold it."""
     examples.set_string_custom_property(FOLDER_PROPERTY, root)
+    examples.set_string_custom_property(PATTERN_PROPERTY, exec_properties["input_base"])
     examples.set_string_custom_property(CONFIG_PROPERTY, to_json(config))
     if fingerprint := exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
         examples.set_string_custom_property(utils.FINGERPRINT_PROPERTY_NAME, fingerprint)

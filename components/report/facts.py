@@ -137,6 +137,17 @@ class TrainedPhase(NamedTuple):
     """Whether it read features from memory instead of images."""
 
 
+class SpanFacts(NamedTuple):
+    """The images of a span, in all splits."""
+
+    name: str
+    images: int
+    fractions: Mapping[str, float]
+    """Label → its fraction of the images."""
+    pixels: Mapping[str, tuple[float, float, float]]
+    """Statistic of `measure_pixels` → its quartiles."""
+
+
 class KeptEpoch(NamedTuple):
     """The epoch whose weights were kept."""
 
@@ -171,6 +182,8 @@ class ReportFacts:
     """`range_test` of `training.json`."""
     warm_start: Mapping[str, Any] | None = None
     """`warm_start` of `training.json`."""
+    spans: tuple[SpanFacts, ...] = ()
+    """Of `ingest.window`, the oldest first."""
     input_advice: str = ""
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)

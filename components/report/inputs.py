@@ -33,6 +33,7 @@ from components.report.facts import ExportedModel, ReportFacts, RunHeader, Train
 from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
 from components.report.suspects.near_duplicates import measure_leaks
+from components.report.suspects.spans import describe_spans
 from components.storage.artifact_files import read_json
 from components.validation.findings import read_anomalies
 
@@ -80,6 +81,7 @@ def gather_facts(
         ),
         range_test=training.get("range_test"),
         warm_start=training.get("warm_start"),
+        spans=describe_spans(examples, found.columns) if found else (),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",

@@ -10,7 +10,7 @@ from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.source.listing import read_listing
 from components.ingest.source.lookup import list_source, look_up
-from components.ingest.source.spans import find_spans
+from components.ingest.source.spans import find_spans, name_spans
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
 from tests.ingest.test_listing import touch
 
@@ -193,3 +193,9 @@ def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]
     assert {path.split("/")[0] for path in reads} == {"s-3"}
     ingest(pattern, tmp_path / "new", 2, config)
     assert content(tmp_path / "out", 2) == content(tmp_path / "new", 2)
+
+
+def test_paths_name_their_spans() -> None:
+    daily, numbered = "gs://b/{YYYY}/{MM}-{DD}", "/data/span-{SPAN:2}/v{VERSION}"
+    assert name_spans(daily, ["2026/11-03/cat/a.jpg", "2026/x/a.jpg"]) == ["2026-11-03", ""]
+    assert name_spans(numbered, ["span-07/v2/a.jpg", "span-7/v2/a.jpg"]) == ["07", ""]

@@ -1,6 +1,7 @@
 """The text, markup and figures of the page."""
 
 import re
+import types
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -23,6 +24,7 @@ from components.report.page.formatting import (
 )
 from components.report.page.sections.classes import ImageLinks
 from components.report.suspects.shown import ImageMap, LabelErrors, SuspectFacts
+from components.report.suspects.spans import describe_spans
 from tests.report.conftest import say, words
 from tests.report.samples import comparison_sample, report_sample
 from tests.report.samples.picture_sample import make_suspects
@@ -279,6 +281,30 @@ def test_the_range_test_is_drawn() -> None:
     assert "Loss while the learning rate rose" not in say("training", history=history)
     bad = {"rates": [], "losses": [], "used": 1, "lowest": None, "suggested": None, "text": "NaN"}
     assert "NaN" in say("training", history=history, range_test=bad)
+
+
+def test_drift_over_spans_is_drawn() -> None:
+    examples = types.SimpleNamespace(
+        get_string_custom_property={"ingest": '{"window": "all"}', "pattern": "/d/day-{SPAN}"}.get
+    )
+    spans = np.arange(12) // 4 + 9
+    columns = {
+        "path": np.array([f"day-{span}/a/{number}.jpg" for number, span in enumerate(spans)]),
+        "label": np.array([*"abbbaabbaaab"]),
+        "contrast": np.arange(12) / 12,
+    }
+    found = describe_spans(examples, columns)
+    assert [(span.name, span.images, span.fractions["a"]) for span in found] == [
+        ("9", 4, 0.25),
+        ("10", 4, 0.5),
+        ("11", 4, 0.75),
+    ]
+    said = say("balance", spans=found)
+    assert "Fractions of the classes by span" in said
+    assert "Pixels of the images by span" in said
+    page = render_section("balance", replace(report_sample.small(), spans=found))
+    assert "a 0.25 to 0.75, b 0.75 to 0.25" in page
+    assert "From span to span" not in say("balance", spans=found[:1])
 
 
 def test_the_page_explains_the_splits(pages: dict[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice, pairwise
 from typing import Literal
@@ -70,6 +70,18 @@ def find_root(pattern: str) -> str:
         )
     above, slash, _ = pattern[: first.start()].rpartition("/")
     return above or slash or "."
+
+
+def name_spans(pattern: str, paths: Iterable[str]) -> list[str]:
+    """Return the span of each path below `find_root(pattern)`: a number, a date, or "" for none."""
+    within = pattern.removeprefix(find_root(pattern)).strip("/")
+    expression = re.compile(f"{_expression(within).pattern}/")
+    found = (expression.match(path) for path in paths)
+    return ["-".join(_order_names(match.groupdict())) if match else "" for match in found]
+
+
+def _order_names(values: Mapping[str, str]) -> list[str]:
+    return [values[name] for name in ("SPAN", *_DATE) if name in values]
 
 
 def describe_gaps(pattern: str, spans: Sequence[Span], window: int | Literal["all"]) -> list[str]:
