@@ -16,6 +16,7 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
+from benchmarks.ladder.verdict import CHANGED
 from benchmarks.measuring.results import NOISE, Spread, ratio
 
 # Matplotlib warns about every missing mathematical font, which no text here needs.
@@ -29,10 +30,6 @@ _COLORS = {
     "raw": ("#12a4af", "this pipeline, pixels"),
     "limit": ("#5f6368", "limit of this machine"),
 }
-
-
-# A rung → the one that it changes, unless that is the one above.
-_CHANGED = {"TFRecord, one shard": "files one by one"}
 
 Row = tuple[str, str, str]
 """Name of a rung or limit, its kind, and what changed."""
@@ -87,7 +84,7 @@ def _draw_column(axis: Axes, ladder: Mapping[str, Any], rows: Sequence[Row], end
             axis.text(0, place, " not measured", va="center", fontsize=8.5, color=_SOFT)
             continue
         rate, gain = rates[name], ""
-        before = rates.get(_CHANGED.get(name, ""), before)
+        before = rates.get(CHANGED.get(name, ""), before)
         if before and kind != "limit":
             gain = ratio(rate, before).replace(f", {NOISE}", ", noise").replace(" x", "x", 1)
         before, cut = rate, rate.high > end

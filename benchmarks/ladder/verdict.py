@@ -1,5 +1,6 @@
 """Judges the rungs: what limits them, which one to use, and the configuration for it."""
 
+import itertools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,11 @@ _FILE = "cache file"
 # They copy pixels that were decoded earlier.
 _COPIED = (_DECODED, _FILE, _RAW)
 
+CHANGED = {"TFRecord, one shard": "files one by one"}
+"""A rung → the one that it changes, unless that is the one above."""
+
+_MOST = 3
+
 # A rung this close to a limit is bound by what the limit measures.
 _NEAR = 0.6
 
@@ -36,7 +42,11 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
     pixels = results["found"] * results["size"] ** 2 * 3
     name, reason = _choose(rates, pixels, target, remote="store" in results)
     limits = {limit: Spread.of(values) for limit, values in results["limits"].items()}
-    verdict = [_bottleneck(name, rates, limits, target), f"Recommended: {name}, because {reason}."]
+    verdict = [
+        _name_steps(rates, remote="store" in results),
+        _bottleneck(name, rates, limits, target),
+        f"Recommended: {name}, because {reason}.",
+    ]
     return {"verdict": verdict, "use": name, "recommended": _config(results, name, verdict)}
 
 
@@ -59,6 +69,20 @@ def _choose(
     if _DECODED not in rates:
         return plain, "no cache was measured"
     return plain, f"{size}, too little for a cache of pixels"
+
+
+def _name_steps(rates: Mapping[str, Spread], *, remote: bool) -> str:
+    """Name the rungs that matter in this place, by what each brought."""
+    gains = []
+    for above, name in itertools.pairwise(rates):
+        before = rates.get(CHANGED.get(name, above), rates[above])
+        if rates[name].exceeds(before):
+            gains.append((rates[name].median / before.median, name))
+    place = "From the bucket" if remote else "From local files"
+    if not gains:
+        return f"{place}, no rung is faster than the one that it changes beyond the noise."
+    most = ", ".join(f"{name} ({gain:.1f}x)" for gain, name in sorted(gains)[: -_MOST - 1 : -1])
+    return f"{place}, the largest steps are: {most}."
 
 
 def _suffices(rate: Spread, target: float) -> bool:

@@ -72,7 +72,18 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
 def test_verdict(options: dict[str, Any], target: float | None, use: str, bottleneck: str) -> None:
     verdict = judge(results(**options), target=target)
     assert verdict["use"] == use
-    assert f"Bottleneck: {bottleneck}." in verdict["verdict"][0]
+    assert f"Bottleneck: {bottleneck}." in verdict["verdict"][1]
+
+
+def test_the_verdict_names_the_steps_that_matter_in_a_place() -> None:
+    local = judge(results(), target=None)["verdict"][0]
+    assert local == (
+        "From local files, the largest steps are: storage raw (8.3x), + prefetch: reader "
+        "streamed (3.2x), files, parallel map (2.0x)."
+    )
+    same = results(store={"latency_ms": 30, "stream_mbps": 160})
+    same["rungs"] = [{**rung, "images_per_second": [90, 100, 110]} for rung in same["rungs"]]
+    assert judge(same, target=None)["verdict"][0].startswith("From the bucket, no rung is faster")
 
 
 def test_an_unclear_bottleneck_is_called_unclear() -> None:
