@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from components.contract.example import TRAIN
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.report.facts import ReportFacts
 from components.report.findings import data, training
 from components.report.findings.finding import Finding, UnknownError, is_balanced, name_labels
+from components.report.findings.measured import choose_first
 
 # Options of a run with their values, as advice names them.
 _OPTIONS = re.compile(r"--\w+\.\w+ [^\s,:;]+(?: --\w+\.\w+ [^\s,:;]+)*")
@@ -155,6 +157,8 @@ class Examination:
     """Names of the checks for which the run has no data."""
     first: str
     """The options to try first; empty if no finding advises any."""
+    brought: str = ""
+    """What these options brought on similar images; empty if nobody has measured it."""
 
 
 def examine(facts: ReportFacts) -> Examination:
@@ -167,6 +171,11 @@ def examine(facts: ReportFacts) -> Examination:
             looked_at.append(name)
         except UnknownError:
             unknown.append(name)
-    options = (_OPTIONS.search(finding.advice) for finding in findings)
-    first = next((found[0] for found in options if found), "")
-    return Examination(tuple(findings), tuple(looked_at), tuple(unknown), first)
+    matches = (_OPTIONS.search(finding.advice) for finding in findings)
+    first, gain = choose_first(
+        (found[0] for found in matches if found),
+        images=sum(facts.balance.get(TRAIN, {}).values()),
+        side=facts.header.config.get("transform", {}).get("size", 0),
+    )
+    texts = tuple(looked_at), tuple(unknown), first, gain.text if gain else ""
+    return Examination(tuple(findings), *texts)
