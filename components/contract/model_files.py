@@ -14,7 +14,8 @@ TRAINING_FILE = "training.json"
 from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features
 instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
 null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
-fields of `pipeline_def.training.calibration.Calibration`; `folds`, null or, after cross-validation,
+fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent or the
+fields of `LabelSets` beside it; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`."""
 
@@ -23,6 +24,9 @@ MODEL_FILE = "model.json"
 
 EXAMPLES_SIGNATURE = "serving_examples"
 """Signature of the SavedModel that takes serialized examples, as the Evaluator does."""
+
+IN_SET = "in_set"
+"""Optional output of `serving_default`: whether each label is in the conformal set."""
 
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
@@ -52,7 +56,8 @@ LITE_FOLDER = "Format-Lite"
 
 MANIFEST_FILE = "lite.json"
 """Describes the LiteRT versions: `ingest`, how to shrink an image first, `form`, how to resize it
-then, `labels`, and `kinds`, the converted versions, with those that `failed`."""
+then, `labels`, and `kinds`, the converted versions, with those that `failed`; `set_threshold`, null
+or the least probability of a label in the conformal set, beside the most probable one."""
 
 LABELS_FILE = "labels.txt"
 """The label of each output column, one per line."""

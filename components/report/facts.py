@@ -10,7 +10,7 @@ import numpy as np
 
 from components.contract.example import EVAL, count_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.evaluation.metrics.calibration import Scaling
+from components.evaluation.metrics.calibration import Scaling, SetCoverage
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import LiteResult, Verdict
 from components.images.picture import Picture
@@ -188,6 +188,7 @@ class ReportFacts:
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
+    sets: SetCoverage | None = None
     samples: tuple[ClassSample, ...] = ()
     rejects: tuple[Reject, ...] = ()
     """The first of `files["rejected"]`."""
@@ -262,6 +263,26 @@ class ReportFacts:
     def selected_on(self) -> str:
         """The images that selected the weights."""
         return f"{self.folds} folds" if self.folds else f"the {EVAL} split"
+
+    @property
+    def coverage_of_sets(self) -> str:
+        """Say how often the conformal sets contain the true label; "" without them."""
+        if not (sets := self.sets):
+            return ""
+        wanted, fitted = f"{sets.wanted:.4g}", f"{sets.images:,} images of {self.selected_on}"
+        if sets.threshold is None:
+            return (
+                f"The model answers with no label sets: a coverage of {wanted} takes more than the "
+                f"{fitted}."
+            )
+        fit = f"The label sets were fitted to a coverage of {wanted} on {fitted}"
+        if sets.found is None or not (interval := sets.interval):
+            return f"{fit}; no other images were left to measure it on."
+        return (
+            f"{fit}. Of the images of {self.judged_on}, {sets.found:.4f} (95% CI "
+            f"{interval.low:.4f} to {interval.high:.4f}) have their true label in the set, which "
+            f"has {sets.size:.2f} labels on average."
+        )
 
     @property
     def is_optimistic(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from components.contract.example import EVAL, TRAIN, count_folds
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.contract.properties import (
@@ -22,7 +23,7 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     PropertiesLike,
 )
-from components.evaluation.metrics.calibration import Scaling, undo_scaling
+from components.evaluation.metrics.calibration import Scaling, measure_sets, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
@@ -62,6 +63,8 @@ def gather_facts(
     _progress(1, "computing metrics")
     comparison = compare(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
+    sets = training.get("label_sets")
+    held_out = split not in (TRAIN, EVAL) and not count_folds(split)
     _progress(2, "looking for suspects")
     found = find_suspects(given, side=training["config"]["transform"]["size"])
     _progress(3, "reading images")
@@ -88,6 +91,7 @@ def gather_facts(
         model=ExportedModel(**_read_optional(run, MODEL_FILE)),
         lite=read_lite_results(evaluation.uri),
         scaling=_find_scaling(training, evaluated),
+        sets=measure_sets(evaluated.candidate, **sets, held_out=held_out) if sets else None,
         **gather_pictures(
             given,
             evaluated,

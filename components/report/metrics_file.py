@@ -33,8 +33,9 @@ def write_metrics(facts: ReportFacts) -> str:
     `folds` is not 0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
     `change`. `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each
     pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
-    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `range_test`
-    and `warm_start`: those of `training.json`, or null.
+    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`:
+    null, or `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the
+    fit. `range_test` and `warm_start`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -63,6 +64,7 @@ def write_metrics(facts: ReportFacts) -> str:
             for low, high, examples, sure, right in facts.metrics.reliability
         ],
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
+        "label_sets": asdict(facts.sets) if facts.sets else None,
         "range_test": facts.range_test,
         "warm_start": facts.warm_start,
     }

@@ -169,7 +169,12 @@ class ModelConfig:
 
 @configuration("export")
 class ExportConfig:
-    """Small versions of the model, for LiteRT on phones and small computers."""
+    """What the exported model answers, and its small versions for LiteRT on phones."""
+
+    coverage: Annotated[Number, Interval(ge=0.5, le=0.999)] | None = None
+    """Also answer with a conformal set of labels that contains the true one with this probability,
+    for images like those of the eval split, on which it is fitted. Unset: the best label only. 0.95
+    needs at least 19 images, and hundreds to be accurate."""
 
     lite: list[LiteKind] = field(default_factory=list)
     """Small versions to convert, evaluate and push: float16, dynamic (8-bit weights) and int8

@@ -75,6 +75,7 @@ def export_lite(
         "labels": texts,
         "kinds": list(kinds),
         "failed": failed,
+        "set_threshold": classifier.set_threshold,
     }
     _write("".join(f"{text}\n" for text in texts).encode(), directory, LABELS_FILE)
     _write(json.dumps(manifest, indent=1).encode(), directory, MANIFEST_FILE)

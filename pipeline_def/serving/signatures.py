@@ -11,6 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
+from components.contract.model_files import IN_SET
 from components.images.canonical import decode
 from components.images.options import CHANNELS
 from components.storage.artifact_files import on_disk
@@ -40,6 +41,8 @@ class Classifier:
     at least a pixel, to the upper left and to the lower right, padded by reflection."""
     temperature: float = 1.0
     """Divisor of the logits."""
+    set_threshold: float | None = None
+    """Least probability of a label in the conformal set; None: there are no sets."""
 
     def logits(self, images: tf.Tensor) -> tf.Tensor:
         """Return the mean over all views, float32 [batch, classes], before calibration.
@@ -67,6 +70,14 @@ class Classifier:
         """Return float32 [batch, classes]."""
         return tf.nn.softmax(self.logits(images) / self.temperature)
 
+    def find_sets(self, probabilities: tf.Tensor) -> tf.Tensor:
+        """Return whether each label is in the set, bool [batch, classes]; the best one always is.
+
+        All probabilities are zero for files that were not decoded: their sets are empty.
+        """
+        best = tf.reduce_max(probabilities, axis=1, keepdims=True)
+        return (probabilities > 0) & (probabilities >= tf.minimum(best, self.set_threshold))
+
 
 def export_model(
     classifier: Classifier, graph: TransformGraph, *, config: TransformConfig, directory: str
@@ -77,7 +88,8 @@ def export_model(
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
             `labels` string [batch, classes], the text of each column; `error` string [batch],
-            empty, or why a file was not decoded: its label is empty, its probabilities are 0.
+            empty, or why a file was not decoded: its label is empty, its probabilities are 0;
+            with `export.coverage`, `in_set` bool [batch, classes], the labels of the conformal set.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`. For TFMA.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
@@ -201,7 +213,9 @@ def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[by
         scores = tf.scatter_nd(tf.cast(indices, tf.int32)[:, tf.newaxis], scores, shape)
         texts = tf.constant(labels)
         best = tf.gather(texts, tf.argmax(scores, axis=1))
+        sets = {} if classifier.set_threshold is None else {IN_SET: classifier.find_sets(scores)}
         return {
+            **sets,
             "label": tf.where(tf.equal(errors, ""), best, ""),
             "labels": tf.tile(texts[tf.newaxis], [shape[0], 1]),
             "probabilities": tf.ensure_shape(scores, [None, len(labels)]),

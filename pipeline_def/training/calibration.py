@@ -1,5 +1,9 @@
-"""Temperature scaling: one number, fitted after training, that calibrates the probabilities."""
+"""Numbers that are fitted after training, on images that were not trained on.
 
+A temperature calibrates the probabilities; a threshold of them makes conformal sets of labels.
+"""
+
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,12 +11,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from pipeline_def.serving.signatures import Classifier
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0
+# Rounding must not cost an image.
+_EPSILON = 1e-9
+
+Logits = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -28,15 +36,46 @@ class Calibration:
     """Mean cross-entropy after."""
 
 
-def calibrate(classifier: Classifier, images: tf.data.Dataset) -> Calibration:
-    """Fit the temperature on batches of images and label ids that were not trained on."""
+@dataclass(frozen=True)
+class LabelSets:
+    """The fitted threshold of the conformal sets."""
+
+    coverage: float
+    """Wanted probability that the set contains the true label."""
+    images: int
+    threshold: float | None
+    """Least probability of a label in the set, None if there are too few images."""
+
+
+def predict_logits(
+    classifier: Classifier, images: tf.data.Dataset
+) -> tuple[Logits, NDArray[np.int64]]:
+    """Return the logits before calibration, and label ids, of batches of images and label ids."""
     predict = tf.function(classifier.logits, autograph=False)
     predicted = [(predict(batch).numpy(), ids.numpy()) for batch, ids in images]
     logits, ids = (np.concatenate(column) for column in zip(*predicted, strict=True))
-    return fit_temperature(logits, ids)
+    return logits, ids
 
 
-def fit_temperature(logits: NDArray[np.floating[Any]], ids: NDArray[np.int64]) -> Calibration:
+def fit_sets(
+    logits: Logits, ids: NDArray[np.int64], *, temperature: float, coverage: float
+) -> LabelSets:
+    """Fit the threshold of the least ambiguous sets (LAC; Sadinle et al., 2019).
+
+    It is the corrected quantile of the true labels' probabilities, as in Angelopoulos and Bates
+    (2021), https://arxiv.org/abs/2107.07511. Arguments are those of `fit_temperature`.
+    """
+    rows = np.arange(len(ids))
+    known = np.where(
+        ids < 0, 0.0, softmax(logits.astype(np.float64) / temperature, axis=1)[rows, ids]
+    )
+    most = math.ceil((len(ids) + 1) * coverage - _EPSILON)
+    enough = most <= len(ids)
+    threshold = float(np.sort(known)[len(ids) - most]) if enough else None
+    return LabelSets(coverage, len(ids), threshold)
+
+
+def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> Calibration:
     """Find the temperature with the lowest cross-entropy (Guo et al., 2017), from 0.05 to 20.
 
     Logits are [images, classes], `ids` the true label ids, [images].

@@ -25,7 +25,7 @@ from components.contract.model_files import (
     TRAINING_FILE,
 )
 from pipeline_def.data.cache import pixel_bytes
-from pipeline_def.training.calibration import Calibration
+from pipeline_def.training.calibration import Calibration, LabelSets
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.phases import Phase, Training
 from pipeline_def.training.training_input import TrainingInput
@@ -36,6 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 def describe_training(
     training: Training,
     calibration: Calibration | None,
+    sets: LabelSets | None = None,
     *,
     started: float,
     directory: str,
@@ -54,6 +55,7 @@ def describe_training(
         "exported": training.exported,
         "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
+        "label_sets": sets and dataclasses.asdict(sets),
         "folds": folds,
     }
     _write(training.history, directory, HISTORY_FILE)

@@ -41,7 +41,13 @@ from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import Classifier, export_model, write_warmup
 from pipeline_def.serving.transform_graph import TransformGraph
-from pipeline_def.training.calibration import calibrate
+from pipeline_def.training.calibration import (
+    Calibration,
+    LabelSets,
+    fit_sets,
+    fit_temperature,
+    predict_logits,
+)
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import Validated, train_with_folds
@@ -126,14 +132,10 @@ def _train_and_export(
     training, validated = _train(model, data, run_dir, checkpoints, start)
     if not _is_plain(model, config.training.precision):
         model = _copy(model, build)
-    classifier, calibration = Classifier(model, config.model.views), None
-    if config.training.calibrate:
-        calibration = (
-            validated.calibrate() if validated else calibrate(classifier, data.read_evaluation())
-        )
-        classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
+    plain = Classifier(model, config.model.views)
+    classifier, calibration, sets = _calibrate(plain, data, validated)
     folds = validated.describe(training) if validated else None
-    describe_training(training, calibration, started=started, directory=run_dir, folds=folds)
+    describe_training(training, calibration, sets, started=started, directory=run_dir, folds=folds)
     texts = tuple(map(decode_text, graph.labels))
     unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
@@ -180,6 +182,26 @@ def _train(
     training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints, start=start)
     training.run()
     return training, None
+
+
+def _calibrate(
+    classifier: Classifier, data: TrainingInput, validated: Validated | None
+) -> tuple[Classifier, Calibration | None, LabelSets | None]:
+    """Fit the temperature and the label sets, if wanted, on images that were not trained on."""
+    coverage, calibration, sets = data.config.export.coverage, None, None
+    if not (data.config.training.calibrate or coverage):
+        return classifier, None, None
+    if validated:
+        logits, ids = validated.logits, validated.images.labels
+    else:
+        logits, ids = predict_logits(classifier, data.read_evaluation())
+    if data.config.training.calibrate:
+        calibration = fit_temperature(logits, ids)
+        classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
+    if coverage:
+        sets = fit_sets(logits, ids, temperature=classifier.temperature, coverage=coverage)
+        classifier = dataclasses.replace(classifier, set_threshold=sets.threshold)
+    return classifier, calibration, sets
 
 
 def _start_warm(

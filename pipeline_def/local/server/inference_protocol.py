@@ -20,7 +20,7 @@ JSON_LENGTH = "inference-header-content-length"
 """Header with the bytes of the JSON that binary tensors follow."""
 
 _LENGTH = struct.Struct("<I")
-_DATATYPES = {"DT_STRING": "BYTES", "DT_FLOAT": "FP32", "DT_INT64": "INT64"}
+_DATATYPES = {"DT_STRING": "BYTES", "DT_FLOAT": "FP32", "DT_INT64": "INT64", "DT_BOOL": "BOOL"}
 
 
 @dataclass(frozen=True)
@@ -176,13 +176,14 @@ def _describe_values(name: str, values: list[Any]) -> tuple[dict[str, Any], Any]
     if array.dtype.kind == "S":
         # A fixed width would drop zero bytes at the end.
         array = np.array(values, dtype=object)
-    kind = {"O": "BYTES", "f": "FP32", "i": "INT64"}[array.dtype.kind]
+    kind = {"O": "BYTES", "f": "FP32", "i": "INT64", "b": "BOOL"}[array.dtype.kind]
     return {"name": name, "datatype": kind, "shape": list(array.shape)}, array
 
 
 def _pack(values: Any) -> bytes:
     if values.dtype.kind != "O":
-        return bytes(values.astype("<f4" if values.dtype.kind == "f" else "<i8").tobytes())
+        kinds = {"f": "<f4", "i": "<i8", "b": "?"}
+        return bytes(values.astype(kinds[values.dtype.kind]).tobytes())
     return b"".join(_LENGTH.pack(len(value)) + value for value in values.ravel())
 
 

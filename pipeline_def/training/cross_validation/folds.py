@@ -26,7 +26,7 @@ from scipy.special import softmax
 from components.contract.progress import naming_fold, report_fold
 from components.evaluation.fold_predictions import FoldPredictions
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.calibration import Calibration, fit_temperature
+from pipeline_def.training.calibration import fit_temperature
 from pipeline_def.training.cross_validation.images import Rows, SmallSet
 from pipeline_def.training.phases import Fold, Training
 from pipeline_def.training.training_input import TrainingInput
@@ -113,10 +113,6 @@ class Validated:
         for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
             found[self.assigned == fold] = result.logits[epoch - 1]
         return found
-
-    def calibrate(self) -> Calibration:
-        """Fit the temperature of the exported model to the logits of all folds."""
-        return fit_temperature(self.logits, self.images.labels)
 
     def predict(self, labels: tuple[str, ...]) -> FoldPredictions:
         """Return the predictions; the temperature of a fold is fitted to those of the others."""

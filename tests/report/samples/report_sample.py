@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from components.evaluation.metrics.calibration import Scaling
+from components.evaluation.metrics.calibration import Scaling, SetCoverage
 from components.evaluation.metrics.classification_metrics import Comparison
+from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
 from components.report.facts import (
     ClassSample,
@@ -115,6 +116,7 @@ def small() -> ReportFacts:
         comparison=comparison,
         model=ExportedModel(parameters=131_402, bytes=720_000),
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
+        sets=SetCoverage(0.95, 240, 0.13, found=0.94, interval=Interval(0.91, 0.96), size=1.375),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         duplicates=make_duplicates(),

@@ -129,7 +129,7 @@ function showPicture(file) {
   find("result").hidden = false;
 }
 
-function showLabels({ label, labels, probabilities }) {
+function showLabels({ label, labels, probabilities, in_set: inSet }) {
   const order = probabilities.map((_, place) => place)
     .sort((one, other) => probabilities[other] - probabilities[one]);
   const describe = (text, place) => {
@@ -140,6 +140,9 @@ function showLabels({ label, labels, probabilities }) {
   };
   const [first, ...others] = order;
   find("answer").replaceChildren(...describe(label, first));
+  // Models pushed without export.coverage do not answer with a set.
+  const possible = inSet ? order.filter(place => inSet[place]).map(place => labels[place]) : [];
+  find("set").textContent = possible.length > 1 ? `It may be any of: ${possible.join(", ")}.` : "";
   find("filled").style.width = `${100 * probabilities[first]}%`;
   find("bars").replaceChildren(...others.map((place, rank) => {
     const item = document.createElement("li");
