@@ -121,6 +121,7 @@ def test_an_output_in_use_is_waited_for(
         (("--epochs", "3"), "Unknown option '--epochs'. Did you mean '--training.epochs'?"),
         (("train",), "Unknown command 'train'. Did you mean 'run'?"),
         (("inspct", "x"), "Unknown command 'inspct'. Did you mean 'inspect'?"),
+        (("photo", "--data=x"), "'photo' and --data both name the images: give one."),
         (("/no/such",), "/no/such does not exist"),
         (("run", "/no/such"), "/no/such does not exist"),
         (("inspect",), "Name a folder: local_runner.py inspect DIR."),

@@ -143,9 +143,11 @@ class IngestConfig(FileOptions):
             )
         if self.splits is None:
             return
+        given = ", ".join(f"{name}: {fraction}" for name, fraction in self.splits.items())
         require(
             {"train", "eval"} <= self.splits.keys(),
-            f"ingest.splits is {self.splits}: it needs at least train and eval.",
+            f"ingest.splits is {{{given}}}: it needs at least train and eval, such as "
+            f"{{train: 0.8, eval: 0.2}}.",
         )
         for name in self.splits:
             require(
@@ -155,6 +157,6 @@ class IngestConfig(FileOptions):
         fractions = self.splits.values()
         require(
             all(fraction > 0 for fraction in fractions) and math.isclose(sum(fractions), 1.0),
-            f"ingest.splits is {self.splits}: each fraction must be above 0, and all must add up "
+            f"ingest.splits is {{{given}}}: each fraction must be above 0, and all must add up "
             f"to 1.",
         )

@@ -314,7 +314,8 @@ def _name_folder(arguments: list[str]) -> list[str]:
     """Turn a first argument that is a folder into `--data`.
 
     Raises:
-        ConfigurationError: there is no such folder, and it looks like a misspelled command.
+        ConfigurationError: there is no such folder, and it looks like a misspelled command; or
+            `--data` names the images, too.
     """
     if not arguments or arguments[0].startswith("-"):
         return arguments
@@ -322,6 +323,8 @@ def _name_folder(arguments: list[str]) -> list[str]:
     similar = difflib.get_close_matches(first, COMMANDS, n=1, cutoff=0.5)
     if similar and "/" not in first and not os.path.exists(first):
         raise ConfigurationError(f"Unknown command {quote(first)}. Did you mean '{similar[0]}'?")
+    if any(word.partition("=")[0] == "--data" for word in arguments[1:]):
+        raise ConfigurationError(f"{quote(first)} and --data both name the images: give one.")
     return ["--data", *arguments]
 
 

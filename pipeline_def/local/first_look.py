@@ -136,9 +136,9 @@ def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: Evalua
     needed = math.floor(_Z**2 / others) + 1
     if config.decide_by == "interval" and evaluated < needed:
         raise DataError(
-            f"{listing.root} leaves {evaluated:,} images to evaluate the model on, but even "
-            f"if it is always right, {needed:,} are needed to show that it is better than "
-            f"guessing: add images, or accept any measured accuracy with "
+            f"{listing.root} leaves {evaluated:,} image{'s' if evaluated != 1 else ''} to evaluate "
+            f"the model on, but even if it is always right, {needed:,} are needed to show that it "
+            f"is better than guessing: add images, or accept any measured accuracy with "
             f"--evaluation.decide_by value."
         )
 

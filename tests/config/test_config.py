@@ -171,7 +171,10 @@ WRONG = {
         ["--ingest.splits", '{"train": 0.9, "eval": 0.2}'],
         "must add up to 1",
     ),
-    "no eval split": (["--ingest.splits", '{"train": 1}'], "at least train and eval"),
+    "no eval split": (
+        ["--ingest.splits", '{"train": 1}'],
+        "ingest.splits is {train: 1.0}: it needs at least train and eval, such as {train: 0.8, ",
+    ),
     "weights without a model for them": (
         ["--model.name", "cnn", "--model.weights", "imagenet"],
         "model.name cnn has no ImageNet weights",
