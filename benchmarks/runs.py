@@ -2,10 +2,12 @@
 
     uv run -m benchmarks.runs --part digits --part buckets
     uv run -m benchmarks.runs --part many --images 60000 --classes 1000
+    uv run -m benchmarks.runs --part grown --data DIR
 
 digits: the built-in sample, first into an empty folder, then again, all from the cache. buckets:
 the first run with images and output in an emulated Cloud Storage, under TLS, which shares the
-machine. many: small images in many classes.
+machine. many: small images in many classes. grown: the last two classes of a folder are new, and
+training starts from random weights, or from the model of the others.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from typing import Any
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, Progress, end_with_parent
 from benchmarks.measuring.results import Figures, Spread, write_results
+from components.contract.errors import ConfigurationError
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import write_digits
 
@@ -43,9 +46,10 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
-    parts = ("digits", "buckets", "many")
+    parts = ("digits", "buckets", "many", "grown")
     parser.add_argument("--part", action="append", required=True, choices=parts)
     parser.add_argument("--latency-ms", type=float, default=0, help="of a request to the buckets")
+    parser.add_argument("--data", help="part grown: folder of images")
     many = {"--images": (16_000, "part many: images"), "--classes": (1_000, "part many: classes")}
     for name, (default, what) in many.items():
         parser.add_argument(name, type=options.at_least_one, default=default, help=what)
@@ -65,6 +69,10 @@ def _measure(arguments: argparse.Namespace) -> None:
             title = f"{arguments.images:,} images of 16 pixels in {arguments.classes:,} classes"
             tables.append(_tabulate(title, many))
             figures |= many
+        if "grown" in arguments.part:
+            grown = _run_grown(arguments, Path(folder))
+            tables.append(_tabulate("Two more classes: trained anew, and on", grown))
+            figures |= grown
     for table in tables:
         table.show()
     write_results(_MODULE, tables, figures, arguments.json)
@@ -113,6 +121,33 @@ def _run_many(arguments: argparse.Namespace, folder: Path) -> Figure:
         (label / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(image))
     output = folder / "of_many"
     return _run(["--data", f"{folder}/many", "--output", str(output), *_SMALL], output)
+
+
+def _run_grown(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
+    """Train on a folder without its last two classes, then on all, cold and warm."""
+    if not arguments.data:
+        raise ConfigurationError("part grown needs --data, a folder of images")
+    labels = sorted({file.parent.name for file in Path(arguments.data).rglob("*.*")})
+    known = folder / "known"
+    shutil.copytree(arguments.data, known, ignore=shutil.ignore_patterns(*labels[-2:]))
+    progress = Progress(3 * arguments.repeats, kinds=3)
+    figures: dict[str, list[Figure]] = {}
+    for seed in map(str, range(1, arguments.repeats + 1)):
+        for name, data, output, chosen in (
+            ("the first classes", str(known), "on", ()),
+            ("all, from random weights", arguments.data, "anew", ()),
+            (
+                "all, from the model of the first",
+                arguments.data,
+                "on",
+                ("--model.warm_start=true",),
+            ),
+        ):
+            place = folder / f"{output}{seed}"
+            words = ["--data", data, "--output", str(place), "--training.seed", seed, *chosen]
+            figures.setdefault(name, []).append(_run(words, place))
+            progress.report(f"seed {seed}, {name}")
+    return figures
 
 
 def _run(

@@ -73,3 +73,29 @@ def test_whole_runs_are_tabulated(
     runs._measure(runs._parser().parse_args(words))
     row = " ".join(capsys.readouterr().out.splitlines()[-2].split())
     assert row == "│ many │ 9.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
+
+
+def test_a_grown_folder_is_learned_anew_and_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def pretend(options: list[str], output: Path) -> runs.Figure:
+        config, _ = parse(options, prog="", usage="")
+        labels = {file.parent.name for file in Path(config.data or "").rglob("*.*")}
+        asked.append((labels, output.name, config.model.start))
+        results = {"accuracy": 0.5, "report_mb": 1.0, "nodes": {"Trainer": {"seconds": 7.0}}}
+        return {"seconds": 9.0, "cpu": 12.0, "mib": 900.0, **results}
+
+    monkeypatch.setattr(runs, "_run", pretend)
+    for number in range(4):
+        (tmp_path / "data" / f"class {number}").mkdir(parents=True)
+        (tmp_path / "data" / f"class {number}" / "a.jpg").write_bytes(b"")
+    words = ["--part", "grown", "--data", str(tmp_path / "data"), "--repeats", "1"]
+    runs._measure(runs._parser().parse_args([*words, "--work", str(tmp_path)]))
+    every = {f"class {number}" for number in range(4)}
+    assert asked == [
+        ({"class 0", "class 1"}, "on1", ""),
+        (every, "anew1", ""),
+        (every, "on1", "true"),
+    ]
