@@ -1,3 +1,4 @@
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from components.ingest.source.lookup import list_source, look_up
 from components.ingest.source.spans import find_spans, name_spans
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
 from tests.ingest.test_listing import touch
+from tests.ingest.test_near_duplicates import scene
+from tests.pictures import encode
 
 __all__ = ["reads"]
 
@@ -199,3 +202,34 @@ def test_paths_name_their_spans() -> None:
     daily, numbered = "gs://b/{YYYY}/{MM}-{DD}", "/data/span-{SPAN:2}/v{VERSION}"
     assert name_spans(daily, ["2026/11-03/cat/a.jpg", "2026/x/a.jpg"]) == ["2026-11-03", ""]
     assert name_spans(numbered, ["span-07/v2/a.jpg", "span-7/v2/a.jpg"]) == ["07", ""]
+
+
+def test_twins_of_a_new_span_go_to_the_split_of_the_earlier_ones(tmp_path: Path) -> None:
+    def splits(version: int, span: int) -> dict[str, str]:
+        lines = (tmp_path / f"out/rejects/{version}/near_duplicates.jsonl").read_text().splitlines()
+        return {
+            path: split
+            for line in map(json.loads, lines)
+            for path, split in zip(line["paths"], line["splits"], strict=True)
+            if path.startswith(f"s-{span}/")
+        }
+
+    def add(span: int, quality: int) -> None:
+        for number in range(40):
+            path = tmp_path / f"images/s-{span}/{'cat' if number % 2 else 'dog'}/{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(scene(number), "JPEG", quality=quality))
+
+    pattern = tmp_path / "images/s-{SPAN}"
+    config = IngestConfig(window="all", splits={"train": 0.5, "eval": 0.5})
+    for span, quality in ((1, 95), (2, 80)):
+        add(span, quality)
+    ingest(pattern, tmp_path / "out", 1, config)
+    before = splits(1, 1)
+    assert len(before) == 40
+    add(3, 60)
+    ingest(pattern, tmp_path / "out", 2, config)
+    assert splits(2, 1) == before
+    assert {path[4:]: split for path, split in splits(2, 3).items()} == {
+        path[4:]: split for path, split in before.items()
+    }

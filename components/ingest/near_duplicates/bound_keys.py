@@ -10,7 +10,11 @@ def rank(key: str) -> str:
 
 
 def bind_keys(
-    clusters: Iterable[Collection[str]], sizes: Mapping[str, int], *, most: int
+    clusters: Iterable[Collection[str]],
+    sizes: Mapping[str, int],
+    *,
+    most: int,
+    spans: Mapping[str, int] | None = None,
 ) -> dict[str, str]:
     """Return the key of each image or group in `clusters` → the key that decides for it.
 
@@ -21,7 +25,9 @@ def bind_keys(
         clusters: the keys of each cluster.
         sizes: key → images.
         most: number of images.
+        spans: key → its earliest span; a key of the earliest span decides.
     """
+    since = spans or {}
     parents: dict[str, str] = {}
 
     def root(key: str) -> str:
@@ -32,7 +38,7 @@ def bind_keys(
     for cluster in clusters:
         roots = {root(key) for key in cluster}
         for key in roots:
-            parents[key] = min(roots, key=rank)
+            parents[key] = min(roots, key=lambda of: (since.get(of, 0), rank(of)))
     members: dict[str, list[str]] = {}
     for key in parents:
         members.setdefault(root(key), []).append(key)

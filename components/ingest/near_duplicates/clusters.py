@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from components.contract.example import EVAL, TRAIN
+from components.contract.example import EVAL, SPAN, TRAIN
 from components.contract.printable import quote
 from components.ingest.assignment import Assignment
 from components.ingest.ingest_report import PlanReport, labels_per_split
@@ -35,7 +35,8 @@ class Cluster:
     """Different files that show almost the same."""
 
     digests: tuple[str, ...]
-    """The image that represents it comes first, so that a new image rarely changes the split."""
+    """The image that represents it comes first, one of the earliest span, so that images of a new
+    span never change the split."""
     likeness: tuple[float, ...]
     """Likeness of each image and the first one, at most 1."""
     rows: Rows
@@ -57,9 +58,13 @@ def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Clus
     for index in np.flatnonzero(counts[groups] > 1).tolist():
         members.setdefault(int(groups[index]), []).append(index)
     most = _most(len(digests))
+    alike = {digests[index] for indices in members.values() for index in indices}
+    spans = _first_spans((sha256, file) for file, sha256 in _each_file(reports) if sha256 in alike)
     clusters = []
     for indices in members.values():
-        first, *others = indices = sorted(indices, key=lambda index: rank(digests[index]))
+        first, *others = indices = sorted(
+            indices, key=lambda index: (spans[digests[index]], rank(digests[index]))
+        )
         scores = compare(rows, np.array([(first, other) for other in others]))
         likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
         names = tuple(digests[index] for index in indices)
@@ -77,6 +82,15 @@ def _each_file(reports: Iterable[PlanReport]) -> Iterator[tuple[ImageFile, str]]
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
             if sha256:
                 yield file, sha256
+
+
+def _first_spans(files: Iterable[tuple[str, ImageFile]]) -> dict[str, int]:
+    """Return key → the earliest span of its files, 0 without spans."""
+    spans: dict[str, int] = {}
+    for key, file in files:
+        span = int(file.columns.get(SPAN, 0))
+        spans[key] = min(span, spans.get(key, span))
+    return spans
 
 
 def _find_files(clusters: Iterable[Cluster], reports: Sequence[PlanReport]) -> Files:
@@ -136,9 +150,11 @@ def _bind(
         for cluster in clusters
     ]
     wanted: set[str] = set().union(*sets)
-    keys = (key_of(file, sha256) for file, sha256 in _each_file(reports))
-    sizes = collections.Counter(key for key in keys if key in wanted)
-    return bind_keys(sets, sizes, most=_most(sum(report.examples for report in reports)))
+    every = ((key_of(file, sha256), file) for file, sha256 in _each_file(reports))
+    known = [(key, file) for key, file in every if key in wanted]
+    sizes = collections.Counter(key for key, _ in known)
+    most = _most(sum(report.examples for report in reports))
+    return bind_keys(sets, sizes, most=most, spans=_first_spans(known))
 
 
 def _choose_dropped(
