@@ -14,6 +14,7 @@ from typing import Any
 from components.contract.errors import UserError
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+_ERROR = re.compile(r"^[\w. -]+: error: ")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -70,9 +71,11 @@ def explain(said: str, status: int) -> str:
     lines = said.strip().splitlines()
     if status < 0:
         return f"it was ended by signal {-status}"
-    return (
-        re.sub(r"^[\w. -]+: error: ", "", lines[-1]) if lines else f"it ended with status {status}"
-    )
+    if not lines:
+        return f"it ended with status {status}"
+    # The runner's log is named after its error.
+    errors = [line for line in lines if _ERROR.match(line)]
+    return _ERROR.sub("", (errors or lines)[-1])
 
 
 def say(text: str) -> None:

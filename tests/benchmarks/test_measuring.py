@@ -99,6 +99,8 @@ def test_an_environment_that_is_not_there_is_explained() -> None:
     with pytest.raises(MeasurementError, match="/nowhere/python cannot be run: No such file"):
         measure(["-c", ""], python="/nowhere/python")
     assert explain("", 3) == "it ended with status 3"
+    said = "Loading …\nlocal_runner.py: error: There are no images.\nFull log: run.log\n"
+    assert explain(said, 1) == "There are no images."
 
 
 def test_a_missing_peer_is_left_out_and_the_others_stay(
