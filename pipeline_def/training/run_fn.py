@@ -139,9 +139,7 @@ def _train_and_export(
     texts = tuple(map(decode_text, graph.labels))
     unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(classifier, graph, data, fn_args, unseen)
-    keys = unseen.keys if unseen else list_keys(data.train)
-    write_trained_on(fn_args.serving_model_dir, keys, earlier)
+    _export(classifier, graph, data, fn_args, unseen, earlier)
     if is_chief(strategy):
         write_images(
             classifier,
@@ -240,6 +238,7 @@ def _export(
     data: TrainingInput,
     fn_args: Any,
     unseen: FoldPredictions | None,
+    earlier: Ids | None,
 ) -> None:
     directory = fn_args.serving_model_dir
     export_model(classifier, graph, config=data.config.transform, directory=directory)
@@ -249,6 +248,8 @@ def _export(
         write_folds(directory, unseen)
     with tf.io.gfile.GFile(os.path.join(directory, NETWORK_FILE), "w") as file:
         file.write(describe_network(data.config))
+    keys = unseen.keys if unseen else list_keys(data.train)
+    write_trained_on(directory, keys, earlier)
     describe_model(classifier.model, directory, fn_args.model_run_dir)
 
 
