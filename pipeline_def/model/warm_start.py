@@ -52,9 +52,9 @@ class WarmStart:
     @property
     def text(self) -> str:
         """The start in a sentence."""
-        counts = ((self.kept, "continue"), (self.new, "are new"), (self.gone, "are gone"))
+        counts = ((self.kept, "known"), (self.new, "new"), (self.gone, "gone"))
         labels = ", ".join(f"{len(of):,} {what}" for of, what in counts if of)
-        return f"Training started from the weights of {self.version}: of the labels {labels}."
+        return f"Training started from the weights of {self.version} (labels: {labels})."
 
 
 def find_start(wanted: str, pushed: str) -> str:

@@ -269,10 +269,11 @@ def test_the_range_test_is_drawn() -> None:
     history = {"loss": [3.0, 2.0]}
     found = {"rates": [1e-3, 1e-2, 1e-1], "losses": [2.0, 1.0, 3.0], "used": 1e-3}
     found |= {"lowest": 1e-2, "suggested": 1e-3, "text": "Try a lower rate."}
-    started = {"text": "Training started from the weights of 7."}
+    started = {"text": "Training started from the weights of /out/7.", "version": "/out/7"}
     said = say("training", history=history, range_test=found, warm_start=started)
     assert "Try a lower rate." in said
     assert started["text"] in said
+    assert "Started from the weights of 7" in say("summary", warm_start=started)
     assert "Loss while the learning rate rose" in said
     facts = replace(report_sample.small(), history=history, range_test=found)
     page = render_section("training", facts)

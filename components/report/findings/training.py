@@ -157,7 +157,9 @@ def check_start(facts: ReportFacts) -> Iterator[Finding]:
 
 
 def _advise_weights(facts: ReportFacts) -> str:
-    """Return the options for pretrained weights; "" if the network has them or cannot have any."""
+    """Return the options for pretrained weights; "" if the network has any or cannot have them."""
+    if facts.warm_start:
+        return ""
     if find_option(facts, "model.weights") != "none" or find_option(facts, "model.build_fn"):
         return ""
     own = find_option(facts, "model.name") in OWN_NETWORKS

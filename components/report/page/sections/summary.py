@@ -1,6 +1,7 @@
 """The summary: verdict, model, key metrics and findings."""
 
 import math
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -90,11 +91,17 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
         "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
         "Input": f"{size} × {size} pixels" if size else _UNKNOWN,
         "Parameters": _UNKNOWN if exported.parameters is None else integer(exported.parameters),
-        "Started from": _START.get(start, start),
+        "Started from": _name_start(facts, start),
         "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
         "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
     }
     return known | ({"Prediction": f"mean over {views} views of an image"} if views > 1 else {})
+
+
+def _name_start(facts: ReportFacts, weights: str) -> str:
+    if facts.warm_start:
+        return f"the weights of {posixpath.basename(facts.warm_start['version'])}"
+    return _START.get(weights, weights)
 
 
 def _megabytes(size: int) -> str:
