@@ -71,7 +71,7 @@ def _measure(arguments: argparse.Namespace) -> None:
             figures |= many
         if "grown" in arguments.part:
             grown = _run_grown(arguments, Path(folder))
-            tables.append(_tabulate("Two more classes: trained anew, and on", grown))
+            tables.append(_tabulate("Two more classes, from scratch and with a warm start", grown))
             figures |= grown
     for table in tables:
         table.show()
