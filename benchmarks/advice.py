@@ -9,7 +9,6 @@ confidence interval over images. `--write` updates the file from which reports q
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,22 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import MeasurementError, Progress, explain
+from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, write_results
 from components.contract.example import TRAIN, count_folds
+from components.evaluation.metrics.intervals import Z
 from components.records.image_table import read_images
 from components.report.findings.measured import GAINS_FILE, Gain, read_gains
 from pipeline_def.layout import Layout
 
 _MODULE = "benchmarks.advice"
-_ROOT = Path(__file__).parents[1]
 # What findings advise, as far as it needs neither downloads nor other images. `{epochs}`: twice as
 # many as the run as it is.
 ADVICE = (
     "--augmentation.policy trivial",
     "--training.epochs {epochs}",
 )
-_QUANTILE = 1.96
 
 Right = dict[str, bool]
 """SHA-256 of an image that judges → whether the prediction is right."""
@@ -83,10 +81,7 @@ def _measure(arguments: argparse.Namespace) -> None:
 
 def _run(data: str, work: str, chosen: list[str]) -> tuple[dict[str, Any], Right]:
     """Run the pipeline; return facts of the run, and what it predicts for the judging images."""
-    words = [sys.executable, "local_runner.py", "run", "--data", data, "--output", f"{work}/output"]
-    done = subprocess.run([*words, *chosen], cwd=_ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MeasurementError(explain(done.stderr, done.returncode))
+    run_pipeline(["--data", data, "--output", f"{work}/output", *chosen])
     summary = json.loads(Path(Layout(f"{work}/output").summary).read_text())
     newest = max(Path(work).glob("output/artifacts/Trainer/model_run/*"), key=lambda p: int(p.name))
     trained = json.loads((newest / "training.json").read_text())
@@ -111,7 +106,7 @@ def _estimate(
         [[float(changed[key]) - plain[key] for key in keys] for plain, changed in pairs]
     ).mean(axis=0)
     gain = float(differences.mean())
-    half = _QUANTILE * float(differences.std(ddof=1)) / len(keys) ** 0.5
+    half = Z * float(differences.std(ddof=1)) / len(keys) ** 0.5
     low, high = round(gain - half, 3), round(gain + half, 3)
     shown = (name, facts["images"], facts["side"], chosen, round(gain, 3), low, high, len(pairs))
     return Gain(*shown)

@@ -13,7 +13,6 @@ import argparse
 import collections
 import itertools
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import MeasurementError, Progress, explain
+from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, Spread, write_results
 from components.records.image_table import read_embeddings, read_images
 from components.report.suspects.label_scores import score_labels
@@ -31,7 +30,6 @@ from components.report.suspects.labels import find_wrong_labels
 from pipeline_def.local.preparation import write_digits
 
 _MODULE = "benchmarks.label_errors"
-_ROOT = Path(__file__).parents[1]
 _RATES = (0.03, 0.08, 0.2)
 _KINDS = ("random", "similar")
 _FOLDS = 5
@@ -115,11 +113,8 @@ def _run(folder: Path, chosen: list[str]) -> tuple[Columns, npt.NDArray[Any]]:
     """Run the pipeline; return the table of images and the features."""
     output = folder.with_name("output")
     shutil.rmtree(output, ignore_errors=True)
-    words = [sys.executable, "local_runner.py", "--data", str(folder), "--output", str(output)]
-    words += [f"--{option}" for option in chosen]
-    done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MeasurementError(explain(done.stderr, done.returncode))
+    options_of_run = [f"--{option}" for option in chosen]
+    run_pipeline(["--data", str(folder), "--output", str(output), *options_of_run])
     [run] = output.glob("artifacts/Trainer/model_run/*")
     table, features = read_images(str(run)), read_embeddings(str(run))
     assert features is not None

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from components.contract.errors import UserError
 
+_ROOT = Path(__file__).parents[2]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
 _ERROR = re.compile(r"^[\w. -]+: error: ")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -76,6 +78,18 @@ def explain(said: str, status: int) -> str:
     # The runner's log is named after its error.
     errors = [line for line in lines if _ERROR.match(line)]
     return _ERROR.sub("", (errors or lines)[-1])
+
+
+def run_pipeline(arguments: Sequence[str]) -> None:
+    """Run `local_runner.py` in a fresh process.
+
+    Raises:
+        MeasurementError: it failed.
+    """
+    words = [sys.executable, "local_runner.py", "run", *arguments]
+    done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MeasurementError(explain(done.stderr, done.returncode))
 
 
 def say(text: str) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
-from components.contract.example import INDEX_FILE
+from components.contract.example import INDEX_FILE, sort_splits
 from components.contract.progress import add_progress
 from components.records.record_index import read_rows
-from components.records.shard_files import read_counts
+from components.records.shard_files import read_counts, read_index
 from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.sampler import Int64Array
@@ -41,6 +41,12 @@ class Shards:
     """Records of each shard by file name, in name order."""
     rows: tuple[int, ...] | None = None
     """Numbers of the only records to read, by their indexes; None: all."""
+
+    @classmethod
+    def of_all_splits(cls, uri: str) -> list[Self]:
+        """Return the shards of each split of an artifact, train first."""
+        splits = sort_splits(read_index(uri)["splits"])
+        return [cls(uri, split, dict(sorted(counts.items()))) for split, counts in splits.items()]
 
     @classmethod
     def of_pattern(cls, pattern: str) -> Self:

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.contract.example import FILENAME, SHA256, sort_splits
+from components.contract.example import FILENAME, SHA256
 from components.contract.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
 from components.records.image_table import write_image_table
 from components.records.record_reader import read_features
-from components.records.shard_files import read_index
 from pipeline_def.data.shards import Shards
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.training_input import TrainingInput
@@ -55,11 +54,7 @@ def write_images(
         labels: of the columns.
         directory: path or URL of the folder to write to.
     """
-    counts = read_index(data.train.uri)["splits"]
-    splits = [
-        Shards(data.train.uri, split, dict(sorted(of.items())))
-        for split, of in sort_splits(counts).items()
-    ]
+    splits = Shards.of_all_splits(data.train.uri)
     rows = sum(shards.total for shards in splits)
     predict = make_predict(classifier, embeddings=data.config.training.embeddings)
     texts = np.array([label.decode() for label in labels] + [""], object)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from components.contract.errors import ModelError
 from components.contract.example import SHA256, TRAIN
 from components.records.record_reader import read_features
-from components.records.shard_files import read_index
 from components.storage.artifact_files import open_file
 from pipeline_def.data.shards import Shards
 
@@ -59,11 +58,7 @@ def check_unseen(version: str, train: Shards) -> Ids:
         ModelError: some do, or it is not known.
     """
     seen = _read(version)
-    judging = [
-        Shards(train.uri, split, dict(sorted(counts.items())))
-        for split, counts in read_index(train.uri)["splits"].items()
-        if split != TRAIN
-    ]
+    judging = (shards for shards in Shards.of_all_splits(train.uri) if shards.split != TRAIN)
     judges = _shorten(key for shards in judging for key in list_keys(shards))
     if judges is None:
         raise ModelError(
