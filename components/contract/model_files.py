@@ -17,7 +17,13 @@ null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration
 fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent or the
 fields of `LabelSets` beside it; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
-the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`."""
+the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
+`minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
+trial, `text` that says why, `space`, option → `values` and `why`, and `trials`, the fields of
+`pipeline_def.training.search.search.Trial`."""
+
+BEST_FILE = "best.yaml"
+"""The options of the chosen trial of a search, as a configuration file."""
 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""

@@ -5,9 +5,11 @@ import hashlib
 import itertools
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from PIL import ImageOps
 from PIL.Image import Image
 
 from components.contract.errors import DataError
@@ -16,8 +18,11 @@ from components.images.check import open_image, rejecting
 from components.images.check_result import Category, Rejected, usable
 from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
+from components.images.thumbprint import make_thumbprint
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
+from components.ingest.near_duplicates.picture_rows import ROW_BYTES, picture_row
+from components.ingest.near_duplicates.similar_pairs import find_groups
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
 
@@ -75,14 +80,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Copies:
-    """Files whose content is in several splits, as folders or a manifest give them."""
+    """Images that are in several splits, as folders or a manifest give them."""
 
     pairs: tuple[tuple[ImageFile, ImageFile], ...]
-    """A file, and the first one with its content, which is in another split."""
+    """A file, and its copy or near duplicate in another split."""
     compared: int
-    """Number of files of equal sizes that were read."""
+    """Number of files that were read."""
     alike: int
-    """Number of files whose size occurs in several splits."""
+    """Number of files that may have a copy in another split."""
 
 
 def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
@@ -108,12 +113,64 @@ def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Co
             contents.setdefault(hashlib.sha256(content).digest(), []).append(file)
         if time.monotonic() - started > seconds:
             break
+    return Copies(_pair(contents.values()), compared, len(alike))
+
+
+def find_near_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
+    """Compare the pictures of files in different splits, for about `seconds`.
+
+    Files that a hash divides among the splits count as one split, as in `find_copies`. Copies of
+    the same bytes are left to it.
+    """
+    splits: dict[str | None, list[ImageFile]] = {}
+    for file in listing.files:
+        splits.setdefault(file.split, []).append(file)
+    if len(splits) < 2 or not config.finds_near_duplicates:
+        return Copies((), 0, 0)
+    # Time ends the search after as many files of a large split as of a small one.
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*splits.values()))
+    files: list[ImageFile] = []
+    rows, known = bytearray(), set()
+    started, compared = time.monotonic(), 0
+    ordered = [file for file in in_turn if file is not None]
+    for file, content in read_images(listing.root, ordered, config):
+        compared += 1
+        if isinstance(content, bytes) and (digest := hashlib.sha256(content).digest()) not in known:
+            known.add(digest)
+            if row := _picture_row(content, config):
+                files.append(file)
+                rows += row
+        if time.monotonic() - started > seconds:
+            break
+    groups = find_groups(np.frombuffer(bytes(rows), np.uint8).reshape(-1, ROW_BYTES))
+    members: dict[int, list[ImageFile]] = {}
+    for file, group in zip(files, groups.tolist(), strict=True):
+        members.setdefault(group, []).append(file)
+    return Copies(_pair(members.values()), compared, len(listing.files))
+
+
+def _picture_row(data: bytes, config: IngestConfig) -> bytes:
+    """Return what `picture_row` returns of the checked image; empty for a bad one."""
+    try:
+        image = open_image(data, config)
+        with rejecting(image):
+            if image.format == "JPEG" and (checked := check_jpeg(data, config)):
+                return picture_row(checked)
+            upright = ImageOps.exif_transpose(image).convert("RGB")
+    except Rejected:
+        return b""
+    side = min(*upright.size, 255)
+    return make_thumbprint(np.asarray(upright), config) + bytes([side])
+
+
+def _pair(groups: Iterable[list[ImageFile]]) -> tuple[tuple[ImageFile, ImageFile], ...]:
+    """Return each file that is in another split than the first of its group, with that one."""
     pairs = []
-    for files in contents.values():
+    for files in groups:
         # The image of train, or of the split that makes up train, is the original.
         first, *others = sorted(files, key=lambda one: (one.split not in (None, TRAIN), one.path))
         pairs += [(file, first) for file in others if file.split != first.split]
-    return Copies(tuple(sorted(pairs, key=str)), compared, len(alike))
+    return tuple(sorted(pairs, key=str))
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:

@@ -182,6 +182,8 @@ class ReportFacts:
     """`range_test` of `training.json`."""
     warm_start: Mapping[str, Any] | None = None
     """`warm_start` of `training.json`."""
+    search: Mapping[str, Any] | None = None
+    """`search` of `training.json`."""
     spans: tuple[SpanFacts, ...] = ()
     """Of `ingest.window`, the oldest first."""
     input_advice: str = ""

@@ -84,6 +84,7 @@ def gather_facts(
         ),
         range_test=training.get("range_test"),
         warm_start=training.get("warm_start"),
+        search=training.get("search"),
         spans=describe_spans(examples, found.columns) if found else (),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,

@@ -35,7 +35,7 @@ def write_metrics(facts: ReportFacts) -> str:
     pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
     `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`:
     null, or `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the
-    fit. `range_test` and `warm_start`: those of `training.json`, or null.
+    fit. `range_test`, `warm_start` and `search`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -67,6 +67,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "label_sets": asdict(facts.sets) if facts.sets else None,
         "range_test": facts.range_test,
         "warm_start": facts.warm_start,
+        "search": facts.search,
     }
     return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
 

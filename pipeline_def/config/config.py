@@ -14,7 +14,7 @@ from pipeline_def.config.input import InputConfig, check_originals
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import ExportConfig, ModelConfig
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.config.training import TrainingConfig, TransferConfig
+from pipeline_def.config.training import TrainingConfig, TransferConfig, check_search
 
 # The name is part of paths, cache keys and printed text.
 _NAME = re.compile(r"\w[\w .-]{0,99}")
@@ -89,3 +89,4 @@ class Config:
             "to indexed, or input.cache to decoded.",
         )
         check_originals(self.transform, self.input, self.augmentation)
+        check_search(self)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
 from pipeline_def.config.model import APPLICATIONS, ModelConfig
+from pipeline_def.config.training import can_search
 
 if TYPE_CHECKING:
     from pipeline_def.config.config import Config
@@ -169,6 +170,11 @@ def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
         name: dataclasses.replace(getattr(config, name), **fields)
         for name, fields in sections.items()
     }
+    if config.training.minutes and given:
+        # A search leaves alone what the user has set.
+        fixed = {key: [_value(config, key)] for key in given if can_search(key)}
+        sections["training"]["search"] = fixed | config.training.search
+        changed["training"] = dataclasses.replace(config.training, **sections["training"])
     if given:
         # From here on it does not matter who chose a value.
         changed["given"] = []

@@ -1,9 +1,11 @@
 """The sections `training` and `transfer`, and all that the Trainer step reads."""
 
+import dataclasses
 from dataclasses import field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
+from pydantic import Strict
 
 from components.contract.configuration import (
     Count,
@@ -14,6 +16,8 @@ from components.contract.configuration import (
     configuration,
     require,
 )
+from components.contract.error_messages import did_you_mean
+from components.contract.errors import ConfigurationError
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig, check_originals
@@ -64,6 +68,18 @@ class TrainingConfig:
 
     learning_rate: Annotated[Number, Gt(0)] = 1e-3
     """Peak learning rate, after warm-up; in fine-tuning, of the unfrozen layers."""
+
+    minutes: Annotated[Number, Gt(0)] | None = None
+    """Search for a more accurate training for about this long: learning rate, augmentation, length,
+    regularization and width, where you have not set them. The recipe's own training always runs to
+    its end, and a trial only replaces it if it is better by more than one standard error on the
+    images that select the epoch. Unset: no search."""
+
+    search: dict[Text, list[bool | Annotated[int, Strict()] | Number | Text]] = field(
+        default_factory=dict
+    )
+    """Option → values for the search to try instead of its own, such as `training.learning_rate:
+    [0.01, 0.1]`; options of the sections training, transfer, augmentation and model."""
 
     find_learning_rate: bool = False
     """Before training, let the learning rate rise over 120 steps until the loss explodes (Smith,
@@ -154,6 +170,14 @@ class TrainingConfig:
             f"training.weight_decay is {self.weight_decay}: set training.optimizer to adamw, which "
             f"is adam with weight decay.",
         )
+        require(
+            not self.search or self.minutes is not None,
+            "training.search has no effect without training.minutes: set it.",
+        )
+        require(
+            self.minutes is None or self.accelerator != "workers",
+            "training.minutes searches on one machine: set training.accelerator to another value.",
+        )
 
 
 @configuration("transfer")
@@ -221,3 +245,71 @@ class TrainerConfig:
     def __post_init__(self) -> None:
         """Check the sections against each other."""
         check_originals(self.transform, self.input, self.augmentation)
+        check_search(self)
+
+
+SEARCHED = ("training", "transfer", "augmentation", "model")
+"""Sections whose options a search may change."""
+# The search itself, and what all of its trials must have in common.
+_SHARED = {
+    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator", "precision"),
+    *("find_learning_rate", "calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
+}
+
+
+def can_search(option: str) -> bool:
+    """Return whether a search may change an option, as `section.field`."""
+    section, _, name = option.partition(".")
+    return section in SEARCHED and name not in _SHARED
+
+
+def check_search(config: Any) -> None:
+    """Check `training.search` of a configuration with all sections that it may name.
+
+    Raises:
+        ConfigurationError: an option does not exist, or a value is not allowed.
+    """
+    training, where = config.training, "training.search"
+    require(
+        training.minutes is None or not config.model.start,
+        "training.minutes and model.warm_start are both set: search first, then start from what it "
+        "has found.",
+    )
+    known = {
+        f"{section}.{field.name}": section
+        for section in SEARCHED
+        for field in dataclasses.fields(getattr(config, section))
+        if can_search(f"{section}.{field.name}")
+    }
+    for option, values in training.search.items():
+        require(
+            option in known,
+            f"{where} names {option!r}, which it cannot change.{did_you_mean(option, known)}",
+        )
+        require(bool(values), f"{where} has no value for {option}: list at least one.")
+        for value in values:
+            if problem := _explain_unusable(config, option, value):
+                raise ConfigurationError(f"{where}: {problem}")
+
+
+def _explain_unusable(config: Any, option: str, value: Any) -> str:
+    """Say why no trial can have the value; "" if one can, perhaps with another searched option."""
+    section, _, name = option.partition(".")
+    search = config.training.search.items()
+    partners = [
+        {other.partition(".")[2]: one}
+        for other, values in search
+        if other != option and other.startswith(f"{section}.")
+        for one in values
+    ]
+    problem = ""
+    # A recipe may choose an optimizer with weight decay.
+    partners += [{"optimizer": "adamw"}] if section == "training" else []
+    for partner in ({}, *partners):
+        try:
+            dataclasses.replace(getattr(config, section), **{**partner, name: value})
+        except ConfigurationError as error:
+            problem = problem or str(error)
+        else:
+            return ""
+    return problem

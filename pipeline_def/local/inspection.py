@@ -21,7 +21,14 @@ from components.ingest.shard_plan import plan_shards
 from components.ingest.source.listing import Listing
 from components.ingest.source.lookup import list_source
 from components.ingest.splits import MIN_SPLIT_IMAGES
-from components.ingest.survey import Copies, Survey, Trial, find_copies, try_images
+from components.ingest.survey import (
+    Copies,
+    Survey,
+    Trial,
+    find_copies,
+    find_near_copies,
+    try_images,
+)
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.first_look import FirstLook, describe, look
@@ -59,7 +66,9 @@ def inspect(config: Config) -> None:
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
     copies = find_copies(listing, config.ingest, seconds=_SECONDS)
-    for warning in (*_copy_warnings(copies), *_warnings(listing, survey, trial, config)):
+    near = find_near_copies(listing, config.ingest, seconds=_SECONDS)
+    leaks = (*_copy_warnings(copies), *_near_copy_warnings(near))
+    for warning in (*leaks, *_warnings(listing, survey, trial, config)):
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
@@ -167,17 +176,27 @@ def _bytes(size: float) -> str:
 
 
 def _copy_warnings(copies: Copies) -> Iterator[str]:
+    yield from _leak_warnings(copies, "are also in")
+    if rest := copies.alike - copies.compared:
+        yield f"{rest:,} files of equal sizes in several splits were not compared, for lack of time"
+
+
+def _near_copy_warnings(copies: Copies) -> Iterator[str]:
+    yield from _leak_warnings(copies, "look almost the same as images of")
+    if rest := copies.alike - copies.compared:
+        yield f"{rest:,} files were not compared with other splits by picture, for lack of time"
+
+
+def _leak_warnings(copies: Copies, relation: str) -> Iterator[str]:
     between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
     examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
     for splits, count in between.items():
         file, other = examples[splits]
         yield (
-            f"{count:,} images of {file.split or 'train or eval'} are also in "
+            f"{count:,} images of {file.split or 'train or eval'} {relation} "
             f"{other.split or 'train or eval'}, such as {file.path} and {other.path}: remove them "
             f"from one of the splits, or the accuracy will be too high"
         )
-    if rest := copies.alike - copies.compared:
-        yield f"{rest:,} files of equal sizes in several splits were not compared, for lack of time"
 
 
 def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:

@@ -138,6 +138,8 @@ class Summary:
     """What `training.find_learning_rate` found: `text`, `suggested` and more."""
     warm_start: dict[str, Any] | None = None
     """The pushed model that training started from: `text`, `version` and more."""
+    search: dict[str, Any] | None = None
+    """What `training.minutes` found: `text`, `trials` and more."""
     missing_weights: str = ""
     """How to get pretrained weights that this machine lacks and cannot download."""
     rolled_back_to: str | None = None
@@ -177,6 +179,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
         range_test=report.get("range_test"),
         warm_start=report.get("warm_start"),
+        search=report.get("search"),
         baseline=record.baseline
         and {**record.baseline, "run": find_push(layout.output, record.baseline["version"])},
         blessed=bool(record.blessed),

@@ -43,7 +43,7 @@ class TrainingLoop:
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
-        self._last_epoch = 0
+        self._last_epoch = self._pause = 0
         self._on_epoch: Callable[[], None] | None = None
 
     @property
@@ -62,6 +62,7 @@ class TrainingLoop:
         log: TrainingLog,
         checkpoint_dir: str,
         last_epoch: int = 0,
+        pause: int = 0,
         on_epoch: Callable[[], None] | None = None,
     ) -> Progress:
         """Train from the latest checkpoint, if any; a completed training runs no further step.
@@ -74,6 +75,8 @@ class TrainingLoop:
             log: open, and made with `profiled_steps`.
             checkpoint_dir: keeps the last checkpoint until the model is exported.
             last_epoch: ends the training instead of `evaluation`, and its weights are kept.
+            pause: epochs after which to return. A later call goes on from the checkpoint, with the
+                same schedule.
             on_epoch: called after each epoch, with the weights that are evaluated. Training then
                 runs all epochs, keeps the last weights, and writes no checkpoints.
 
@@ -84,7 +87,7 @@ class TrainingLoop:
             averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
             the fraction of step time spent waiting for input; the last `learning_rate`.
         """
-        self._last_epoch, self._on_epoch = last_epoch, on_epoch
+        self._last_epoch, self._pause, self._on_epoch = last_epoch, pause, on_epoch
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
@@ -143,6 +146,10 @@ class TrainingLoop:
                 checkpoints.save()
 
     def _is_over(self, progress: Progress) -> bool:
+        return self.is_complete(progress) or 0 < self._pause <= progress.epochs
+
+    def is_complete(self, progress: Progress) -> bool:
+        """Return whether no further call would train any more."""
         patient = self._last_epoch or self._on_epoch
         out_of_patience = progress.epochs_since_best >= self._config.patience and not patient
         last = self._last_epoch or self._config.epochs

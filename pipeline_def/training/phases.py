@@ -101,6 +101,11 @@ class Training:
     lengths: Mapping[str, int] | None = None
     """Phase → its epochs, if folds have chosen them instead of the eval split."""
     fold: Fold | None = None
+    pause: int = 0
+    """Epochs of the last phase after which to return, for another training to go on from the
+    checkpoints; 0: none."""
+    paused: bool = False
+    """Whether it has returned before it was complete."""
     start: WarmStart | None = None
     """The pushed model whose weights the model has at first, if there is one."""
 
@@ -259,6 +264,7 @@ class Training:
                 log=log,
                 checkpoint_dir=directory,
                 last_epoch=self.lengths[name] if self.lengths else 0,
+                pause=0 if name == _HEAD else self.pause,
                 on_epoch=record,
             )
         if done.diverged or not done.best_epoch:
@@ -268,6 +274,7 @@ class Training:
                     remove_checkpoints(directory)
                 raise ModelError(problem)
             _LOGGER.warning("%s The best epoch before is kept.", problem)
+        self.paused = not loop.is_complete(done)
         seconds = time.perf_counter() - started
         on_features = isinstance(source, FeatureCache)
         self.phases.append(Phase(name, done, seconds, source.steps, on_features))

@@ -41,6 +41,7 @@ def describe_training(
     started: float,
     directory: str,
     folds: dict[str, Any] | None = None,
+    search: dict[str, Any] | None = None,
 ) -> None:
     """Write history, input and facts of a training that began at the time `started`."""
     data = training.data
@@ -57,6 +58,7 @@ def describe_training(
         "calibration": calibration and dataclasses.asdict(calibration),
         "label_sets": sets and dataclasses.asdict(sets),
         "folds": folds,
+        "search": search,
     }
     _write(training.history, directory, HISTORY_FILE)
     _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)

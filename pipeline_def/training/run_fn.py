@@ -22,6 +22,7 @@ from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
 from components.evaluation.fold_predictions import FoldPredictions, write_folds
 from components.evaluation.slices import decode_text
 from components.records.shard_files import read_index
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.augmentation.own import check_own
@@ -65,6 +66,7 @@ from pipeline_def.training.distribution.workers import (
 from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.phases import Training
 from pipeline_def.training.run_files import describe_model, describe_training
+from pipeline_def.training.search.search import search
 from pipeline_def.training.trained_on import Ids, check_unseen, list_keys, write_trained_on
 from pipeline_def.training.training_input import TrainingInput
 
@@ -123,19 +125,40 @@ def _train_and_export(
     replicas = strategy.num_replicas_in_sync
     data = TrainingInput.find(fn_args, config, graph.transformed_spec, replicas=replicas)
     build = _prepare_build(data, classes=len(graph.labels))
+    checkpoints = folder = checkpoint_dir(fn_args)
+    found = None
+    if config.training.minutes:
+        found = search(
+            data,
+            build,
+            strategy,
+            minutes=config.training.minutes,
+            log_dir=run_dir,
+            checkpoint_dir=checkpoints,
+        )
+        config, folder = found.config, found.checkpoints
+        data = dataclasses.replace(data, config=config)
+        data = data.of(data.train, data.evaluation, replicas)
     with strategy.scope(), precision(config.training.precision):
-        model = build()
+        model = build(config.model)
         start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
     if start:
         data = dataclasses.replace(data, config=shorten(data.config))
-    checkpoints = checkpoint_dir(fn_args)
-    training, validated = _train(model, data, run_dir, checkpoints, start)
+    training, validated = _train(model, data, run_dir, folder, start)
     if not _is_plain(model, config.training.precision):
-        model = _copy(model, build)
+        model = _copy(model, build(config.model))
     plain = Classifier(model, config.model.views)
     classifier, calibration, sets = _calibrate(plain, data, validated)
     folds = validated.describe(training) if validated else None
-    describe_training(training, calibration, sets, started=started, directory=run_dir, folds=folds)
+    describe_training(
+        training,
+        calibration,
+        sets,
+        started=started,
+        directory=run_dir,
+        folds=folds,
+        search=found.facts if found else None,
+    )
     texts = tuple(map(decode_text, graph.labels))
     unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
@@ -253,20 +276,29 @@ def _export(
     describe_model(classifier.model, directory, fn_args.model_run_dir)
 
 
-def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[], tf_keras.Model]:
+def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfig], tf_keras.Model]:
+    """Return a function that builds a network for the training images."""
     config = data.config
     mean, variance = pixel_moments(data.read_in_order(data.train))
-    whitened = config.model.name == "resnet9"
-    return functools.partial(
-        build_model,
-        config.model,
-        size=config.transform.seen_size,
-        classes=classes,
-        mean=mean,
-        variance=variance,
-        patches=patch_covariance(data.read_in_order(data.train)) if whitened else None,
-        seed=config.training.seed,
-    )
+
+    @functools.cache
+    def find_patches() -> Any:
+        return patch_covariance(data.read_in_order(data.train))
+
+    def build(model: ModelConfig) -> tf_keras.Model:
+        # However many networks this process has built, the first weights are the same.
+        tf_keras.utils.set_random_seed(config.training.seed)
+        return build_model(
+            model,
+            size=config.transform.seen_size,
+            classes=classes,
+            mean=mean,
+            variance=variance,
+            patches=find_patches() if model.name == "resnet9" else None,
+            seed=config.training.seed,
+        )
+
+    return build
 
 
 def _is_plain(model: tf_keras.Model, computed_in: str) -> bool:
@@ -275,9 +307,8 @@ def _is_plain(model: tf_keras.Model, computed_in: str) -> bool:
     return not distributed and computed_in == "float32"
 
 
-def _copy(model: tf_keras.Model, build: Callable[[], tf_keras.Model]) -> tf_keras.Model:
-    """Build `model` again, in float32 on one device, with the same weights."""
-    copy = build()
+def _copy(model: tf_keras.Model, copy: tf_keras.Model) -> tf_keras.Model:
+    """Return a copy, built in float32 on one device, with the weights of `model`."""
     for target, source in zip(copy.variables, model.variables, strict=True):
         target.assign(source.numpy())
     return copy

@@ -23,6 +23,7 @@ from components.report.page.formatting import (
     signed,
 )
 from components.report.page.sections.classes import ImageLinks
+from components.report.page.sections.training import describe_training
 from components.report.suspects.shown import ImageMap, LabelErrors, SuspectFacts
 from components.report.suspects.spans import describe_spans
 from tests.report.conftest import say, words
@@ -263,6 +264,40 @@ def test_the_table_of_epochs_shows_phases() -> None:
     assert "3 2 1.0" in said
     assert "phase in the last epoch" not in said
     assert "Phase" not in say("training", history={**history, "phase": [1, 1, 1]})
+
+
+def _search(chosen: int) -> dict[str, Any]:
+    facts = {"state": "complete", "epochs": 20, "seconds": 60.0, "right": ""}
+    paused = {**facts, "state": "paused", "epochs": 3}
+    trials = [
+        {**facts, "number": 0, "values": {}, "score": 0.7, "finished": 60.0},
+        {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5, "finished": 80.0},
+        {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8, "finished": 180.0},
+    ]
+    return {"text": "Searched.", "images": 100, "chosen": chosen, "trials": trials}
+
+
+def test_a_search_is_drawn_and_its_optimism_said() -> None:
+    history = {"accuracy": [0.5], "loss": [1.0]}
+    facts = replace(report_sample.small(), history=history, search=_search(2), split="eval")
+    page = describe_training(facts)["search"]
+    assert [row[0] for row in page["rows"]] == ["2 (chosen)", "0", "1"]
+    assert page["titles"] == [
+        "Accuracy",
+        "Epochs",
+        "Minutes",
+        "State",
+        "model.width",
+        "training.epochs",
+    ]
+    assert page["rows"][0][1] == ("0.800", "20", "1.0", "complete", "16", "")
+    assert "the recipe 0.700, the best 0.800" in page["drawing"].name
+    assert page["optimism"].startswith("The same images chose the trial")
+    tested = replace(facts, split="test")
+    accuracy = facts.metrics.scalars["accuracy"]
+    optimism = describe_training(tested)["search"]["optimism"]
+    assert f"{0.8 - accuracy:+.3f} ± " in optimism
+    assert "Searched." in say("training", history=history, search=_search(0))
 
 
 def test_the_range_test_is_drawn() -> None:

@@ -100,6 +100,8 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "", summary.training["advice"]
     if summary.warm_start:
         yield "", summary.warm_start["text"]
+    if summary.search:
+        yield "Search", summary.search["text"]
     if summary.range_test:
         yield "", summary.range_test["text"]
     if retries := summary.store_retries:

@@ -142,7 +142,7 @@ def train_with_folds(
 ) -> tuple[Training, Validated]:
     """Train `model` for each fold, then from its first weights on all images."""
     images, initial = SmallSet.read(data), model.get_weights()
-    validated = _cross_validate(
+    validated = cross_validate(
         model, data, images, folds=folds, log_dir=log_dir, checkpoint_dir=checkpoint_dir
     )
     model.set_weights(initial)
@@ -158,7 +158,7 @@ def train_with_folds(
     return training, validated
 
 
-def _cross_validate(
+def cross_validate(
     model: tf_keras.Model,
     data: TrainingInput,
     images: SmallSet,
@@ -167,7 +167,16 @@ def _cross_validate(
     log_dir: str,
     checkpoint_dir: str,
 ) -> Validated:
-    """Train for each fold, unless an interrupted attempt has done so."""
+    """Train for each fold, unless an interrupted attempt has done so.
+
+    Args:
+        model: with the weights that every fold starts from.
+        data: the input of the whole training.
+        images: of both splits.
+        folds: number of folds.
+        log_dir: folder of the TensorBoard logs.
+        checkpoint_dir: keeps the result of each fold.
+    """
     replicas = model.distribute_strategy.num_replicas_in_sync
     initial, assigned, shared = model.get_weights(), images.assign(folds), Fold({}, {}, {})
     results = []

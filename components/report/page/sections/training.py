@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from components.contract.example import EVAL, TRAIN
+from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
+from components.evaluation.metrics.intervals import Z
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import (
     FIRST,
@@ -56,6 +57,7 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
         "range_test": facts.range_test,
         "ramp": _draw_ramp(facts.range_test) if facts.range_test else None,
+        "search": facts.search and _describe_search(facts.search, facts),
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
     }
@@ -124,6 +126,74 @@ def _draw_ramp(test: Mapping[str, Any]) -> Drawing:
 
     caption = "Loss while the learning rate rose from step to step, smoothed"
     return draw(paint, caption=caption, name=f"{caption}. {test['text']}", height=2.5)
+
+
+def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
+    """List the trials of a search, the most accurate first, and draw them in time."""
+    trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
+    options = sorted({option for trial in trials for option in trial["values"]})
+    plain = next(trial for trial in trials if not trial["number"])
+    rows = [
+        (
+            f"{trial['number']}{' (chosen)' if trial['number'] == search['chosen'] else ''}",
+            f"{trial['score']:.3f}",
+            f"{trial['epochs']}",
+            f"{trial['seconds'] / 60:.1f}",
+            trial["state"],
+            *(f"{trial['values'].get(option, '')}" for option in options),
+        )
+        for trial in trials
+    ]
+    return {
+        "text": search["text"],
+        "optimism": _describe_optimism(search, facts),
+        "drawing": _draw_trials(search["trials"], plain),
+        "titles": ["Accuracy", "Epochs", "Minutes", "State", *options],
+        "rows": [(row[0], row[1:]) for row in rows],
+    }
+
+
+def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
+    """Say how far the accuracy that chose the trial is above that on images it has not seen."""
+    [score] = [one["score"] for one in search["trials"] if one["number"] == search["chosen"]]
+    if facts.split != TEST:
+        return "The same images chose the trial and judge it here, so its accuracy is optimistic."
+    found, images = facts.metrics.scalars["accuracy"], facts.metrics.support.sum()
+    error = Z * math.sqrt(
+        score * (1 - score) / search["images"] + found * (1 - found) / max(images, 1)
+    )
+    return (
+        f"The chosen trial has {score:.3f} on the eval split, which chose it, and {found:.3f} on "
+        f"test: {score - found:+.3f} ± {error:.3f}."
+    )
+
+
+def _draw_trials(trials: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> Drawing:
+    """Draw the accuracy of each trial at the time of its last run."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="minutes", ylabel="accuracy")
+        complete, paused = (
+            [trial for trial in trials if (trial["state"] == "complete") is whole]
+            for whole in (True, False)
+        )
+        for some, color, marker, name in (
+            (complete, FIRST, "o", "trained to the end"),
+            (paused, SECOND, "x", "stopped early"),
+        ):
+            if some := [trial for trial in some if trial["epochs"]]:
+                minutes = [trial["finished"] / 60 for trial in some]
+                scores = [trial["score"] for trial in some]
+                axes.scatter(minutes, scores, c=color, marker=marker, label=name)
+        style: dict[str, Any] = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2}
+        axes.axhline(plain["score"], label="recipe", **style)
+        axes.set_xlim(left=0)
+        place_legend(figure, axes)
+
+    caption = "Trials of the search by the time of their last epoch"
+    best = max(trial["score"] for trial in trials)
+    name = f"{caption}: the recipe {plain['score']:.3f}, the best {best:.3f}; the table lists all"
+    return draw(paint, caption=caption, name=name, height=2.5)
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:

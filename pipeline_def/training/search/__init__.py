@@ -1,0 +1,1 @@
+"""The search for a better training within `training.minutes`; `search.py` is the door."""

@@ -1,0 +1,369 @@
+"""Search for a better training for `training.minutes`.
+
+Trial 0 is the training that the recipe chooses, from start to end. The others differ in what
+`space.py` lists, and run as far as `halving.py` says. Only trials that were trained to the end can
+replace trial 0, and only if they are more accurate on the images that select the epoch by more than
+one standard error of the paired difference (the one-standard-error rule; Hastie et al., 2009). The
+test split is never read.
+"""
+
+import dataclasses
+import gc
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+import yaml
+from numpy.typing import NDArray
+
+from components.contract.errors import ModelError
+from components.contract.model_files import BEST_FILE
+from components.contract.progress import naming_fold, report_result
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainerConfig
+from pipeline_def.model.networks import precision
+from pipeline_def.serving.signatures import Classifier
+from pipeline_def.training.calibration import predict_logits
+from pipeline_def.training.cross_validation.choice import choose_folds
+from pipeline_def.training.cross_validation.folds import cross_validate
+from pipeline_def.training.cross_validation.images import SmallSet
+from pipeline_def.training.distribution.workers import has_workers
+from pipeline_def.training.phases import Training
+from pipeline_def.training.search.halving import (
+    LONGER,
+    RUNGS,
+    count_promoted,
+    count_trials,
+    epochs_at,
+)
+from pipeline_def.training.search.space import (
+    Values,
+    apply_values,
+    draw_trials,
+    find_space,
+    list_changes,
+)
+from pipeline_def.training.training_input import TrainingInput
+
+_LOGGER = logging.getLogger(__name__)
+
+_STATE = "trials.json"
+# Of a trial: paused trials go on if they are promoted.
+_PAUSED, _DONE, _DIVERGED, _NO_MEMORY = "paused", "complete", "diverged", "out of memory"
+
+Build = Callable[[ModelConfig], tf_keras.Model]
+
+
+@dataclass
+class Trial:
+    """A training of the search, and how far it has come."""
+
+    number: int
+    values: dict[str, Any]
+    """Option → value where it differs from trial 0."""
+    state: str = _PAUSED
+    epochs: int = 0
+    """Completed epochs of the last phase."""
+    seconds: float = 0.0
+    score: float = 0.0
+    """Accuracy on the images that select the epoch, so far; balanced accuracy if
+    `training.metric` is."""
+    finished: float = 0.0
+    """Seconds of the search at the end of its last run."""
+    right: str = ""
+    """1 for each of these images that the complete trial recognizes, else 0."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search has found."""
+
+    config: TrainerConfig
+    """Of the chosen trial, without the search."""
+    checkpoints: str
+    """Folder of its checkpoints: a training from there is complete."""
+    facts: dict[str, Any]
+    """For `training.json`: the minutes, all trials, the one that was chosen and why, in `text`."""
+
+
+@dataclass
+class _Search:
+    data: TrainingInput
+    """With the configuration of trial 0."""
+    build: Build
+    strategy: tf.distribute.Strategy
+    seconds: float
+    """Of the whole search."""
+    folds: int
+    """0: the eval split compares the trials."""
+    log_dir: str
+    directory: str
+    trials: list[Trial] = field(default_factory=list)
+
+    @classmethod
+    def resume(cls, *fields: Any) -> Self:
+        """Start, or go on where an earlier attempt was interrupted."""
+        search = cls(*fields)
+        path = os.path.join(search.directory, _STATE)
+        if tf.io.gfile.exists(path):
+            with tf.io.gfile.GFile(path) as file:
+                search.trials = [Trial(**facts) for facts in json.loads(file.read())]
+        return search
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - sum(trial.seconds for trial in self.trials)
+
+    def folder(self, trial: Trial) -> str:
+        """Return the folder of the checkpoints of a trial."""
+        return os.path.join(self.directory, f"trial-{trial.number}")
+
+    def config(self, trial: Trial) -> TrainerConfig:
+        """Return the configuration of a trial."""
+        return apply_values(self.data.config, trial.values)
+
+    def save(self) -> None:
+        """Record the trials in a file that appears whole or not at all."""
+        path = os.path.join(self.directory, _STATE)
+        tf.io.gfile.makedirs(self.directory)
+        with tf.io.gfile.GFile(f"{path}.unfinished", "w") as file:
+            file.write(json.dumps([dataclasses.asdict(trial) for trial in self.trials]))
+        tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
+
+    def run(self) -> None:
+        """Train the trials, from where they are."""
+        if not self.trials:
+            self.trials.append(Trial(0, {}))
+        first = self.trials[0]
+        if first.state == _PAUSED:
+            self.train(first, 1.0)
+        if first.state != _DONE:
+            raise ModelError(
+                f"The training that the recipe chooses is {first.state}, so training.minutes has "
+                f"nothing to improve: run without it to see why."
+            )
+        if first.score >= 1:
+            return
+        rungs = (1.0,) if self.folds else RUNGS
+        if len(self.trials) == 1:
+            count = count_trials(self.left, one=first.seconds, rungs=rungs)
+            drawn = draw_trials(self.data.config, count)
+            changes = [list_changes(self.data.config, values) for values in drawn]
+            self.trials += [Trial(number, one) for number, one in enumerate(changes, start=1)]
+            self.save()
+        running = self.trials[1:]
+        for rung in rungs:
+            for trial in running:
+                self.advance(trial, rung)
+            ranked = sorted(
+                (one for one in running if one.seconds and one.state in (_PAUSED, _DONE)),
+                key=lambda one: (-one.score, one.number),
+            )
+            running = ranked[: count_promoted(len(ranked))]
+        # What is left of the time completes others.
+        for trial in sorted(self.trials, key=lambda one: (-one.epochs, -one.score, one.number)):
+            self.advance(trial, 1.0)
+
+    def advance(self, trial: Trial, rung: float) -> None:
+        """Train a trial up to a rung, if it has not come so far and the time allows it."""
+        wanted = epochs_at(rung, self.config(trial).training.epochs)
+        if trial.state != _PAUSED or trial.epochs >= wanted:
+            return
+        # One of the trials must come to its end, or all of them are in vain.
+        reserve = 0.0 if rung == 1 else LONGER * self.trials[0].seconds
+        if self.left >= self._estimate(trial, wanted) + reserve:
+            self.train(trial, rung)
+
+    def _estimate(self, trial: Trial, epochs: int) -> float:
+        """Estimate the seconds until a trial has so many epochs."""
+        first, *others = self.trials
+        started = [one.seconds for one in others if one.seconds]
+        if not trial.epochs and started and epochs < first.epochs:
+            # Short runs mostly trace and load.
+            return sum(started) / len(started)
+        # A trial that has not started yet is assumed to be as fast as trial 0.
+        known = trial if trial.epochs else first
+        return known.seconds / max(known.epochs, 1) * (epochs - trial.epochs)
+
+    def train(self, trial: Trial, rung: float) -> None:
+        """Train a trial up to a rung, and record it."""
+        started = time.perf_counter()
+        try:
+            self._train(trial, rung)
+        except ModelError as error:
+            _LOGGER.warning("Trial %d: %s", trial.number, error)
+            trial.state = _DIVERGED
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
+            trial.state = _NO_MEMORY
+        gc.collect()
+        trial.seconds += time.perf_counter() - started
+        trial.finished = self.seconds - self.left
+        self.save()
+        best = max(one.score for one in self.trials)
+        report_result(
+            f"trial {trial.number} {trial.state} {trial.score:.3f}, best {best:.3f}, "
+            f"{max(self.left, 0) / 60:.0f} min left"
+        )
+
+    def _train(self, trial: Trial, rung: float) -> None:
+        config = self.config(trial)
+        replicas = self.strategy.num_replicas_in_sync
+        data = dataclasses.replace(self.data, config=config)
+        data = data.of(data.train, data.evaluation, replicas)
+        with self.strategy.scope(), precision(config.training.precision):
+            model = self.build(config.model)
+        logs = os.path.join(self.log_dir, "trials", str(trial.number))
+        if self.folds:
+            with naming_fold(f"trial {trial.number}"):
+                validated = cross_validate(
+                    model,
+                    data,
+                    SmallSet.read(data),
+                    folds=self.folds,
+                    log_dir=logs,
+                    checkpoint_dir=self.folder(trial),
+                )
+            self._complete(trial, validated.logits, validated.images.labels)
+            trial.epochs = config.training.epochs
+            return
+        pause = epochs_at(rung, config.training.epochs) if rung < 1 else 0
+        training = Training(model, data, logs, self.folder(trial), pause=pause)
+        with naming_fold(f"trial {trial.number}"):
+            training.run()
+        trial.epochs = training.phases[-1].progress.epochs
+        logits, ids = predict_logits(Classifier(model, config.model.views), data.read_evaluation())
+        self._complete(trial, logits, ids)
+        if training.paused:
+            trial.state = _PAUSED
+
+    def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
+        right = np.argmax(logits, axis=1) == np.asarray(ids)
+        weights = self._weights(np.asarray(ids))
+        trial.score = float(np.average(right, weights=weights))
+        trial.right = "".join(map(str, right.astype(int).tolist()))
+        trial.state = _DONE
+
+    def _weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weight of each image: the same, or for each class."""
+        if self.data.config.training.metric != "balanced_accuracy":
+            return np.ones(len(ids))
+        counts = np.bincount(ids)
+        return 1 / counts[ids] * len(ids) / np.count_nonzero(counts)
+
+    def choose(self) -> tuple[Trial, str]:
+        """Return the trial to export, and why."""
+        first, *others = (trial for trial in self.trials if trial.seconds)
+        complete = [trial for trial in others if trial.state == _DONE]
+        spent = (self.seconds - self.left) / 60
+        begin = (
+            f"Searched for {spent:.0f} of {self.seconds / 60:.0f} minutes: {len(others)} trials, "
+            f"{len(complete)} trained to the end."
+        )
+        if first.score >= 1:
+            return first, "The recipe's training makes no mistake on these images: no search."
+        if not complete:
+            # One trial more takes about one and a half times as long.
+            needed = math.ceil(2.5 * first.seconds / 60)
+            return first, (
+                f"training.minutes is {self.seconds / 60:g}, too few to train a single trial: the "
+                f"recipe's training took {first.seconds / 60:.1f} minutes, so a search takes at "
+                f"least {needed}."
+            )
+        best = max(complete, key=lambda trial: (trial.score, -trial.number))
+        gain, error = compare(best.right, first.right)
+        where = "in cross-validation" if self.folds else "on the eval split"
+        names = ", ".join(f"{key} {value}" for key, value in best.values.items())
+        told = f"{gain:+.3f} ± {1.96 * error:.3f} {where} with {names}"
+        if gain > error:
+            return best, f"{begin} Trial {best.number} is better than the recipe: {told}."
+        return first, (
+            f"{begin} None is better than the recipe by more than one standard error; the best: "
+            f"{told}."
+        )
+
+
+def compare(one: str, other: str) -> tuple[float, float]:
+    """Return how much more accurate `one` is on the same images, and its standard error.
+
+    Half an image added to each cell of the table of both keeps the error above 0 when few images
+    differ (Agresti and Min, 2005).
+
+    >>> compare("1111", "1100")
+    (0.5, 0.2546)
+    """
+    pairs = list(zip(one, other, strict=True))
+    more, less, images = pairs.count(("1", "0")), pairs.count(("0", "1")), len(pairs)
+    error = math.sqrt(more + less + 1 - (more - less) ** 2 / (images + 2)) / (images + 2)
+    return (more - less) / images, round(error, 4)
+
+
+def search(
+    data: TrainingInput,
+    build: Build,
+    strategy: tf.distribute.Strategy,
+    *,
+    minutes: float,
+    log_dir: str,
+    checkpoint_dir: str,
+) -> Outcome:
+    """Search for about `minutes`, at least until the recipe's training is complete.
+
+    An interrupted search goes on where it was. The trials of the same seed are the same; how many
+    of them there are depends on the speed of the machine.
+
+    Raises:
+        ModelError: the recipe's training fails.
+    """
+    if has_workers(strategy):
+        raise ModelError("training.minutes needs a single worker: remove it, or use one machine.")
+    plain = data.config
+    with strategy.scope(), precision(plain.training.precision):
+        folds = choose_folds(data, build(plain.model))
+    # Decided once: all trials are judged alike.
+    fixed = _set_training(plain, find_learning_rate=False, folds=folds)
+    data = dataclasses.replace(data, config=fixed)
+    run = _Search.resume(data, build, strategy, minutes * 60, folds, log_dir, checkpoint_dir)
+    run.run()
+    chosen, text = run.choose()
+    report_result(text)
+    _write_best(chosen.values, log_dir, text)
+    facts = {
+        "minutes": minutes,
+        "folds": folds,
+        "images": len(run.trials[0].right),
+        "chosen": chosen.number,
+        "text": text,
+        "space": {key: dataclasses.asdict(one) for key, one in find_space(fixed).items()},
+        "trials": [
+            {name: value for name, value in dataclasses.asdict(trial).items() if name != "right"}
+            for trial in run.trials
+            if trial.seconds
+        ],
+    }
+    config = _set_training(run.config(chosen), minutes=None, search={})
+    return Outcome(config, run.folder(chosen), facts)
+
+
+def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:
+    return dataclasses.replace(config, training=dataclasses.replace(config.training, **fields))
+
+
+def _write_best(values: Values, directory: str, text: str) -> None:
+    """Write the options of the chosen trial as a configuration file."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, name = key.split(".")
+        sections.setdefault(section, {})[name] = value
+    tf.io.gfile.makedirs(directory)
+    with tf.io.gfile.GFile(os.path.join(directory, BEST_FILE), "w") as file:
+        file.write(f"# {text}\n{yaml.safe_dump(sections) if sections else ''}")

@@ -1,0 +1,189 @@
+"""A search within a time: which trials run, what survives a kill, and what is chosen."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+import yaml
+
+from components.contract.errors import ModelError
+from components.contract.model_files import BEST_FILE, TRAINING_FILE
+from pipeline_def.training import run_fn as trainer
+from pipeline_def.training.search.halving import epochs_at
+from pipeline_def.training.search.search import Trial, _Search, compare
+from tests.data.shard_folder import ShardFolder
+from tests.training.test_run_fn import Graph, fn_args
+from tests.training.test_search_space import config
+
+
+def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> _Search:
+    data: Any = SimpleNamespace(config=config(**training))
+    nothing: Any = None
+    return _Search.resume(data, nothing, nothing, seconds, folds, "", str(directory))
+
+
+def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.0) -> list[Any]:
+    """Replace training: an epoch takes `cost` seconds; return (trial, epochs) of each run."""
+    clock, runs = [0.0], []
+
+    def train(self: _Search, trial: Trial, rung: float) -> None:
+        full = self.config(trial).training.epochs
+        epochs = epochs_at(rung, full)
+        clock[0] += cost * (epochs - trial.epochs)
+        runs.append((trial.number, epochs))
+        if (found := accuracy(trial)) is None:
+            raise ModelError("Training diverged.")
+        trial.epochs, trial.score = epochs, found
+        trial.right = "1" * round(1000 * found) + "0" * round(1000 - 1000 * found)
+        trial.state = "complete" if epochs == full else "paused"
+
+    monkeypatch.setattr(_Search, "_train", train)
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    return runs
+
+
+def test_the_best_trials_go_on_and_a_better_one_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    search = make(tmp_path, seconds=400, epochs=30)
+    search.run()
+    assert runs[0] == (0, 30)
+    assert search.left >= 0
+    started = [number for number, epochs in runs if epochs in (3, 7)]
+    assert started[: len(search.trials) - 1] == [*range(1, len(search.trials))]
+    complete = [trial.number for trial in search.trials if trial.state == "complete"]
+    assert max(trial.number for trial in search.trials) in complete
+    chosen, text = search.choose()
+    assert chosen.number == max(complete)
+    assert f"Trial {chosen.number} is better than the recipe: +0." in text
+    # A second attempt finds everything done.
+    again = make(tmp_path, seconds=400, epochs=30)
+    before = len(runs)
+    again.run()
+    assert len(runs) == before
+    assert again.choose() == (chosen, text)
+
+
+def test_a_killed_search_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(folder: Path) -> Any:
+        simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (trial.number % 3))
+        search = make(folder, seconds=300, epochs=30)
+        search.run()
+        return search.trials
+
+    def killed(trial: Trial) -> float:
+        if trial.number == 2:
+            raise KeyboardInterrupt
+        return 0.7 + 0.01 * (trial.number % 3)
+
+    expected = whole(tmp_path / "whole")
+    runs = simulate(monkeypatch, killed)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "killed", seconds=300, epochs=30).run()
+    assert [number for number, _ in runs] == [0, 1, 2]
+    found = whole(tmp_path / "killed")
+    assert [(t.number, t.values, t.epochs) for t in found] == [
+        (t.number, t.values, t.epochs) for t in expected
+    ]
+
+
+def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(monkeypatch, lambda trial: 0.7 if trial.number == 0 else 0.701)
+    search = make(tmp_path, seconds=400, epochs=30)
+    search.run()
+    chosen, text = search.choose()
+    assert (chosen.number, "None is better than the recipe by more than" in text) == (0, True)
+    gain, error = compare("1110", "1110")
+    assert gain == 0 < error
+    assert compare("1100", "1111")[0] == -0.5
+
+
+def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(monkeypatch, lambda _: 0.7)
+    short = make(tmp_path / "short", seconds=60, epochs=50)
+    short.run()
+    chosen, text = short.choose()
+    assert chosen.number == 0
+    assert "training.minutes is 1, too few to train a single trial" in text
+    assert "took 0.8 minutes, so a search takes at least 3" in text
+    runs = simulate(monkeypatch, lambda _: 1.0)
+    perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
+    perfect.run()
+    assert runs == [(0, 50)]
+    assert "makes no mistake" in perfect.choose()[1]
+    simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
+    diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
+    diverging.run()
+    assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
+    assert diverging.choose()[0].state == "complete"
+    simulate(monkeypatch, lambda _: None)
+    with pytest.raises(ModelError, match="The training that the recipe chooses is diverged"):
+        make(tmp_path / "none", seconds=600, epochs=50).run()
+
+
+def test_folds_compare_whole_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    search = make(tmp_path, seconds=400, epochs=30, folds=5)
+    search.run()
+    assert {epochs for _, epochs in runs} <= {30, 60}
+    assert "in cross-validation" in search.choose()[1]
+
+
+@pytest.mark.slow
+def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tft, "TFTransformOutput", Graph)
+    fixed: dict[str, list[Any]] = {
+        "training.learning_rate": [0.003],
+        "training.epochs": [3],
+        "training.label_smoothing": [0.1],
+        "augmentation.policy": ["none"],
+        "augmentation.cutmix": [0.0],
+        "model.dropout": [0.0],
+        "model.width": [8],
+    }
+    weights = []
+
+    def run(target: Path, **options: Any) -> Path:
+        arguments = fn_args(str(shard_folder.path), "none", target, **options)
+
+        def export(classifier: Any, *_: Any, **__: Any) -> None:
+            weights.append(classifier.model.get_weights())
+            raise InterruptedError
+
+        monkeypatch.setattr(trainer, "_export", export)
+        with pytest.raises(InterruptedError):
+            trainer.run_fn(arguments)
+        return Path(arguments.model_run_dir)
+
+    monkeypatch.setattr(_Search, "choose", lambda self: (self.trials[1], "Trial 1 is better."))
+    found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, folds=0)
+    facts = json.loads((found / TRAINING_FILE).read_text())
+    trials = facts["search"]["trials"]
+    assert [trial["state"] for trial in trials] == ["complete", "complete"]
+    assert trials[1]["epochs"] == 3
+    assert facts["config"]["training"]["epochs"] == 3
+    assert facts["phases"][0]["epochs"] == 3
+    best = yaml.safe_load((found / BEST_FILE).read_text())
+    assert best["training"] == {
+        "epochs": 3,
+        "label_smoothing": 0.1,
+        "learning_rate": 0.003,
+    }
+    run(tmp_path / "again", model={"dropout": 0.0}, folds=0, **best["training"])
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert tf.io.gfile.exists(str(tmp_path / "search" / "checkpoints"))
