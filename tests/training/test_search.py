@@ -1,6 +1,7 @@
 """A search within a time: which trials run, what survives a kill, and what is chosen."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ import yaml
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE, TRAINING_FILE
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.search.halving import epochs_at
-from pipeline_def.training.search.search import Trial, _Search, compare
+from pipeline_def.training.search.search import Trial, _Search, compare, search
 from tests.data.shard_folder import ShardFolder
 from tests.training.test_run_fn import Graph, fn_args
 from tests.training.test_search_space import config
@@ -25,6 +27,10 @@ def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) ->
     data: Any = SimpleNamespace(config=config(**training))
     nothing: Any = None
     return _Search.resume(data, nothing, nothing, seconds, folds, "", str(directory))
+
+
+class Killed(BaseException):
+    """What no code under test catches."""
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.0) -> list[Any]:
@@ -51,15 +57,15 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
-    search = make(tmp_path, seconds=400, epochs=30)
-    search.run()
+    run = make(tmp_path, seconds=400, epochs=30)
+    run.run()
     assert runs[0] == (0, 30)
-    assert search.left >= 0
+    assert run.left >= 0
     started = [number for number, epochs in runs if epochs in (3, 7)]
-    assert started[: len(search.trials) - 1] == [*range(1, len(search.trials))]
-    complete = [trial.number for trial in search.trials if trial.state == "complete"]
-    assert max(trial.number for trial in search.trials) in complete
-    chosen, text = search.choose()
+    assert started[: len(run.trials) - 1] == [*range(1, len(run.trials))]
+    complete = [trial.number for trial in run.trials if trial.state == "complete"]
+    assert max(trial.number for trial in run.trials) in complete
+    chosen, text = run.choose()
     assert chosen.number == max(complete)
     assert f"Trial {chosen.number} is better than the recipe: +0." in text
     # A second attempt finds everything done.
@@ -75,18 +81,18 @@ def test_a_killed_search_goes_on_where_it_was(
 ) -> None:
     def whole(folder: Path) -> Any:
         simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (trial.number % 3))
-        search = make(folder, seconds=300, epochs=30)
-        search.run()
-        return search.trials
+        run = make(folder, seconds=300, epochs=30)
+        run.run()
+        return run.trials
 
     def killed(trial: Trial) -> float:
         if trial.number == 2:
-            raise KeyboardInterrupt
+            raise Killed
         return 0.7 + 0.01 * (trial.number % 3)
 
     expected = whole(tmp_path / "whole")
     runs = simulate(monkeypatch, killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         make(tmp_path / "killed", seconds=300, epochs=30).run()
     assert [number for number, _ in runs] == [0, 1, 2]
     found = whole(tmp_path / "killed")
@@ -95,13 +101,28 @@ def test_a_killed_search_goes_on_where_it_was(
     ]
 
 
+def test_an_interrupt_keeps_the_best_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(trial: Trial) -> float:
+        if sum(one.state == "complete" for one in run.trials) > 1:
+            raise KeyboardInterrupt
+        return 0.7 + 0.01 * trial.number
+
+    simulate(monkeypatch, interrupted)
+    run = make(tmp_path, seconds=1000, epochs=30)
+    run.run()
+    assert run.choose()[0].number > 0
+    assert run.left > 0
+
+
 def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate(monkeypatch, lambda trial: 0.7 if trial.number == 0 else 0.701)
-    search = make(tmp_path, seconds=400, epochs=30)
-    search.run()
-    chosen, text = search.choose()
+    run = make(tmp_path, seconds=400, epochs=30)
+    run.run()
+    chosen, text = run.choose()
     assert (chosen.number, "None is better than the recipe by more than" in text) == (0, True)
     gain, error = compare("1110", "1110")
     assert gain == 0 < error
@@ -133,12 +154,47 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
         make(tmp_path / "none", seconds=600, epochs=50).run()
 
 
+def test_a_search_without_images_to_compare_or_with_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start() -> None:
+        data: Any = SimpleNamespace(
+            config=replace(config(folds=0), model=ModelConfig(name="cnn")),
+            evaluation=SimpleNamespace(total=0),
+        )
+        found = replace_config(monkeypatch, data)
+        search(
+            found,
+            lambda _: None,
+            tf.distribute.get_strategy(),
+            minutes=1,
+            log_dir="",
+            checkpoint_dir=str(tmp_path),
+        )
+
+    with pytest.raises(ModelError, match="the eval split, which has no images"):
+        start()
+    monkeypatch.setattr("pipeline_def.training.search.search.has_workers", lambda _: True)
+    with pytest.raises(ModelError, match="needs a single worker"):
+        start()
+
+
+def replace_config(monkeypatch: pytest.MonkeyPatch, data: Any) -> Any:
+    """Let a stand-in be replaced like a dataclass."""
+    module = "pipeline_def.training.search.search.dataclasses.replace"
+    monkeypatch.setattr(
+        module,
+        lambda one, **fields: data if one is data else replace(one, **fields),
+    )
+    return data
+
+
 def test_folds_compare_whole_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
-    search = make(tmp_path, seconds=400, epochs=30, folds=5)
-    search.run()
+    run = make(tmp_path, seconds=400, epochs=30, folds=5)
+    run.run()
     assert {epochs for _, epochs in runs} <= {30, 60}
-    assert "in cross-validation" in search.choose()[1]
+    assert "in cross-validation" in run.choose()[1]
 
 
 @pytest.mark.slow

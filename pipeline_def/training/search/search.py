@@ -153,6 +153,14 @@ class _Search:
             )
         if first.score >= 1:
             return
+        try:
+            self._compare()
+        except KeyboardInterrupt:
+            report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
+
+    def _compare(self) -> None:
+        """Train the other trials."""
+        first = self.trials[0]
         rungs = (1.0,) if self.folds else RUNGS
         if len(self.trials) == 1:
             count = count_trials(self.left, one=first.seconds, rungs=rungs)
@@ -322,7 +330,7 @@ def search(
     of them there are depends on the speed of the machine.
 
     Raises:
-        ModelError: the recipe's training fails.
+        ModelError: the recipe's training fails, or no images compare the trials.
     """
     if has_workers(strategy):
         raise ModelError("training.minutes needs a single worker: remove it, or use one machine.")
@@ -332,6 +340,11 @@ def search(
     # Decided once: all trials are judged alike.
     fixed = _set_training(plain, find_learning_rate=False, folds=folds)
     data = dataclasses.replace(data, config=fixed)
+    if not folds and not data.evaluation.total:
+        raise ModelError(
+            "training.minutes compares trainings on the eval split, which has no images: give it "
+            "some, or remove training.minutes."
+        )
     run = _Search.resume(data, build, strategy, minutes * 60, folds, log_dir, checkpoint_dir)
     run.run()
     chosen, text = run.choose()
