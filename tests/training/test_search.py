@@ -107,7 +107,7 @@ def test_an_interrupt_keeps_the_best_so_far(
     def interrupted(trial: Trial) -> float:
         if sum(one.state == "complete" for one in run.trials) > 1:
             raise KeyboardInterrupt
-        return 0.7 + 0.01 * trial.number
+        return 0.7 + 0.004 * trial.number
 
     simulate(monkeypatch, interrupted)
     run = make(tmp_path, seconds=1000, epochs=30)
