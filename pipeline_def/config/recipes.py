@@ -88,8 +88,10 @@ def resolve_each(
         other = dataclasses.replace(config, **changed)
         each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
     every = {key for recipe in RECIPES.values() for key in recipe(images)}
-    keys = [key for key in sorted(every) if len({_value(one, key) for one in each.values()}) > 1]
-    return resolved, {name: {key: _value(one, key) for key in keys} for name, one in each.items()}
+    keys = [key for key in sorted(every) if len({get_value(one, key) for one in each.values()}) > 1]
+    return resolved, {
+        name: {key: get_value(one, key) for key in keys} for name, one in each.items()
+    }
 
 
 def _choose_network(
@@ -160,28 +162,50 @@ def _choose_recipe(config: Config | TrainerConfig, *, images: int, size: int) ->
 
 def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     """Set the recipe's values, except options that the user named or changed."""
-    sections: dict[str, dict[str, Any]] = {"training": {"recipe": recipe.name}}
     defaults, given = type(config)(), getattr(config, "given", ())
-    for key, value in recipe.values.items():
-        section, field = key.split(".")
-        if key not in given and _value(config, key) == _value(defaults, key):
-            sections.setdefault(section, {})[field] = value
-    changed: dict[str, Any] = {
-        name: dataclasses.replace(getattr(config, name), **fields)
-        for name, fields in sections.items()
+    values: dict[str, Any] = {
+        key: value
+        for key, value in recipe.values.items()
+        if key not in given and get_value(config, key) == get_value(defaults, key)
     }
+    values["training.recipe"] = recipe.name
     if config.training.minutes and given:
         # A search leaves alone what the user has set.
-        fixed = {key: [_value(config, key)] for key in given if can_search(key)}
-        sections["training"]["search"] = fixed | config.training.search
-        changed["training"] = dataclasses.replace(config.training, **sections["training"])
-    if given:
-        # From here on it does not matter who chose a value.
-        changed["given"] = []
+        fixed = {key: [get_value(config, key)] for key in given if can_search(key)}
+        values["training.search"] = fixed | config.training.search
+    # From here on it does not matter who chose a value.
+    fields: dict[str, Any] = {"given": []} if given else {}
+    return dataclasses.replace(apply_values(config, values), **fields)
+
+
+def apply_values(config: Sections, values: Values) -> Sections:
+    """Return the configuration with other values.
+
+    Raises:
+        ConfigurationError: they do not go together.
+    """
+    changed: dict[str, Any] = {
+        name: dataclasses.replace(getattr(config, name), **fields)
+        for name, fields in nest_values(values).items()
+    }
     return dataclasses.replace(config, **changed)
 
 
-def _value(config: Config | TrainerConfig, key: str) -> Any:
+def nest_values(values: Values) -> dict[str, dict[str, Any]]:
+    """Return section → field → value.
+
+    >>> nest_values({"model.width": 8, "model.dropout": 0.1})
+    {'model': {'width': 8, 'dropout': 0.1}}
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, field = key.split(".")
+        sections.setdefault(section, {})[field] = value
+    return sections
+
+
+def get_value(config: Config | TrainerConfig, key: str) -> Any:
+    """Return the value of an option, as `section.field`."""
     section, field = key.split(".")
     return getattr(getattr(config, section), field)
 

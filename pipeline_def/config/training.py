@@ -248,8 +248,8 @@ class TrainerConfig:
         check_search(self)
 
 
-SEARCHED = ("training", "transfer", "augmentation", "model")
-"""Sections whose options a search may change."""
+# Sections whose options a search may change.
+_SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
     *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator", "precision"),
@@ -260,7 +260,7 @@ _SHARED = {
 def can_search(option: str) -> bool:
     """Return whether a search may change an option, as `section.field`."""
     section, _, name = option.partition(".")
-    return section in SEARCHED and name not in _SHARED
+    return section in _SEARCHED and name not in _SHARED
 
 
 def check_search(config: Any) -> None:
@@ -275,12 +275,12 @@ def check_search(config: Any) -> None:
         "training.minutes and model.warm_start are both set: search first, then start from what it "
         "has found.",
     )
-    known = {
-        f"{section}.{field.name}": section
-        for section in SEARCHED
+    names = (
+        f"{section}.{field.name}"
+        for section in _SEARCHED
         for field in dataclasses.fields(getattr(config, section))
-        if can_search(f"{section}.{field.name}")
-    }
+    )
+    known = [name for name in names if can_search(name)]
     for option, values in training.search.items():
         require(
             option in known,

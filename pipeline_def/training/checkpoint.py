@@ -194,6 +194,14 @@ class Checkpoints:
         self._manager.save()
 
 
+def write_whole(path: str, content: bytes) -> None:
+    """Write a file that appears whole or not at all, in a folder that need not exist."""
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    with tf.io.gfile.GFile(f"{path}.unfinished", "wb") as file:
+        file.write(content)
+    tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
+
+
 def checkpoint_dir(fn_args: Any) -> str:
     """Return a folder that only further attempts at the same training find.
 

@@ -162,9 +162,8 @@ def test_a_search_without_images_to_compare_or_with_workers(
             config=replace(config(folds=0), model=ModelConfig(name="cnn")),
             evaluation=SimpleNamespace(total=0),
         )
-        found = replace_config(monkeypatch, data)
         search(
-            found,
+            data,
             lambda _: None,
             tf.distribute.get_strategy(),
             minutes=1,
@@ -177,16 +176,6 @@ def test_a_search_without_images_to_compare_or_with_workers(
     monkeypatch.setattr("pipeline_def.training.search.search.has_workers", lambda _: True)
     with pytest.raises(ModelError, match="needs a single worker"):
         start()
-
-
-def replace_config(monkeypatch: pytest.MonkeyPatch, data: Any) -> Any:
-    """Let a stand-in be replaced like a dataclass."""
-    module = "pipeline_def.training.search.search.dataclasses.replace"
-    monkeypatch.setattr(
-        module,
-        lambda one, **fields: data if one is data else replace(one, **fields),
-    )
-    return data
 
 
 def test_folds_compare_whole_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

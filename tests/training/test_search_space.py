@@ -9,10 +9,10 @@ from components.contract.errors import ConfigurationError
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import resolve
+from pipeline_def.config.recipes import apply_values, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.search.halving import RUNGS, _cost, count_trials, epochs_at
-from pipeline_def.training.search.space import apply_values, draw_trials, find_space, list_changes
+from pipeline_def.training.search.space import draw_trials, find_space, list_changes
 
 
 def config(**training: Any) -> TrainerConfig:

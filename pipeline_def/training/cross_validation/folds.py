@@ -27,6 +27,7 @@ from components.contract.progress import naming_fold, report_fold
 from components.evaluation.fold_predictions import FoldPredictions
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.calibration import fit_temperature
+from pipeline_def.training.checkpoint import write_whole
 from pipeline_def.training.cross_validation.images import Rows, SmallSet
 from pipeline_def.training.phases import Fold, Training
 from pipeline_def.training.training_input import TrainingInput
@@ -49,10 +50,7 @@ class FoldResult:
         facts = json.dumps({"curves": self.curves, "seconds": self.seconds})
         buffer = io.BytesIO()
         np.savez(buffer, logits=self.logits, facts=facts)
-        tf.io.gfile.makedirs(os.path.dirname(path))
-        with tf.io.gfile.GFile(f"{path}.unfinished", "wb") as file:
-            file.write(buffer.getvalue())
-        tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
+        write_whole(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: str) -> Self | None:

@@ -28,10 +28,12 @@ from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
 from components.contract.progress import naming_fold, report_result
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.recipes import Values, apply_values, nest_values
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import predict_logits
+from pipeline_def.training.checkpoint import write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import cross_validate
 from pipeline_def.training.cross_validation.images import SmallSet
@@ -44,18 +46,15 @@ from pipeline_def.training.search.halving import (
     count_trials,
     epochs_at,
 )
-from pipeline_def.training.search.space import (
-    Values,
-    apply_values,
-    draw_trials,
-    find_space,
-    list_changes,
-)
+from pipeline_def.training.search.space import draw_trials, find_space, list_changes
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
 _STATE = "trials.json"
+# Of a 95% confidence interval. `paired_interval` and its `Z` belong to the Evaluator, whose changes
+# must not train again.
+_QUANTILE = 1.96
 # Of a trial: paused trials go on if they are promoted.
 _PAUSED, _DONE, _DIVERGED, _NO_MEMORY = "paused", "complete", "diverged", "out of memory"
 
@@ -132,12 +131,9 @@ class _Search:
         return apply_values(self.data.config, trial.values)
 
     def save(self) -> None:
-        """Record the trials in a file that appears whole or not at all."""
-        path = os.path.join(self.directory, _STATE)
-        tf.io.gfile.makedirs(self.directory)
-        with tf.io.gfile.GFile(f"{path}.unfinished", "w") as file:
-            file.write(json.dumps([dataclasses.asdict(trial) for trial in self.trials]))
-        tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
+        """Record the trials for a later attempt."""
+        text = json.dumps([dataclasses.asdict(trial) for trial in self.trials])
+        write_whole(os.path.join(self.directory, _STATE), text.encode())
 
     def run(self) -> None:
         """Train the trials, from where they are."""
@@ -291,7 +287,7 @@ class _Search:
         gain, error = compare(best.right, first.right)
         where = "in cross-validation" if self.folds else "on the eval split"
         names = ", ".join(f"{key} {value}" for key, value in best.values.items())
-        told = f"{gain:+.3f} ± {1.96 * error:.3f} {where} with {names}"
+        told = f"{gain:+.3f} ± {_QUANTILE * error:.3f} {where} with {names}"
         if gain > error:
             return best, f"{begin} Trial {best.number} is better than the recipe: {told}."
         return first, (
@@ -337,14 +333,14 @@ def search(
     plain = data.config
     with strategy.scope(), precision(plain.training.precision):
         folds = choose_folds(data, build(plain.model))
-    # Decided once: all trials are judged alike.
-    fixed = _set_training(plain, find_learning_rate=False, folds=folds)
-    data = dataclasses.replace(data, config=fixed)
     if not folds and not data.evaluation.total:
         raise ModelError(
             "training.minutes compares trainings on the eval split, which has no images: give it "
             "some, or remove training.minutes."
         )
+    # Decided once: all trials are judged alike.
+    fixed = _set_training(plain, find_learning_rate=False, folds=folds)
+    data = dataclasses.replace(data, config=fixed)
     run = _Search.resume(data, build, strategy, minutes * 60, folds, log_dir, checkpoint_dir)
     run.run()
     chosen, text = run.choose()
@@ -373,10 +369,6 @@ def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:
 
 def _write_best(values: Values, directory: str, text: str) -> None:
     """Write the options of the chosen trial as a configuration file."""
-    sections: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
-        section, name = key.split(".")
-        sections.setdefault(section, {})[name] = value
     tf.io.gfile.makedirs(directory)
     with tf.io.gfile.GFile(os.path.join(directory, BEST_FILE), "w") as file:
-        file.write(f"# {text}\n{yaml.safe_dump(sections) if sections else ''}")
+        file.write(f"# {text}\n{yaml.safe_dump(nest_values(values)) if values else ''}")

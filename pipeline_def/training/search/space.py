@@ -1,8 +1,7 @@
 """What a search may change: a few values around the recipe's for each option, and why."""
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +9,8 @@ import numpy as np
 
 from components.contract.errors import ConfigurationError
 from components.contract.rules_of_thumb import OWN_NETWORKS
+from pipeline_def.config.recipes import Values, apply_values, get_value
 from pipeline_def.config.training import TrainerConfig
-
-Values = Mapping[str, Any]
-"""`section.field` → value."""
 
 # Channels that `model.width` 0 stands for.
 _WIDTHS = {"cnn": 32, "resnet9": 64}
@@ -97,27 +94,6 @@ def draw_trials(config: TrainerConfig, count: int) -> list[Values]:
     return list(drawn.values())
 
 
-def apply_values(config: TrainerConfig, values: Values) -> TrainerConfig:
-    """Return the configuration with other values.
-
-    Raises:
-        ConfigurationError: they do not go together.
-    """
-    sections: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
-        section, field = key.split(".")
-        sections.setdefault(section, {})[field] = value
-    changed: dict[str, Any] = {
-        name: dataclasses.replace(getattr(config, name), **fields)
-        for name, fields in sections.items()
-    }
-    return dataclasses.replace(config, **changed)
-
-
 def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
     """Return those of the values that differ from the configuration's."""
-    return {
-        key: value
-        for key, value in values.items()
-        if getattr(getattr(config, key.split(".")[0]), key.split(".")[1]) != value
-    }
+    return {key: value for key, value in values.items() if get_value(config, key) != value}

@@ -132,7 +132,6 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     """List the trials of a search, the most accurate first, and draw them in time."""
     trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
     options = sorted({option for trial in trials for option in trial["values"]})
-    plain = next(trial for trial in trials if not trial["number"])
     rows = [
         (
             f"{trial['number']}{' (chosen)' if trial['number'] == search['chosen'] else ''}",
@@ -147,7 +146,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     return {
         "text": search["text"],
         "optimism": _describe_optimism(search, facts),
-        "drawing": _draw_trials(search["trials"], plain),
+        "drawing": _draw_trials(search["trials"]),
         "titles": ["Accuracy", "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
@@ -168,8 +167,9 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     )
 
 
-def _draw_trials(trials: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> Drawing:
-    """Draw the accuracy of each trial at the time of its last run."""
+def _draw_trials(trials: Sequence[Mapping[str, Any]]) -> Drawing:
+    """Draw the accuracy of each trial, the recipe's first, at the time of its last run."""
+    plain = trials[0]
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="minutes", ylabel="accuracy")
