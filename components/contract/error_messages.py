@@ -160,6 +160,8 @@ def _describe_one(kind: Any) -> str:
         inner = get_args(plain)[1]
         if get_fields(inner):
             return "fields for each name, such as {name: {field: value}}"
+        if get_origin(strip(inner)) is list:
+            return "a list for each name, such as {name: [value, value]}"
         example = "train: 0.8, eval: 0.2" if strip(inner) is float else "name: value"
         return f"{describe(inner)} for each name, such as {{{example}}}"
     if get_origin(plain) is list:

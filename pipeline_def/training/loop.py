@@ -88,6 +88,7 @@ class TrainingLoop:
             the fraction of step time spent waiting for input; the last `learning_rate`.
         """
         self._last_epoch, self._pause, self._on_epoch = last_epoch, pause, on_epoch
+        self.epoch_ends: list[float] = []
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
@@ -141,6 +142,7 @@ class TrainingLoop:
             over = progress.diverged or progress.steps == self._steps
             if over:
                 self._end_epoch(evaluation, progress, log)
+                self.epoch_ends.append(time.perf_counter())
             due = over or (every and self._steps_done(progress) % every == 0)
             if due and not self._on_epoch:
                 checkpoints.save()

@@ -52,6 +52,8 @@ class Phase:
     """Steps per epoch."""
     on_features: bool = False
     """Whether it trained on features in memory instead of images."""
+    epoch_seconds: float = 0.0
+    """Median duration of the epochs after the first; 0 if there were none."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +279,9 @@ class Training:
         self.paused = not loop.is_complete(done)
         seconds = time.perf_counter() - started
         on_features = isinstance(source, FeatureCache)
-        self.phases.append(Phase(name, done, seconds, source.steps, on_features))
+        later = np.diff(loop.epoch_ends)
+        epoch = float(np.median(later)) if later.size else 0.0
+        self.phases.append(Phase(name, done, seconds, source.steps, on_features, epoch))
         self.exported = name
         if loop.step.margins:
             self.margin_sums.append(loop.step.margins.result())

@@ -267,7 +267,7 @@ def test_the_table_of_epochs_shows_phases() -> None:
 
 
 def _search(chosen: int) -> dict[str, Any]:
-    facts = {"state": "complete", "epochs": 20, "seconds": 60.0, "right": ""}
+    facts = {"state": "complete", "epochs": 20, "seconds": 60.0}
     paused = {**facts, "state": "paused", "epochs": 3}
     trials = [
         {**facts, "number": 0, "values": {}, "score": 0.7, "finished": 60.0},

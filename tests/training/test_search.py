@@ -45,7 +45,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.
         if (found := accuracy(trial)) is None:
             raise ModelError("Training diverged.")
         trial.epochs, trial.score = epochs, found
-        trial.right = "1" * round(1000 * found) + "0" * round(1000 - 1000 * found)
+        trial.right = ["1" * round(1000 * found) + "0" * round(1000 - 1000 * found)]
         trial.state = "complete" if epochs == full else "paused"
 
     monkeypatch.setattr(_Search, "_train", train)
@@ -124,9 +124,30 @@ def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     run.run()
     chosen, text = run.choose()
     assert (chosen.number, "None is better than the recipe by more than" in text) == (0, True)
-    gain, error = compare("1110", "1110")
+    gain, error = compare(["1110"], ["1110"])
     assert gain == 0 < error
-    assert compare("1100", "1111")[0] == -0.5
+    assert compare(["1100"], ["1111"]) == (-0.3333, 0.3043)
+    # A balanced score weighs classes alike, whatever their numbers of images.
+    gain, error = compare(["1" * 98, "00"], ["1" * 98, "11"])
+    assert (gain, error) == (-0.25, 0.1531)
+
+
+def test_a_trial_that_has_shown_its_speed_is_not_charged_for_tracing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    run = make(tmp_path, seconds=1000, epochs=30)
+    run.trials = [
+        Trial(0, {}, "complete", 30, seconds=60, epoch_seconds=1, start_up=30, earlier_phases=10),
+        Trial(1, {}, "paused", 3, seconds=36, epoch_seconds=2),
+        Trial(2, {}),
+    ]
+    assert run._estimate(run.trials[1], 10) == 20 + 7 * 2
+    assert run._estimate(run.trials[2], 10) == 30 + 10
+    run.train(run.trials[2], 1 / 3)
+    # Its run was shorter than the start-up of trial 0, whose speed it is assumed to have.
+    assert run.trials[2].epoch_seconds == 0
+    assert run._estimate(run.trials[2], 30) == 20 + 20
 
 
 def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
@@ -150,7 +171,7 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
     assert diverging.choose()[0].state == "complete"
     simulate(monkeypatch, lambda _: None)
-    with pytest.raises(ModelError, match="The training that the recipe chooses is diverged"):
+    with pytest.raises(ModelError, match="The recipe's training diverged"):
         make(tmp_path / "none", seconds=600, epochs=50).run()
 
 

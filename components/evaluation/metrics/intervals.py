@@ -1,13 +1,12 @@
 """95% confidence intervals of metrics."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from scipy import stats
 
+from components.contract.paired import CONFIDENCE, Z, paired_difference
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_table import TOP
 from components.evaluation.metrics.predictions import (
@@ -18,10 +17,6 @@ from components.evaluation.metrics.predictions import (
     Ints,
     Predictions,
 )
-
-_CONFIDENCE = 0.95
-Z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
-"""Half-width of the intervals, in standard errors of a normal distribution."""
 
 # Not ece: it grows with noise, and each resample adds some, so the interval misses the true value
 # of a well calibrated model.
@@ -46,7 +41,7 @@ class Interval:
 def proportion_interval(hits: int, examples: int) -> Interval:
     """Return Wilson's interval of `hits` out of `examples`, at least one."""
     test = stats.binomtest(hits, examples)
-    low, high = test.proportion_ci(_CONFIDENCE, method="wilson")
+    low, high = test.proportion_ci(CONFIDENCE, method="wilson")
     return Interval(float(low), float(high))
 
 
@@ -65,17 +60,11 @@ def f1_interval(right: int, either: int) -> Interval:
 
 
 def paired_interval(hits: Flags, baseline: Flags) -> Interval:
-    """Return the interval of the difference of two accuracies, from hits on the same examples.
-
-    Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
-    Proportions Based on Paired Data". It adds one disagreement in each direction, so the interval
-    has a width even if the models agree on every example.
-    """
-    pairs = len(hits) + 2
-    more = (int((hits & ~baseline).sum()) + 1) / pairs
-    less = (int((baseline & ~hits).sum()) + 1) / pairs
-    half = Z * math.sqrt((more + less - (more - less) ** 2) / pairs)
-    return Interval(low=max(-1.0, more - less - half), high=min(1.0, more - less + half))
+    """Return the interval of `paired_difference`, from hits on the same examples."""
+    more, less = int((hits & ~baseline).sum()), int((baseline & ~hits).sum())
+    difference, error = paired_difference(more, less, len(hits))
+    half = Z * error
+    return Interval(low=max(-1.0, difference - half), high=min(1.0, difference + half))
 
 
 def estimate_intervals(
@@ -162,7 +151,7 @@ def bootstrap(
     resamples = min(max(_MOST_DRAWN // examples, _LEAST_RESAMPLES), _MOST_RESAMPLES)
     drawn = np.stack([estimate(random.integers(examples, size=examples)) for _ in range(resamples)])
     value = estimate(np.arange(examples))
-    tail = (1 - _CONFIDENCE) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0) - 2 * (drawn.mean(axis=0) - value)
     # Further apart than rounding.
     defined = (high - low > 1e-12) & (low <= value) & (value <= high)

@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
+from components.contract.paired import Z, paired_difference
 from components.contract.progress import naming_fold, report_result
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import Values, apply_values, nest_values
@@ -33,7 +35,7 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import predict_logits
-from pipeline_def.training.checkpoint import write_whole
+from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import cross_validate
 from pipeline_def.training.cross_validation.images import SmallSet
@@ -52,11 +54,9 @@ from pipeline_def.training.training_input import TrainingInput
 _LOGGER = logging.getLogger(__name__)
 
 _STATE = "trials.json"
-# Of a 95% confidence interval. `paired_interval` and its `Z` belong to the Evaluator, whose changes
-# must not train again.
-_QUANTILE = 1.96
 # Of a trial: paused trials go on if they are promoted.
 _PAUSED, _DONE, _DIVERGED, _NO_MEMORY = "paused", "complete", "diverged", "out of memory"
+_FAILURES = {_DIVERGED: "diverged", _NO_MEMORY: "ran out of memory"}
 
 Build = Callable[[ModelConfig], tf_keras.Model]
 
@@ -72,13 +72,20 @@ class Trial:
     epochs: int = 0
     """Completed epochs of the last phase."""
     seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    """Duration of an epoch of the last phase."""
+    start_up: float = 0.0
+    """Seconds of its first run that these epochs did not take."""
+    earlier_phases: float = 0.0
+    """Of them, what a run that resumes does not repeat."""
     score: float = 0.0
     """Accuracy on the images that select the epoch, so far; balanced accuracy if
     `training.metric` is."""
     finished: float = 0.0
     """Seconds of the search at the end of its last run."""
-    right: str = ""
-    """1 for each of these images that the complete trial recognizes, else 0."""
+    right: list[str] = field(default_factory=list)
+    """1 for each of these images that the trial recognizes, else 0; a text for each class if the
+    score is balanced."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +151,8 @@ class _Search:
             self.train(first, 1.0)
         if first.state != _DONE:
             raise ModelError(
-                f"The training that the recipe chooses is {first.state}, so training.minutes has "
-                f"nothing to improve: run without it to see why."
+                f"The recipe's training {_FAILURES[first.state]}, so training.minutes has nothing "
+                f"to improve: run without it to see why."
             )
         if first.score >= 1:
             return
@@ -189,14 +196,11 @@ class _Search:
 
     def _estimate(self, trial: Trial, epochs: int) -> float:
         """Estimate the seconds until a trial has so many epochs."""
-        first, *others = self.trials
-        started = [one.seconds for one in others if one.seconds]
-        if not trial.epochs and started and epochs < first.epochs:
-            # Short runs mostly trace and load.
-            return sum(started) / len(started)
+        first = self.trials[0]
         # A trial that has not started yet is assumed to be as fast as trial 0.
-        known = trial if trial.epochs else first
-        return known.seconds / max(known.epochs, 1) * (epochs - trial.epochs)
+        pace = trial.epoch_seconds or first.epoch_seconds
+        start_up = first.start_up - (first.earlier_phases if trial.epochs else 0)
+        return max(start_up, 0) + pace * (epochs - trial.epochs)
 
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
@@ -210,14 +214,33 @@ class _Search:
             _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
             trial.state = _NO_MEMORY
         gc.collect()
-        trial.seconds += time.perf_counter() - started
+        before, seconds = trial.seconds, time.perf_counter() - started
+        trial.seconds += seconds
         trial.finished = self.seconds - self.left
+        # A single epoch does not show how much of its time is start-up.
+        rest = max(trial.seconds - self.trials[0].start_up, 0)
+        trial.epoch_seconds = trial.epoch_seconds or rest / max(trial.epochs, 1)
+        if not before:
+            trial.start_up = max(seconds - trial.epoch_seconds * trial.epochs, 0)
         self.save()
+        self._tidy()
         best = max(one.score for one in self.trials)
         report_result(
             f"trial {trial.number} {trial.state} {trial.score:.3f}, best {best:.3f}, "
             f"{max(self.left, 0) / 60:.0f} min left"
         )
+
+    def _tidy(self) -> None:
+        """Remove the checkpoints that nothing can need any more."""
+        best = self._find_best()
+        for trial in self.trials[1:]:
+            if trial.state != _PAUSED and trial is not best:
+                remove_checkpoints(self.folder(trial))
+
+    def _find_best(self) -> Trial | None:
+        """Return the best complete trial other than trial 0."""
+        complete = (trial for trial in self.trials[1:] if trial.state == _DONE)
+        return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
 
     def _train(self, trial: Trial, rung: float) -> None:
         config = self.config(trial)
@@ -244,7 +267,10 @@ class _Search:
         training = Training(model, data, logs, self.folder(trial), pause=pause)
         with naming_fold(f"trial {trial.number}"):
             training.run()
-        trial.epochs = training.phases[-1].progress.epochs
+        *earlier, last = training.phases
+        trial.epochs = last.progress.epochs
+        trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
+        trial.earlier_phases = max(trial.earlier_phases, sum(phase.seconds for phase in earlier))
         logits, ids = predict_logits(Classifier(model, config.model.views), data.read_evaluation())
         self._complete(trial, logits, ids)
         if training.paused:
@@ -252,17 +278,14 @@ class _Search:
 
     def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
         right = np.argmax(logits, axis=1) == np.asarray(ids)
-        weights = self._weights(np.asarray(ids))
-        trial.score = float(np.average(right, weights=weights))
-        trial.right = "".join(map(str, right.astype(int).tolist()))
+        balanced = self.data.config.training.metric == "balanced_accuracy"
+        groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
+        trial.right = [
+            "".join(map(str, right[groups == group].astype(int).tolist()))
+            for group in np.unique(groups)
+        ]
+        trial.score = statistics.mean(one.count("1") / len(one) for one in trial.right)
         trial.state = _DONE
-
-    def _weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weight of each image: the same, or for each class."""
-        if self.data.config.training.metric != "balanced_accuracy":
-            return np.ones(len(ids))
-        counts = np.bincount(ids)
-        return 1 / counts[ids] * len(ids) / np.count_nonzero(counts)
 
     def choose(self) -> tuple[Trial, str]:
         """Return the trial to export, and why."""
@@ -275,7 +298,8 @@ class _Search:
         )
         if first.score >= 1:
             return first, "The recipe's training makes no mistake on these images: no search."
-        if not complete:
+        best = self._find_best()
+        if not best:
             # One trial more takes about one and a half times as long.
             needed = math.ceil(2.5 * first.seconds / 60)
             return first, (
@@ -283,11 +307,10 @@ class _Search:
                 f"recipe's training took {first.seconds / 60:.1f} minutes, so a search takes at "
                 f"least {needed}."
             )
-        best = max(complete, key=lambda trial: (trial.score, -trial.number))
         gain, error = compare(best.right, first.right)
         where = "in cross-validation" if self.folds else "on the eval split"
         names = ", ".join(f"{key} {value}" for key, value in best.values.items())
-        told = f"{gain:+.3f} ± {_QUANTILE * error:.3f} {where} with {names}"
+        told = f"{gain:+.3f} ± {Z * error:.3f} {where} with {names}"
         if gain > error:
             return best, f"{begin} Trial {best.number} is better than the recipe: {told}."
         return first, (
@@ -296,19 +319,21 @@ class _Search:
         )
 
 
-def compare(one: str, other: str) -> tuple[float, float]:
-    """Return how much more accurate `one` is on the same images, and its standard error.
+def compare(one: list[str], other: list[str]) -> tuple[float, float]:
+    """Return how much better `one` is than `other`, both `Trial.right`, and the standard error.
 
-    Half an image added to each cell of the table of both keeps the error above 0 when few images
-    differ (Agresti and Min, 2005).
-
-    >>> compare("1111", "1100")
-    (0.5, 0.2546)
+    >>> compare(["1111"], ["1100"])
+    (0.3333, 0.3043)
     """
-    pairs = list(zip(one, other, strict=True))
-    more, less, images = pairs.count(("1", "0")), pairs.count(("0", "1")), len(pairs)
-    error = math.sqrt(more + less + 1 - (more - less) ** 2 / (images + 2)) / (images + 2)
-    return (more - less) / images, round(error, 4)
+    differences, variances = [], []
+    for first, second in zip(one, other, strict=True):
+        pairs = [*zip(first, second, strict=True)]
+        more, less = pairs.count(("1", "0")), pairs.count(("0", "1"))
+        difference, error = paired_difference(more, less, len(pairs))
+        differences.append(difference)
+        variances.append(error**2)
+    error = math.sqrt(sum(variances)) / len(variances)
+    return round(statistics.mean(differences), 4), round(error, 4)
 
 
 def search(
@@ -349,7 +374,7 @@ def search(
     facts = {
         "minutes": minutes,
         "folds": folds,
-        "images": len(run.trials[0].right),
+        "images": sum(map(len, run.trials[0].right)),
         "chosen": chosen.number,
         "text": text,
         "space": {key: dataclasses.asdict(one) for key, one in find_space(fixed).items()},

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
-from components.evaluation.metrics.intervals import Z
+from components.contract.paired import Z
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import (
     FIRST,

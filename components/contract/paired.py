@@ -1,0 +1,26 @@
+"""How two models differ that were tried on the same images."""
+
+import math
+from statistics import NormalDist
+
+CONFIDENCE = 0.95
+Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Half-width of the intervals, in standard errors of a normal distribution."""
+
+
+def paired_difference(more: int, less: int, examples: int) -> tuple[float, float]:
+    """Return the difference of two accuracies on the same examples, and its standard error.
+
+    Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
+    Proportions Based on Paired Data". It adds one disagreement in each direction, so the error is
+    above 0 even if the models agree on every example.
+
+    Args:
+        more: examples that only the first model is right about.
+        less: examples that only the second is right about.
+        examples: all of them.
+    """
+    pairs = examples + 2
+    gained, lost = (more + 1) / pairs, (less + 1) / pairs
+    difference = gained - lost
+    return difference, math.sqrt((gained + lost - difference**2) / pairs)
