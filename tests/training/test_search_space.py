@@ -11,7 +11,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
-from pipeline_def.training.search.halving import RUNGS, _cost, count_trials, epochs_at
+from pipeline_def.training.search.halving import RUNGS, count_trials, epochs_at
 from pipeline_def.training.search.space import draw_trials, find_space, list_changes
 
 
@@ -98,7 +98,10 @@ def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
 def test_as_many_trials_as_fit() -> None:
     assert count_trials(149, one=100) == 0
     assert count_trials(150, one=100) == 1
-    assert _cost(9, RUNGS) == pytest.approx(1 + 3 * 2 / 9 + 2 / 3)
+    assert (count_trials(349, one=100), count_trials(351, one=100)) == (8, 9)
+    # A run takes 40 s before its first epoch: 9 × (40 + 10) + 3 × (40 + 20) + 40 + 60.
+    assert count_trials(729, one=100, start_up=40) == 8
+    assert count_trials(731, one=100, start_up=40) == 9
     counts = [count_trials(seconds, one=100) for seconds in range(0, 3000, 100)]
     assert counts == sorted(counts)
     assert count_trials(1e9, one=1) == 60

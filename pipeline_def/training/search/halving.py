@@ -15,33 +15,34 @@ _MOST_TRIALS = 60
 LONGER = 1.5
 
 
-def count_trials(seconds: float, *, one: float, rungs: tuple[float, ...] = RUNGS) -> int:
+def count_trials(
+    seconds: float, *, one: float, start_up: float = 0.0, rungs: tuple[float, ...] = RUNGS
+) -> int:
     """Return how many trials fit; 0 if not one of them does.
 
     Args:
         seconds: left for the search.
         one: duration of the training that the recipe chooses, seconds.
+        start_up: seconds of it that every run of a trial takes again.
         rungs: increasing fractions that end with 1.
 
     >>> count_trials(600, one=100), count_trials(100, one=100)
     (12, 0)
     """
-    fitting = (n for n in range(_MOST_TRIALS, 0, -1) if _cost(n, rungs) * LONGER * one <= seconds)
-    return next(fitting, 0)
+
+    def cost(trials: int) -> float:
+        total, before = 0.0, 0.0
+        for rung in rungs:
+            total += trials * (start_up + LONGER * (one - start_up) * (rung - before))
+            trials, before = count_promoted(trials), rung
+        return total
+
+    return next((n for n in range(_MOST_TRIALS, 0, -1) if cost(n) <= seconds), 0)
 
 
 def count_promoted(trials: int) -> int:
     """Return how many of the trials go on to the next rung."""
     return math.ceil(trials / _KEPT)
-
-
-def _cost(trials: int, rungs: tuple[float, ...]) -> float:
-    """Return the cost in whole trainings."""
-    total, before = 0.0, 0.0
-    for rung in rungs:
-        total += trials * (rung - before)
-        trials, before = count_promoted(trials), rung
-    return total
 
 
 def epochs_at(rung: float, epochs: int) -> int:

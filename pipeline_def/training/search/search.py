@@ -87,6 +87,11 @@ class Trial:
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
 
+    @property
+    def again(self) -> float:
+        """Seconds of `start_up` that every run takes."""
+        return max(self.start_up - self.earlier_phases, 0.0)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -166,7 +171,7 @@ class _Search:
         first = self.trials[0]
         rungs = (1.0,) if self.folds else RUNGS
         if len(self.trials) == 1:
-            count = count_trials(self.left, one=first.seconds, rungs=rungs)
+            count = count_trials(self.left, one=first.seconds, start_up=first.again, rungs=rungs)
             drawn = draw_trials(self.data.config, count)
             changes = [list_changes(self.data.config, values) for values in drawn]
             self.trials += [Trial(number, one) for number, one in enumerate(changes, start=1)]
@@ -199,8 +204,8 @@ class _Search:
         first = self.trials[0]
         # A trial that has not started yet is assumed to be as fast as trial 0.
         pace = trial.epoch_seconds or first.epoch_seconds
-        start_up = first.start_up - (first.earlier_phases if trial.epochs else 0)
-        return max(start_up, 0) + pace * (epochs - trial.epochs)
+        start_up = first.again if trial.epochs else first.start_up
+        return start_up + pace * (epochs - trial.epochs)
 
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
