@@ -32,7 +32,8 @@ def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
     try:
         network = function(size=images.shape[1], classes=classes)
     except Exception as error:  # The user's code may raise anything.
-        raise _mistake(path, f"it failed with {describe_error(error)}") from error
+        call = f"{function.__name__}(size={images.shape[1]}, classes={classes})"
+        raise _mistake(path, f"{call} failed with {describe_error(error)}") from error
     _check_network(network, path)
     model = _divide(network, images, path) or _wrap(network, images, path)
     if model.output_shape != (None, classes):
@@ -48,6 +49,7 @@ def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
 def _check_network(network: Any, path: str) -> None:
     if not isinstance(network, tf_keras.Model):
         kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__name__}"
+        kind = kind.removeprefix("builtins.")
         raise _mistake(path, f"it returned {kind}, but must return a model of tf_keras")
     last = network.layers[-1] if network.layers else None
     activation = getattr(last, "activation", None)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.contract.example import name_folds
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
@@ -439,6 +440,15 @@ def test_advice_on_weights_is_true_of_the_network(parameters: int, why: str) -> 
     changes, *_ = CASES["few photographs from random weights"]
     [finding] = examine(healthy(**changes, model=ExportedModel(parameters, 1))).findings
     assert finding.why == why
+
+
+def test_overfitting_is_told_by_the_accuracy_on_the_folds() -> None:
+    """As the report shows it; the curve is of an epoch that every fold has helped to choose."""
+    curves = history([0.5, 0.9, 1.0, 1.0], [0.5, 0.6, 0.61, 0.6])
+    facts = healthy(split=name_folds(5), history=curves)
+    assert facts.metrics.scalars["accuracy"] == pytest.approx(0.977, abs=1e-3)
+    assert not examine(facts).findings
+    assert examine(healthy(history=curves)).findings
 
 
 def test_a_balanced_training_is_not_advised_to_balance() -> None:

@@ -81,6 +81,9 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
     if kept is None or min(map(len, curves)) < kept.epoch:
         raise UnknownError
     train, evaluated = (float(curve[kept.epoch - 1]) for curve in curves)
+    if facts.folds:
+        # The curve is of an epoch that all folds have chosen, each fold among them.
+        evaluated = facts.metrics.scalars["accuracy"]
     if train - evaluated <= _WIDE_GAP:
         return
     advice, kept_out = ["add images"], f"{facts.folds} folds" if facts.folds else "eval"
