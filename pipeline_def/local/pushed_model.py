@@ -12,6 +12,7 @@ from components.storage.artifact_files import list_names, on_disk
 from components.storage.saved_model import GRAPH, original_version, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
+from pipeline_def.local.output.folder import RECORDS, open_output
 from pipeline_def.runs.record import read_records
 from pipeline_def.runs.selection import SelectedRun
 from pipeline_def.steps import EXAMPLE_GEN
@@ -83,13 +84,15 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
     ours = os.path.realpath(Layout(output).pushed)
     if not on_disk(model) or os.path.realpath(pushed) != ours:
         return {}
-    run = _find_run(output, version)
+    run = find_run(output, version)
     return _OF_EARLIER_RUNS | run.record.configuration.get("ingest", {}) if run else {}
 
 
-def _find_run(output: str, version: str) -> SelectedRun | None:
-    """Return the first run that pushed the model of a version."""
+def find_run(output: str, version: str) -> SelectedRun | None:
+    """Return the first run that pushed the model of a version in `output`, a path or URL."""
     version = original_version(os.path.join(Layout(output).pushed, version))
+    if not on_disk(output):
+        output = open_output(Config(output=output), RECORDS)[0].output
     for number, run in enumerate(read_records(output), 1):
         if run.pushed and run.pushed.version == version:
             return SelectedRun(run, output, number)
@@ -100,7 +103,7 @@ def find_labels(output: str) -> tuple[str, frozenset[str]]:
     """Return the version in use and its labels; none if there is no version or no record of it."""
     newest = next(whole_versions(Layout(output).pushed), None)
     version = os.path.basename(newest or "")
-    run = _find_run(output, version) if newest else None
+    run = find_run(output, version) if newest else None
     if run is None:
         return "", frozenset()
     try:

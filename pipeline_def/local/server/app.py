@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from components.predict.model import DEFAULT_SIGNATURE
 from pipeline_def.local.pushed_model import find_color
+from pipeline_def.local.server.answer_log import AnswerLog, LogLimits
 from pipeline_def.local.server.batching import Prediction
 from pipeline_def.local.server.inference_protocol import (
     JSON_LENGTH,
@@ -27,6 +29,7 @@ from pipeline_def.local.server.limits import (
     Guard,
     run_until_disconnect,
 )
+from pipeline_def.local.server.measurement import find_measure
 from pipeline_def.local.server.metrics import Metrics
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
@@ -46,6 +49,13 @@ class Service:
         self.metrics = Metrics(lambda: versions.current.version)
         color = find_color(options.output, versions.current.version)
         self._predictor = Predictor(options, self.metrics.count_batch, color=color)
+        self._log = self._open_log(options.log) if options.log else None
+
+    def _open_log(self, folder: str) -> AnswerLog:
+        options = self._options
+        limits = LogLimits(options.log_days, options.log_gib * 2**30, options.log_pictures)
+        measure = functools.partial(find_measure, options.output)
+        return AnswerLog(folder, limits, measure, self.metrics.registry)
 
     @contextlib.asynccontextmanager
     async def watch(self, app: Any) -> AsyncIterator[None]:
@@ -54,6 +64,8 @@ class Service:
         yield
         watching.cancel()
         self._predictor.close()
+        if self._log:
+            self._log.close()
 
     async def predict(self, request: Request) -> Response:
         """`POST /v1/models/NAME:predict`."""
@@ -90,6 +102,8 @@ class Service:
             work = self._predictor.predict(model, parsed.signature, files)
             rows = await run_until_disconnect(request, work)
         self.metrics.count_answers(model.version, rows)
+        if self._log and parsed.signature == DEFAULT_SIGNATURE:
+            self._log.add(model.version, files, rows)
         return parsed, rows
 
     async def describe(self, request: Request) -> Response:

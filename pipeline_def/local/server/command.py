@@ -98,6 +98,9 @@ def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> N
     )
     print_row(console, "Page", f"{address}/")
     print_row(console, "REST", f"{address}/v1/models/{options.name}:predict")
+    if options.log:
+        kept = f"with {options.log_pictures:.0%} of the pictures" if options.log_pictures else ""
+        print_row(console, "Log", f"{options.log} {kept or 'without pictures'}")
     if not options.is_local:
         print_row(console, "", "Anyone who can reach this address can use it.")
     print_row(console, "", "Press Ctrl-C to stop.")

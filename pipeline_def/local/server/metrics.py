@@ -42,7 +42,7 @@ class Metrics:
         self._open = Gauge("images_open_requests", "Requests in progress", registry=self.registry)
         self._answers = Counter(
             "images_answers",
-            "Images by version and result: answered, refused",
+            "Images by version and result: answered, unknown, refused",
             ["version", "result"],
             registry=self.registry,
         )
@@ -60,10 +60,9 @@ class Metrics:
 
     def count_answers(self, version: str, rows: Sequence[Prediction]) -> None:
         """Count the images of an answered request."""
-        refused = sum(bool(row.get("error")) for row in rows)
-        for result, images in (("answered", len(rows) - refused), ("refused", refused)):
-            if images:
-                self._answers.labels(version, result).inc(images)
+        for row in rows:
+            unknown = "answered" if row.get("known", True) else "unknown"
+            self._answers.labels(version, "refused" if row.get("error") else unknown).inc()
 
     def count_batch(self, images: int) -> None:
         """Count a call of the model."""

@@ -7,7 +7,15 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Interval
 
-from components.contract.configuration import Count, Number, Positive, Text, configuration, require
+from components.contract.configuration import (
+    Count,
+    Fraction,
+    Number,
+    Positive,
+    Text,
+    configuration,
+    require,
+)
 from pipeline_def.config.command_line import parse_plain
 from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
 
@@ -38,6 +46,14 @@ request. Ctrl-C ends it.
   --max_delay_ms MS        longest time that an image waits for others, and only
                            while others are on their way: 2
   --access_log true        print a line of JSON for each request: false
+  --log DIR|URL            keep the answers there for `local_runner.py watch`:
+                           time, label, probabilities, size, brightness; gs://
+                           s3://
+  --log_days N             for so many days: 30
+  --log_gib GIB            and at most so much: 1
+  --log_pictures FRACTION  keep this fraction of the pictures, too: 0, none. They
+                           may show people: tell them, and whoever is responsible
+                           for privacy
 """
 
 
@@ -69,6 +85,10 @@ class ServerOptions(Listening):
     max_batch: Positive = 64
     max_delay_ms: Annotated[Number, Ge(0)] = 2.0
     access_log: bool = False
+    log: Text | None = None
+    log_days: Positive = 30
+    log_gib: Annotated[Number, Gt(0)] = 1.0
+    log_pictures: Fraction = 0.0
 
     def __post_init__(self) -> None:
         """Check the name, and the limits against each other."""
@@ -100,4 +120,5 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
         raise SystemExit(0)
     options = parse_plain(arguments, ServerOptions, prog="local_runner.py serve")
     output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
-    return dataclasses.replace(options, output=output)
+    log = options.log and locate(options.log, "log", OUTPUT_SCHEMES)
+    return dataclasses.replace(options, output=output, log=log)
