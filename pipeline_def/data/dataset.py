@@ -34,6 +34,9 @@ from pipeline_def.data.stream import read_in_order, shuffle_epochs
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
 
+Decoded = dict[str, tuple[Pixels, Int64Array]]
+"""Folder and split → pixels and label ids of all its images."""
+
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """From the number of a batch and its records to images and label ids."""
 
@@ -46,6 +49,7 @@ def make_dataset(
     batch_size: int,
     options: InputConfig = InputConfig(),  # noqa: B008 - frozen
     order: TrainingOrder | None = None,
+    kept: Decoded | None = None,
 ) -> tf.data.Dataset:
     """Read transformed shards as batches of images and label ids.
 
@@ -58,6 +62,7 @@ def make_dataset(
             reader, `interleave` and `shuffle_buffer`.
         order: how training reads the examples. None: every example once, in the order of the
             shards, with a smaller last batch.
+        kept: pixels that other datasets have cached, for this one to use, and the reverse.
 
     Returns:
         Batches of (uint8 [batch, size, size, 3], int64 [batch]), and the numbers of the records,
@@ -73,7 +78,11 @@ def make_dataset(
     if options.cache in ("decoded", "file"):
         # Decode all images once, in the order of the shards; then only copy them.
         once = dataclasses.replace(plan, config=config.without_margin(), order=None)
-        pixels, labels = cache_pixels(_decode_shards(once), shards, config, options)
+        # Some rows of a split are of one training.
+        shared = {} if kept is None or shards.rows is not None else kept
+        if (key := f"{shards.uri} {shards.split}") not in shared:
+            shared[key] = cache_pixels(_decode_shards(once), shards, config, options)
+        pixels, labels = shared[key]
         batches = plan.map(plan.sample_records(labels), _copy_pixels(plan, pixels, labels))
     else:
         batches = _decode_shards(plan)

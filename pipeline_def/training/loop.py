@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.contract.progress import report_epoch, report_progress
+from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.distribution.workers import mean_of_workers, sync_replicas
 from pipeline_def.training.log import TrainingLog
@@ -39,12 +40,16 @@ class TrainingLoop:
     def __init__(self, step: Step) -> None:
         """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`."""
         self._strategy = tf.distribute.get_strategy()
-        self.step, self._config, self._steps = step, step.config, step.steps
+        self.step, self._steps = step, step.steps
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
         self._last_epoch = self._pause = 0
         self._on_epoch: Callable[[], None] | None = None
+
+    @property
+    def _config(self) -> TrainingConfig:
+        return self.step.config
 
     @property
     def profiled_steps(self) -> range:

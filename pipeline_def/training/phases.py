@@ -68,15 +68,17 @@ class SharedLoop:
 
 
 @dataclass(frozen=True)
-class Fold:
-    """A training of cross-validation, which records what it predicts after each epoch."""
+class Shared:
+    """What trainings of one model, whose configurations `erase_tuned` makes equal, share."""
 
-    loops: dict[str, SharedLoop]
-    """Of the phases of all folds."""
-    features: Tables
-    """Of the images of all folds."""
-    recorded: dict[str, list[npt.NDArray[np.float32]]]
-    """Phase → logits of the eval split after each epoch, [images, classes]."""
+    loops: dict[str, SharedLoop] = field(default_factory=dict)
+    """Of their phases."""
+    features: Tables = field(default_factory=dict)
+    """Of their images."""
+
+
+Recorded = dict[str, list[npt.NDArray[np.float32]]]
+"""Phase → logits of the eval split after each epoch, [images, classes]."""
 
 
 @dataclass
@@ -85,7 +87,7 @@ class Training:
 
     model: tf_keras.Model
     """From uint8 images to logits; ends with the weights of the best epoch, or as the last epoch of
-    `fold` or `lengths` leaves it."""
+    `recorded` or `lengths` leaves it."""
     data: TrainingInput
     log_dir: str
     """Folder of the TensorBoard logs."""
@@ -102,7 +104,10 @@ class Training:
     """`Margins.result` of each phase."""
     lengths: Mapping[str, int] | None = None
     """Phase → its epochs, if folds have chosen them instead of the eval split."""
-    fold: Fold | None = None
+    shared: Shared | None = None
+    """What earlier trainings have left for this one."""
+    recorded: Recorded | None = None
+    """Filled by a training of cross-validation, which takes all epochs."""
     pause: int = 0
     """Epochs of the last phase after which to return, for another training to go on from the
     checkpoints; 0: none."""
@@ -169,7 +174,7 @@ class Training:
         # weights, which are up to a point more accurate with few images, as in BiT.
         for variable in () if self.start else parts.head.trainable_variables:
             variable.assign(tf.zeros_like(variable))
-        tables = self.fold.features if self.fold else None
+        tables = self.shared.features if self.shared else None
         cache = FeatureCache(parts.backbone, self.data, tables)
         if not (transfer.cache_features and cache.fits):
             self._fit(_HEAD, self._head_config(), self.model, self.data)
@@ -195,7 +200,7 @@ class Training:
         )
         self._fit(_FINE_TUNE, config.training, self.model, self.data)
         *before, last = (phase.progress for phase in self.phases)
-        if self.fold or (self.lengths and last.best_epoch):
+        if self.recorded is not None or (self.lengths and last.best_epoch):
             return
         if not before or last.is_better(last.best, before[0].best):
             return
@@ -249,14 +254,15 @@ class Training:
             batch_size=self.data.batch_size,
             steps=source.steps,
             class_weights=weights,
-            records=0 if self.fold else self.data.train.total,
+            records=self.data.train.total if self.recorded is None else 0,
         )
         with strategy.scope():
-            if config.find_learning_rate and name != _HEAD and not self.fold:
+            if config.find_learning_rate and name != _HEAD and self.recorded is None:
                 self.range_test = run_range_test(make_step, source.read)
-            if self.fold:
+            if self.shared is not None:
                 facts = repr((name, source.steps, self.data.batch_size, weights))
-                loop, record = self._share(self.fold, facts, make_step, name, source)
+                shared = self._share(self.shared, facts, make_step, config, source)
+                loop, record = shared.loop, self._record(shared, name, source)
             else:
                 loop, record = TrainingLoop(make_step()), None
         with self._open_log(loop) as log:
@@ -288,26 +294,35 @@ class Training:
 
     def _share(
         self,
-        fold: Fold,
+        shared: Shared,
         facts: str,
         make_step: Callable[[], Step],
-        name: str,
+        config: TrainingConfig,
         source: TrainingInput | FeatureCache,
-    ) -> tuple[TrainingLoop, Callable[[], None]]:
-        """Return the loop of earlier folds, as it was before, and a function that records."""
-        if facts not in fold.loops:
+    ) -> SharedLoop:
+        """Return the loop of earlier trainings as it was before them, for `config`."""
+        if facts not in shared.loops:
             step = make_step()
             # Features are of one view of each image.
             views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
             predict = tf.function(Classifier(step.model, views).logits, autograph=False)
-            fold.loops[facts] = SharedLoop(TrainingLoop(step), find_state(step), predict)
-        shared = fold.loops[facts]
-        for variable, value in shared.state:
+            shared.loops[facts] = SharedLoop(TrainingLoop(step), find_state(step), predict)
+        found = shared.loops[facts]
+        for variable, value in found.state:
             variable.assign(value)
-        if average := shared.loop.step.average:
+        if average := found.loop.step.average:
             average.start_over()
-        evaluation, recorded = source.read_evaluation(), fold.recorded.setdefault(name, [])
-        return shared.loop, lambda: recorded.append(
+        found.loop.step.tune(config)
+        return found
+
+    def _record(
+        self, shared: SharedLoop, name: str, source: TrainingInput | FeatureCache
+    ) -> Callable[[], None] | None:
+        """Return a function that records the predictions, if they are wanted."""
+        if self.recorded is None:
+            return None
+        evaluation, recorded = source.read_evaluation(), self.recorded.setdefault(name, [])
+        return lambda: recorded.append(
             np.concatenate([shared.predict(images).numpy() for images, _ in evaluation])
         )
 

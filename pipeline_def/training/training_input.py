@@ -13,7 +13,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
-from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.dataset import Decoded, make_dataset
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import RecordTable, Shards
 
@@ -30,6 +30,8 @@ class TrainingInput:
     """With `input.cache` resolved."""
     batch_size: int
     """Images per step over all replicas, a multiple of their number."""
+    kept: Decoded | None = None
+    """Pixels that several trainings share, if any."""
 
     @classmethod
     def find(
@@ -133,4 +135,5 @@ class TrainingInput:
             batch_size=size,
             options=options,
             order=order,
+            kept=self.kept,
         )

@@ -16,8 +16,8 @@ from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE, TRAINING_FILE
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.search.halving import epochs_at
 from pipeline_def.training.search.search import Trial, _Search, compare, search
+from pipeline_def.training.search.study import RUNGS, epochs_at
 from tests.data.shard_folder import ShardFolder
 from tests.training.test_run_fn import Graph, fn_args
 from tests.training.test_search_space import config
@@ -45,6 +45,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.
         if (found := accuracy(trial)) is None:
             raise ModelError("Training diverged.")
         trial.epochs, trial.score = epochs, found
+        trial.scores = [found] * (1 + RUNGS.index(rung))
         trial.right = ["1" * round(1000 * found) + "0" * round(1000 - 1000 * found)]
         trial.state = "complete" if epochs == full else "paused"
 
@@ -56,18 +57,28 @@ def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.
 def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (7 * trial.number % 11))
     run = make(tmp_path, seconds=400, epochs=30)
     run.run()
-    assert runs[0] == (0, 30)
+    # The recipe, then what has helped elsewhere, whole.
+    assert runs[:2] == [(0, 30), (1, 30)]
+    assert run.trials[1].values == {"augmentation.policy": "trivial"}
     assert run.left >= 0
-    started = [number for number, epochs in runs if epochs in (3, 7)]
-    assert started[: len(run.trials) - 1] == [*range(1, len(run.trials))]
-    complete = [trial.number for trial in run.trials if trial.state == "complete"]
-    assert max(trial.number for trial in run.trials) in complete
+    others = [trial for trial in run.trials if not trial.role]
+    first_rung = [(trial.number, epochs) for trial in others for epochs in (3, 7)]
+    assert sum(map(runs.count, first_rung)) == len(others)
+    complete = [trial for trial in run.trials if trial.state == "complete"]
+    assert len(run.trials) > len(complete) > 2
     chosen, text = run.choose()
-    assert chosen.number == max(complete)
+    assert chosen == max(complete, key=lambda trial: trial.score)
+    # The best is trained for longer with the time that is left.
+    longer = run.trials[-1]
+    assert longer.role == "longer"
+    best = max(complete[:-1], key=lambda trial: trial.score)
+    assert longer.epochs >= 1.5 * best.epochs
+    assert longer.values == {**best.values, "training.epochs": longer.epochs}
     assert f"Trial {chosen.number} is better than the recipe: +0." in text
+    assert not {trial.state for trial in run.trials} - {"complete", "paused"}
     # A second attempt finds everything done.
     again = make(tmp_path, seconds=400, epochs=30)
     before = len(runs)
@@ -81,7 +92,7 @@ def test_a_killed_search_goes_on_where_it_was(
 ) -> None:
     def whole(folder: Path) -> Any:
         simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (trial.number % 3))
-        run = make(folder, seconds=300, epochs=30)
+        run = make(folder, seconds=200, epochs=30)
         run.run()
         return run.trials
 
@@ -93,7 +104,7 @@ def test_a_killed_search_goes_on_where_it_was(
     expected = whole(tmp_path / "whole")
     runs = simulate(monkeypatch, killed)
     with pytest.raises(Killed):
-        make(tmp_path / "killed", seconds=300, epochs=30).run()
+        make(tmp_path / "killed", seconds=200, epochs=30).run()
     assert [number for number, _ in runs] == [0, 1, 2]
     found = whole(tmp_path / "killed")
     assert [(t.number, t.values, t.epochs) for t in found] == [
@@ -132,22 +143,22 @@ def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     assert (gain, error) == (-0.25, 0.2166)
 
 
-def test_a_trial_that_has_shown_its_speed_is_not_charged_for_tracing_again(
+def test_a_trial_whose_steps_are_compiled_is_not_charged_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
-    run = make(tmp_path, seconds=1000, epochs=30)
+    run = make(tmp_path, seconds=200, epochs=30)
     run.trials = [
-        Trial(0, {}, "complete", 30, seconds=60, epoch_seconds=1, start_up=30, earlier_phases=10),
-        Trial(1, {}, "paused", 3, seconds=36, epoch_seconds=2),
-        Trial(2, {}),
+        Trial(0, {}, "recipe", "complete", 30, seconds=60, epoch_seconds=1, start_up=30),
+        Trial(1, {"model.width": 32}, "", "paused", 10, seconds=80, epoch_seconds=2, scores=[0.1]),
     ]
-    assert run._estimate(run.trials[1], 10) == 20 + 7 * 2
-    assert run._estimate(run.trials[2], 10) == 30 + 10
-    run.train(run.trials[2], 1 / 3)
-    # Its run was shorter than the start-up of trial 0, whose speed it is assumed to have.
-    assert run.trials[2].epoch_seconds == 0
-    assert run._estimate(run.trials[2], 30) == 20 + 20
+    assert run.left == 60
+    assert not run._fits(run.trials[1])
+    built: Any = None
+    run.built[run._key(Trial(2, {"training.learning_rate": 0.1, "model.width": 32}))] = built
+    assert run._fits(run.trials[1])
+    assert run._fits(Trial(2, {}), reserve=0)
+    assert not run._fits(Trial(2, {}), reserve=1)
 
 
 def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
@@ -164,7 +175,7 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
     perfect.run()
     assert runs == [(0, 50)]
-    assert "makes no mistake" in perfect.choose()[1]
+    assert "would not be better than the recipe's training beyond chance" in perfect.choose()[1]
     simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
     diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
     diverging.run()
@@ -203,7 +214,7 @@ def test_folds_compare_whole_trainings(tmp_path: Path, monkeypatch: pytest.Monke
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
     run = make(tmp_path, seconds=400, epochs=30, folds=5)
     run.run()
-    assert {epochs for _, epochs in runs} <= {30, 60}
+    assert {epochs for trial, epochs in runs if not run.trials[trial].role} <= {30, 60}
     assert "in cross-validation" in run.choose()[1]
 
 

@@ -1,5 +1,7 @@
-"""What a search tries, how many trials fit, and which trial it chooses."""
+"""What a search tries, which trials go on, and what mattered."""
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +13,16 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
-from pipeline_def.training.search.halving import RUNGS, count_trials, epochs_at
-from pipeline_def.training.search.space import draw_trials, find_space, list_changes
+from pipeline_def.training.search.search import Trial
+from pipeline_def.training.search.space import find_space
+from pipeline_def.training.search.study import (
+    RUNGS,
+    epochs_at,
+    find_importance,
+    is_promising,
+    list_changes,
+    propose,
+)
 
 
 def config(**training: Any) -> TrainerConfig:
@@ -24,11 +34,24 @@ def config(**training: Any) -> TrainerConfig:
     return resolve(made, shorter_side=32, images=3000)[0]
 
 
+def draw(
+    made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
+) -> list[Trial]:
+    """Propose trials one after the other, and score each as if it were complete."""
+    trials = [Trial(0, {}, scores=[score({})] * 3)]
+    while len(trials) <= count:
+        values = propose(made, trials, accept=lambda _: True)
+        if values is None:
+            break
+        trials.append(Trial(len(trials), values, scores=[score(values)] * 3))
+    return trials[1:]
+
+
 def test_the_space_surrounds_the_recipe() -> None:
     space = find_space(config())
     assert next(iter(space)) == "training.learning_rate"
-    assert space["training.learning_rate"].values == [0.067, 0.2, 0.6]
-    assert space["training.weight_decay"].values == [0.003, 0.009, 0.027]
+    assert space["training.learning_rate"].values == [0.067, 0.6]
+    assert space["training.weight_decay"].values == [0.003, 0.027]
     assert space["model.width"].values == [32, 64]
     assert all(one.why.endswith(".") for one in space.values())
 
@@ -42,30 +65,79 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
     resolved, _ = resolve(made, shorter_side=32, images=3000)
     given = resolved.training.search
     assert given == {"training.learning_rate": [0.3], **search}
-    drawn = draw_trials(config(search=given), 40)
-    assert {values["training.learning_rate"] for values in drawn} == {0.3}
-    assert {values["training.momentum"] for values in drawn} == {0.8, 0.9}
-    assert {values["training.epochs"] for values in drawn} == {7}
+    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 12)][1:]
+    assert {one.training.learning_rate for one in drawn} == {0.3}
+    assert {one.training.momentum for one in drawn} == {0.8, 0.9}
+    assert {one.training.epochs for one in drawn} == {7}
 
 
 def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
     plain = config()
-    drawn = draw_trials(plain, 30)
-    assert len({repr(values) for values in drawn}) == 30
-    assert drawn == draw_trials(plain, 30)
-    assert drawn != draw_trials(replace(plain, training=replace(plain.training, seed=1)), 30)
+    drawn = [trial.values for trial in draw(plain, 12)]
+    assert drawn[0] == {"augmentation.policy": "trivial"}
+    assert len({repr(values) for values in drawn}) == 12
+    assert drawn == [trial.values for trial in draw(plain, 12)]
+    other = replace(plain, training=replace(plain.training, seed=1))
+    assert drawn != [trial.values for trial in draw(other, 12)]
     for values in drawn:
         changed = apply_values(plain, values)
         assert changed != plain
         assert apply_values(plain, list_changes(plain, values)) == changed
     one = {key: [choices.values[0]] for key, choices in find_space(plain).items()}
-    assert len(draw_trials(config(search=one), 30)) == 1
+    assert len(draw(config(search=one), 12)) == 1
     # Adam takes no weight decay.
     both = {"training.optimizer": ["adam", "sgd"], "training.weight_decay": [0.0, 0.1]}
     assert not any(
-        values["training.optimizer"] == "adam" and values["training.weight_decay"]
-        for values in draw_trials(config(search=both), 30)
+        values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
+        for values in (trial.values for trial in draw(config(search=both), 12))
     )
+    assert propose(plain, [Trial(0, {})], accept=lambda _: False) is None
+
+
+def test_proposals_learn_from_the_trials() -> None:
+    def score(values: dict[str, Any]) -> float:
+        return 0.9 if values.get("training.epochs") == 60 else 0.5
+
+    search: dict[str, list[Any]] = {"training.epochs": [*range(10, 120, 10)]}
+    later = draw(config(search=search), 30, score)[15:]
+    found = sum(trial.values.get("training.epochs") == 60 for trial in later)
+    # At random it would be one or two.
+    assert found >= 5
+
+
+def test_the_best_third_at_a_rung_goes_on() -> None:
+    trials = [Trial(0, {}, scores=[0.5, 0.6, 0.7])]
+    trials += [Trial(n, {}, scores=[0.3 + 0.02 * n]) for n in range(1, 9)]
+    assert [one.number for one in trials if is_promising(one, trials)] == [0, 7, 8]
+    # Those that have come further are compared there.
+    trials[7].scores.append(0.5)
+    trials[8].scores.append(0.65)
+    assert [one.number for one in trials if is_promising(one, trials)] == [0, 8]
+    assert is_promising(Trial(9, {}), trials)
+
+
+def test_the_importance_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline_def.training.search.study._RESAMPLES", 4)
+    plain = config()
+    values = itertools.product([0.0, 1.0], ["none", "trivial"], [32, 64], [0.0, 0.5])
+    options = "augmentation.cutmix", "augmentation.policy", "model.width", "model.dropout"
+    trials = [
+        Trial(
+            number,
+            dict(zip(options, one, strict=True)),
+            scores=[0.5 + 0.1 * one[0] + 0.02 * (number % 3)],
+        )
+        for number, one in enumerate(values)
+    ]
+    found = find_importance(plain, trials)
+    first, *others = found
+    assert first == "augmentation.cutmix"
+    share, error = found[first]
+    assert share > 0.8
+    assert 0 < error < 0.2
+    assert all(found[other][0] < 0.1 for other in others)
+    assert find_importance(plain, trials[:9]) == {}
+    assert find_importance(plain, [replace(trial, scores=[0.5]) for trial in trials]) == {}
 
 
 @pytest.mark.parametrize(
@@ -95,16 +167,5 @@ def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
         Config(training=TrainingConfig(minutes=5), model=ModelConfig(warm_start=True))
 
 
-def test_as_many_trials_as_fit() -> None:
-    assert count_trials(149, one=100) == 0
-    assert count_trials(150, one=100) == 1
-    assert (count_trials(349, one=100), count_trials(351, one=100)) == (8, 9)
-    # A run takes 40 s before its first epoch: 9 × (40 + 10) + 3 × (40 + 20) + 40 + 60.
-    assert count_trials(729, one=100, start_up=40) == 8
-    assert count_trials(731, one=100, start_up=40) == 9
-    counts = [count_trials(seconds, one=100) for seconds in range(0, 3000, 100)]
-    assert counts == sorted(counts)
-    assert count_trials(1e9, one=1) == 60
-    # Without rungs each trial is a whole training.
-    assert count_trials(300, one=100, rungs=(1.0,)) == 2
+def test_epochs_of_a_rung() -> None:
     assert [epochs_at(rung, 4) for rung in RUNGS] == [1, 1, 4]

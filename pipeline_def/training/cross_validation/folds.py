@@ -6,7 +6,6 @@ that was best for all folds. The folds share the compiled steps and the features
 backbone. None starts from weights that have seen its images.
 """
 
-import dataclasses
 import io
 import itertools
 import json
@@ -29,7 +28,7 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.calibration import fit_temperature
 from pipeline_def.training.checkpoint import write_whole
 from pipeline_def.training.cross_validation.images import Rows, SmallSet
-from pipeline_def.training.phases import Fold, Training
+from pipeline_def.training.phases import Shared, Training
 from pipeline_def.training.training_input import TrainingInput
 
 Logits = NDArray[np.float32]
@@ -164,6 +163,7 @@ def cross_validate(
     folds: int,
     log_dir: str,
     checkpoint_dir: str,
+    shared: Shared | None = None,
 ) -> Validated:
     """Train for each fold, unless an interrupted attempt has done so.
 
@@ -174,9 +174,11 @@ def cross_validate(
         folds: number of folds.
         log_dir: folder of the TensorBoard logs.
         checkpoint_dir: keeps the result of each fold.
+        shared: what the folds of other trainings have left.
     """
     replicas = model.distribute_strategy.num_replicas_in_sync
-    initial, assigned, shared = model.get_weights(), images.assign(folds), Fold({}, {}, {})
+    initial, assigned = model.get_weights(), images.assign(folds)
+    shared = Shared() if shared is None else shared
     results = []
     for fold in range(folds):
         path = os.path.join(checkpoint_dir, f"fold-{fold}.npz")
@@ -184,27 +186,27 @@ def cross_validate(
         if result is None:
             name = f"fold {fold + 1}/{folds}"
             model.set_weights(initial)
-            of_fold = dataclasses.replace(shared, recorded={})
             part = images.divide(data, np.flatnonzero(assigned == fold), replicas=replicas)
             logs = os.path.join(log_dir, "folds", str(fold + 1))
-            training = Training(model, part, logs, checkpoint_dir, fold=of_fold)
+            training = Training(model, part, logs, checkpoint_dir, shared=shared, recorded={})
             with naming_fold(name):
-                result = _train(training, of_fold)
+                result = _train(training)
             result.save(path)
             report_fold(f"{name} {result.seconds:.0f} s")
         results.append(result)
     return Validated(images, assigned, results, data.config)
 
 
-def _train(training: Training, fold: Fold) -> FoldResult:
+def _train(training: Training) -> FoldResult:
     """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
     started = time.perf_counter()
     training.run()
+    recorded = training.recorded or {}
     lengths = Training.full_lengths(training.data.config)
     logits: list[Logits] = []
     for phase, most in lengths.items():
         # A second phase may diverge before it predicts anything.
-        logits += _lengthen(fold.recorded[phase] or logits[-1:], most)
+        logits += _lengthen(recorded[phase] or logits[-1:], most)
     histories = [phase.progress.history for phase in training.phases]
     curves = {
         name: [

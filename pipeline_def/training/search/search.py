@@ -1,13 +1,14 @@
 """Search for a better training for `training.minutes`.
 
 Trial 0 is the training that the recipe chooses, from start to end. The others differ in what
-`space.py` lists, and run as far as `halving.py` says. Only trials that were trained to the end can
-replace trial 0, and only if they are more accurate on the images that select the epoch by more than
-one standard error of the paired difference (the one-standard-error rule; Hastie et al., 2009). The
-test split is never read.
+`space.py` lists; `study.py` proposes them, and says how far they run. At last the best one is
+trained for longer. Only trials that were trained to the end can replace trial 0, and only if they
+are more accurate on the images that select the epoch by more than one standard error of the paired
+difference (the one-standard-error rule; Hastie et al., 2009). The test split is never read.
 """
 
 import dataclasses
+import functools
 import gc
 import json
 import logging
@@ -17,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import tensorflow as tf
@@ -35,20 +36,23 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import predict_logits
-from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
+from pipeline_def.training.checkpoint import Progress, remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import cross_validate
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.distribution.workers import has_workers
-from pipeline_def.training.phases import Training
-from pipeline_def.training.search.halving import (
-    LONGER,
+from pipeline_def.training.feature_cache import Tables
+from pipeline_def.training.phases import Shared, Training
+from pipeline_def.training.search.space import find_space
+from pipeline_def.training.search.study import (
     RUNGS,
-    count_promoted,
-    count_trials,
     epochs_at,
+    find_importance,
+    is_advice,
+    is_promising,
+    propose,
 )
-from pipeline_def.training.search.space import draw_trials, find_space, list_changes
+from pipeline_def.training.steps.step import erase_tuned
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -57,6 +61,15 @@ _STATE = "trials.json"
 # Of a trial: paused trials go on if they are promoted.
 _PAUSED, _DONE, _DIVERGED, _NO_MEMORY = "paused", "complete", "diverged", "out of memory"
 _FAILURES = {_DIVERGED: "diverged", _NO_MEMORY: "ran out of memory"}
+
+# Trials without a better one, after which the search stops.
+_PATIENCE = 25
+# Networks that are kept with their compiled steps; each has the weights three times in memory.
+_MOST_BUILT = 6
+_EPOCHS = "training.epochs"
+# How much longer the best trial is trained at the end, and the least and most for which that is.
+_LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
+Role = Literal["", "recipe", "advice", "longer"]
 
 Build = Callable[[ModelConfig], tf_keras.Model]
 
@@ -68,6 +81,8 @@ class Trial:
     number: int
     values: dict[str, Any]
     """Option → value where it differs from trial 0."""
+    role: Role = ""
+    """Why it is trained to its end, however it begins; empty for the others."""
     state: str = _PAUSED
     epochs: int = 0
     """Completed epochs of the last phase."""
@@ -76,21 +91,25 @@ class Trial:
     """Duration of an epoch of the last phase."""
     start_up: float = 0.0
     """Seconds of its first run that these epochs did not take."""
-    earlier_phases: float = 0.0
-    """Of them, what a run that resumes does not repeat."""
     score: float = 0.0
     """Accuracy on the images that select the epoch, so far; balanced accuracy if
     `training.metric` is."""
+    scores: list[float] = field(default_factory=list)
+    """Of the best epoch up to each of the rungs that it has reached."""
     finished: float = 0.0
     """Seconds of the search at the end of its last run."""
     right: list[str] = field(default_factory=list)
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
 
-    @property
-    def again(self) -> float:
-        """Seconds of `start_up` that every run takes."""
-        return max(self.start_up - self.earlier_phases, 0.0)
+
+@dataclass
+class _Built:
+    """A network, and what its trials have compiled and computed."""
+
+    model: tf_keras.Model
+    initial: list[NDArray[Any]]
+    shared: Shared
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,10 @@ class _Search:
     log_dir: str
     directory: str
     trials: list[Trial] = field(default_factory=list)
+    built: dict[str, _Built] = field(default_factory=dict)
+    """By what the trials have in common, the last used at the end."""
+    features: dict[str, Tables] = field(default_factory=dict)
+    """Of frozen backbones, by the configuration of the model."""
 
     @classmethod
     def resume(cls, *fields: Any) -> Self:
@@ -150,7 +173,7 @@ class _Search:
     def run(self) -> None:
         """Train the trials, from where they are."""
         if not self.trials:
-            self.trials.append(Trial(0, {}))
+            self.trials.append(Trial(0, {}, "recipe"))
         first = self.trials[0]
         if first.state == _PAUSED:
             self.train(first, 1.0)
@@ -159,53 +182,104 @@ class _Search:
                 f"The recipe's training {_FAILURES[first.state]}, so training.minutes has nothing "
                 f"to improve: run without it to see why."
             )
-        if first.score >= 1:
+        if not self.can_gain:
             return
         try:
             self._compare()
         except KeyboardInterrupt:
             report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
 
+    @property
+    def can_gain(self) -> bool:
+        """Whether a trial that makes no mistake would be better than the recipe beyond chance."""
+        right = self.trials[0].right
+        gain, error = compare(["1" * len(one) for one in right], right)
+        return gain > error
+
     def _compare(self) -> None:
-        """Train the other trials."""
-        first = self.trials[0]
-        rungs = (1.0,) if self.folds else RUNGS
-        if len(self.trials) == 1:
-            count = count_trials(self.left, one=first.seconds, start_up=first.again, rungs=rungs)
-            drawn = draw_trials(self.data.config, count)
-            changes = [list_changes(self.data.config, values) for values in drawn]
-            self.trials += [Trial(number, one) for number, one in enumerate(changes, start=1)]
-            self.save()
-        running = self.trials[1:]
-        for rung in rungs:
-            for trial in running:
-                self.advance(trial, rung)
-            ranked = sorted(
-                (one for one in running if one.seconds and one.state in (_PAUSED, _DONE)),
-                key=lambda one: (-one.score, one.number),
-            )
-            running = ranked[: count_promoted(len(ranked))]
-        # What is left of the time completes others.
-        for trial in sorted(self.trials, key=lambda one: (-one.epochs, -one.score, one.number)):
-            self.advance(trial, 1.0)
+        """Train the other trials, then one that is longer, then what the time completes."""
+        while found := self._find_next():
+            self.train(*found)
+        if not self._find_best():
+            self._complete_paused(most=1)
+        if longer := self._plan_longer():
+            self.train(self._add(longer, "longer"), 1.0)
+        if not self.stale:
+            self._complete_paused(most=len(self.trials))
 
-    def advance(self, trial: Trial, rung: float) -> None:
-        """Train a trial up to a rung, if it has not come so far and the time allows it."""
-        wanted = epochs_at(rung, self.config(trial).training.epochs)
-        if trial.state != _PAUSED or trial.epochs >= wanted:
-            return
-        # One of the trials must come to its end, or all of them are in vain.
-        reserve = 0.0 if rung == 1 else LONGER * self.trials[0].seconds
-        if self.left >= self._estimate(trial, wanted) + reserve:
-            self.train(trial, rung)
+    def _find_next(self) -> tuple[Trial, float] | None:
+        """Return the trial to train and up to which rung; None if a new one has no time left."""
+        paused = [trial for trial in self.trials if trial.state == _PAUSED]
+        # The best one of each rung: if it is not promising, the others are not.
+        for rung in range(len(RUNGS) - 1, -1, -1):
+            here = [trial for trial in paused if len(trial.scores) == rung]
+            best = min(here, key=lambda one: (-one.score, one.number), default=None)
+            if best and self._fits(best) and is_promising(best, self.trials):
+                return best, 1.0 if best.role or self.folds else RUNGS[rung]
+        reserve = self._longer_seconds
+        values = propose(
+            self.data.config,
+            self.trials,
+            accept=lambda one: not self.stale and self._fits(Trial(-1, one), reserve=reserve),
+        )
+        if values is None:
+            return None
+        self._add(values, "advice" if is_advice(self.data.config, values) else "")
+        return self._find_next()
 
-    def _estimate(self, trial: Trial, epochs: int) -> float:
-        """Estimate the seconds until a trial has so many epochs."""
-        first = self.trials[0]
+    @property
+    def stale(self) -> bool:
+        """Whether the last trials have brought nothing."""
+        some = [trial for trial in self.trials if trial.role != "longer"]
+        complete = (trial for trial in some if trial.state == _DONE)
+        best = max(complete, key=lambda trial: (trial.score, -trial.number))
+        return len(some) - best.number > _PATIENCE
+
+    def _add(self, values: dict[str, Any], role: Role) -> Trial:
+        """Add a trial, and record it: a killed search goes on with it."""
+        self.trials.append(Trial(len(self.trials), values, role))
+        self.save()
+        return self.trials[-1]
+
+    def _plan_longer(self) -> dict[str, Any] | None:
+        """Return the options of the best trial with as many more epochs as the time allows."""
+        best, done = self._find_best(), any(one.role == "longer" for one in self.trials)
+        if not best or done or not self._longer_seconds:
+            return None
+        epochs = self.config(best).training.epochs
+        left = self.left - self._start_up(best)
+        most = min(int(left / best.epoch_seconds), _MOST_LONGER * epochs)
+        if most < _LEAST_LONGER * epochs:
+            return None
+        return {**best.values, _EPOCHS: most}
+
+    @property
+    def _longer_seconds(self) -> float:
+        """Seconds to keep back for a longer training of the best trial; 0 if its length is set."""
+        best = self._find_best()
+        if not best or len(find_space(self.data.config)[_EPOCHS].values) < 2:
+            return 0.0
+        cost = _LONGER * best.epoch_seconds * self.config(best).training.epochs
+        return min(cost + self._start_up(best), self.seconds / 3)
+
+    def _complete_paused(self, *, most: int) -> None:
+        """Complete the most accurate of the paused trials, as far as the time allows."""
+        paused = [trial for trial in self.trials if trial.state == _PAUSED]
+        for trial in sorted(paused, key=lambda one: (-one.epochs, -one.score, one.number)):
+            if most and self._fits(trial):
+                self.train(trial, 1.0)
+                most -= 1
+
+    def _fits(self, trial: Trial, *, reserve: float = 0.0) -> bool:
+        """Return whether the time is enough for all epochs of a trial."""
         # A trial that has not started yet is assumed to be as fast as trial 0.
-        pace = trial.epoch_seconds or first.epoch_seconds
-        start_up = first.again if trial.epochs else first.start_up
-        return start_up + pace * (epochs - trial.epochs)
+        pace = trial.epoch_seconds or self.trials[0].epoch_seconds
+        epochs = self.config(trial).training.epochs - trial.epochs
+        return self.left >= self._start_up(trial) + pace * epochs + reserve
+
+    def _start_up(self, trial: Trial) -> float:
+        """Estimate the seconds before the next epoch of a trial."""
+        return 0.0 if self._key(trial) in self.built else self.trials[0].start_up
 
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
@@ -215,9 +289,13 @@ class _Search:
         except ModelError as error:
             _LOGGER.warning("Trial %d: %s", trial.number, error)
             trial.state = _DIVERGED
-        except (tf.errors.ResourceExhaustedError, MemoryError):
+        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+            # TensorFlow has one class for both.
+            if "No space left" in str(error):
+                raise
             _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
             trial.state = _NO_MEMORY
+            self.built.clear()
         gc.collect()
         before, seconds = trial.seconds, time.perf_counter() - started
         trial.seconds += seconds
@@ -229,10 +307,14 @@ class _Search:
             trial.start_up = max(seconds - trial.epoch_seconds * trial.epochs, 0)
         self.save()
         self._tidy()
+        self._report(trial)
+
+    def _report(self, trial: Trial) -> None:
         best = max(one.score for one in self.trials)
+        tried = "".join(f", {key.partition('.')[2]} {one}" for key, one in trial.values.items())
         report_result(
             f"trial {trial.number} {trial.state} {trial.score:.3f}, best {best:.3f}, "
-            f"{max(self.left, 0) / 60:.0f} min left"
+            f"{max(self.left, 0) / 60:.0f} min left{tried}"
         )
 
     def _tidy(self) -> None:
@@ -247,43 +329,96 @@ class _Search:
         complete = (trial for trial in self.trials[1:] if trial.state == _DONE)
         return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
 
-    def _train(self, trial: Trial, rung: float) -> None:
+    def _key(self, trial: Trial) -> str:
+        """Return what trials have in common that share a network and its compiled steps."""
         config = self.config(trial)
-        replicas = self.strategy.num_replicas_in_sync
+        return repr(dataclasses.replace(config, training=erase_tuned(config.training)))
+
+    def _build(self, trial: Trial) -> _Built:
+        """Return the network of a trial with its first weights."""
+        key, config = self._key(trial), self.config(trial)
+        if not (built := self.built.pop(key, None)):
+            for old in [*self.built][: 1 - _MOST_BUILT]:
+                del self.built[old]
+            with self.strategy.scope(), precision(config.training.precision):
+                model = self.build(config.model)
+            # Dropout is not part of the backbone.
+            backbone = repr(dataclasses.replace(config.model, dropout=0.0))
+            features = self.features.setdefault(backbone, {})
+            built = _Built(model, model.get_weights(), Shared(features=features))
+        self.built[key] = built
+        built.model.set_weights(built.initial)
+        return built
+
+    def _train(self, trial: Trial, rung: float) -> None:
+        config, built = self.config(trial), self._build(trial)
         data = dataclasses.replace(self.data, config=config)
-        data = data.of(data.train, data.evaluation, replicas)
-        with self.strategy.scope(), precision(config.training.precision):
-            model = self.build(config.model)
+        data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
         logs = os.path.join(self.log_dir, "trials", str(trial.number))
-        if self.folds:
-            with naming_fold(f"trial {trial.number}"):
-                validated = cross_validate(
-                    model,
-                    data,
-                    SmallSet.read(data),
-                    folds=self.folds,
-                    log_dir=logs,
-                    checkpoint_dir=self.folder(trial),
-                )
-            self._complete(trial, validated.logits, validated.images.labels)
-            trial.epochs = config.training.epochs
-            return
-        pause = epochs_at(rung, config.training.epochs) if rung < 1 else 0
-        training = Training(model, data, logs, self.folder(trial), pause=pause)
-        with naming_fold(f"trial {trial.number}"):
-            training.run()
-        *earlier, last = training.phases
+        best = max(one.score for one in self.trials)
+        minutes = f"{max(self.left, 0) / 60:.0f} min left"
+        with naming_fold(f"trial {trial.number}, best {best:.3f}, {minutes}:"):
+            if self.folds:
+                self._train_folds(trial, built, data, logs)
+            else:
+                self._train_whole(trial, built, data, logs, rung)
+
+    def _train_folds(self, trial: Trial, built: _Built, data: TrainingInput, logs: str) -> None:
+        validated = cross_validate(
+            built.model,
+            data,
+            self._small,
+            folds=self.folds,
+            log_dir=logs,
+            checkpoint_dir=self.folder(trial),
+            shared=built.shared,
+        )
+        self._complete(trial, validated.logits, validated.images.labels)
+        trial.scores = [trial.score] * len(RUNGS)
+        trial.epochs = data.config.training.epochs
+
+    @functools.cached_property
+    def _small(self) -> SmallSet:
+        """All images, for the folds of each trial."""
+        return SmallSet.read(self.data)
+
+    def _train_whole(
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
+    ) -> None:
+        epochs = data.config.training.epochs
+        pause = epochs_at(rung, epochs) if rung < 1 else 0
+        training = Training(
+            built.model, data, logs, self.folder(trial), pause=pause, shared=built.shared
+        )
+        training.run()
+        last, model = training.phases[-1], data.config.model
         trial.epochs = last.progress.epochs
         trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
-        trial.earlier_phases = max(trial.earlier_phases, sum(phase.seconds for phase in earlier))
-        logits, ids = predict_logits(Classifier(model, config.model.views), data.read_evaluation())
-        self._complete(trial, logits, ids)
-        if training.paused:
-            trial.state = _PAUSED
+        done = [one for one in RUNGS if one <= rung or not training.paused]
+        trial.scores = [self._score(last.progress, epochs_at(one, epochs)) for one in done]
+        trial.score = trial.scores[-1]
+        if not training.paused:
+            images = data.read_evaluation()
+            self._complete(trial, *predict_logits(Classifier(built.model, model.views), images))
+            trial.scores[-1] = trial.score
+
+    def _score(self, progress: Progress, epochs: int) -> float:
+        """Return the accuracy in the best one of the first epochs."""
+        watched = progress.history[progress.watched][:epochs]
+        best = 0
+        for epoch, value in enumerate(watched):
+            if progress.is_better(value, watched[best]) or not math.isfinite(watched[best]):
+                best = epoch
+        return progress.history[f"val_{self._measure}"][best]
+
+    @property
+    def _measure(self) -> Literal["accuracy", "balanced_accuracy"]:
+        balanced = self.data.config.training.metric == "balanced_accuracy"
+        return "balanced_accuracy" if balanced else "accuracy"
 
     def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
         right = np.argmax(logits, axis=1) == np.asarray(ids)
-        balanced = self.data.config.training.metric == "balanced_accuracy"
+        balanced = self._measure == "balanced_accuracy"
         groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
         trial.right = [
             "".join(map(str, right[groups == group].astype(int).tolist()))
@@ -300,9 +435,14 @@ class _Search:
         begin = (
             f"Searched for {spent:.0f} of {self.seconds / 60:.0f} minutes: {len(others)} trials, "
             f"{len(complete)} trained to the end."
+            + " It stopped early, as the last ones brought nothing."
+            * self.stale
         )
-        if first.score >= 1:
-            return first, "The recipe's training makes no mistake on these images: no search."
+        if not self.can_gain:
+            return first, (
+                "No search: even a trial without a mistake on these images would not be better "
+                "than the recipe's training beyond chance."
+            )
         best = self._find_best()
         if not best:
             # One trial more takes about one and a half times as long.
@@ -370,7 +510,7 @@ def search(
         )
     # Decided once: all trials are judged alike.
     fixed = _set_training(plain, find_learning_rate=False, folds=folds)
-    data = dataclasses.replace(data, config=fixed)
+    data = dataclasses.replace(data, config=fixed, kept={})
     run = _Search.resume(data, build, strategy, minutes * 60, folds, log_dir, checkpoint_dir)
     run.run()
     chosen, text = run.choose()
@@ -382,6 +522,7 @@ def search(
         "images": sum(map(len, run.trials[0].right)),
         "chosen": chosen.number,
         "text": text,
+        "importance": find_importance(fixed, run.trials),
         "space": {key: dataclasses.asdict(one) for key, one in find_space(fixed).items()},
         "trials": [
             {name: value for name, value in dataclasses.asdict(trial).items() if name != "right"}

@@ -18,32 +18,39 @@ _DROPS = (0.5, 0.75, 0.9)
 class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate as a pure function of the step: warm-up, then `training.schedule`.
 
-    The number of steps in a checkpoint is therefore all that is needed to resume it.
+    The number of steps in a checkpoint is therefore all that is needed to resume it. Peak and
+    lengths are in a variable: a compiled step serves trainings that differ in them.
     """
 
     def __init__(self, config: TrainingConfig, *, steps: int) -> None:
-        """Plan `config.epochs` of `steps` steps each."""
-        self._peak, self._kind = config.learning_rate, config.schedule
-        self._total = config.epochs * steps
+        """Plan `config.epochs` of `steps` steps each, in the scope of the current strategy."""
+        self._kind, self._steps = config.schedule, steps
+        self._plan = tf.Variable(tf.zeros([3]), trainable=False)
+        self.plan(config)
+
+    def plan(self, config: TrainingConfig) -> None:
+        """Plan other epochs, warm-up and peak."""
+        total = config.epochs * self._steps
         # At most half of a training that is shorter than its recipe intended.
-        self._warmup = min(round(config.warmup_epochs * steps), self._total // 2)
+        warmup = min(round(config.warmup_epochs * self._steps), total // 2)
+        self._plan.assign([config.learning_rate, warmup, total])
 
     def __call__(self, step: Any) -> tf.Tensor:
         """Return the learning rate, float32, of update number `step`, from 0 on."""
         step = tf.cast(step, tf.float32)
-        falling = max(self._total - self._warmup, 1)
-        done = tf.clip_by_value((step - self._warmup) / falling, 0.0, 1.0)
-        rising = tf.minimum((step + 1) / max(self._warmup, 1), 1.0)
-        return self._peak * rising * self._decay(step, done)
+        peak, warmup, total = tf.unstack(self._plan)
+        done = tf.clip_by_value((step - warmup) / tf.maximum(total - warmup, 1.0), 0.0, 1.0)
+        rising = tf.minimum((step + 1) / tf.maximum(warmup, 1.0), 1.0)
+        return peak * rising * self._decay(step, done, total)
 
-    def _decay(self, step: tf.Tensor, done: tf.Tensor) -> tf.Tensor:
+    def _decay(self, step: tf.Tensor, done: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
         """Return the fraction of the peak; `done` is the elapsed fraction after warm-up."""
         if self._kind == "cosine":
             return (1 + tf.cos(math.pi * done)) / 2
         if self._kind == "linear":
             return 1 - done
         if self._kind == "step":
-            drops = tf.cast(step >= tf.constant(_DROPS) * self._total, tf.float32)
+            drops = tf.cast(step >= tf.constant(_DROPS) * total, tf.float32)
             return 0.1 ** tf.reduce_sum(drops)
         return tf.ones([])
 
@@ -68,6 +75,9 @@ def make_optimizer(
     undecayed = [variable for variable in variables if len(variable.shape) <= 1]
     optimizer.exclude_from_weight_decay(var_list=undecayed)
     optimizer.build(variables)
+    if decay:
+        # Keras only reads it: another training with the same compiled step assigns its own.
+        optimizer.weight_decay = tf.Variable(decay, trainable=False, dtype=tf.float32)
     if config.precision == "float16":
         # When a gradient overflows, it halves the scale and skips the update, but counts the step.
         return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)

@@ -1,6 +1,7 @@
 """A training step on one replica: augment, forward, backward, update; evaluation; their metrics."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class Step:
         steps: int,
         class_weights: Sequence[float] | None = None,
         records: int = 0,
-        schedule: Callable[[Any], tf.Tensor] | None = None,
+        schedule: Any = None,
     ) -> None:
         """Prepare to train in the scope of the current strategy.
 
@@ -52,6 +53,7 @@ class Step:
         self._replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self._variables = model.trainable_variables
         self.schedule = schedule or Schedule(config, steps=steps)
+        self._smoothing = tf.Variable(tf.zeros([2]), trainable=False)
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
@@ -62,6 +64,21 @@ class Step:
             if config.xla
             else self._gradients
         )
+        self._spread_labels()
+
+    def tune(self, config: TrainingConfig) -> None:
+        """Go on with a configuration that differs in nothing but what `erase_tuned` erases."""
+        self.config = config
+        self.schedule.plan(config)
+        if config.weight_decay:
+            inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+            inner.weight_decay.assign(config.weight_decay)
+        self._spread_labels()
+
+    def _spread_labels(self) -> None:
+        """Set the parts of a smoothed label that stay, and that go to each class."""
+        smoothing = self.config.label_smoothing
+        self._smoothing.assign([1 - smoothing, smoothing / self._classes])
 
     def update(
         self,
@@ -168,13 +185,14 @@ class Step:
 
     def _losses(self, targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Return the loss of each image; targets are label ids, or a fraction for each class."""
-        smoothing = self.config.label_smoothing
-        if targets.dtype.is_integer and not smoothing and self._class_weights is None:
+        smooth = bool(self.config.label_smoothing)
+        if targets.dtype.is_integer and not smooth and self._class_weights is None:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
         if targets.dtype.is_integer:
             targets = tf.one_hot(targets, self._classes)
-        smooth = targets * (1 - smoothing) + smoothing / self._classes
-        losses = tf.nn.softmax_cross_entropy_with_logits(smooth, logits)
+        kept, spread = tf.unstack(self._smoothing)
+        smoothed = targets * kept + spread
+        losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, logits)
         if self._class_weights is None:
             return losses
         return losses * tf.linalg.matvec(targets, tf.constant(self._class_weights, tf.float32))
@@ -197,11 +215,26 @@ class Step:
             self.average.update(self.optimizer.iterations)
 
 
+def erase_tuned(config: TrainingConfig) -> TrainingConfig:
+    """Return the configuration without what `Step.tune` can change.
+
+    Trainings that have the rest in common can share a compiled step.
+    """
+    return dataclasses.replace(
+        config,
+        learning_rate=1.0,
+        epochs=1,
+        warmup_epochs=0.0,
+        patience=1,
+        weight_decay=float(config.weight_decay > 0),
+        label_smoothing=0.5 * (config.label_smoothing > 0),
+    )
+
+
 def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
     """Return the variables of a step but its model and average, with their values."""
-    parts = tf.train.Checkpoint(
-        optimizer=step.optimizer, train=step.train, evaluation=step.evaluation
-    )
+    of_step = {"optimizer": step.optimizer, "train": step.train, "evaluation": step.evaluation}
+    parts = tf.train.Checkpoint(**of_step, **({"margins": step.margins} if step.margins else {}))
     # The list of an optimizer with loss scaling is incomplete.
     tracked = tf.train.TrackableView(parts).descendants()
     return [(part, part.numpy()) for part in tracked if hasattr(part, "assign")]

@@ -290,11 +290,11 @@ def test_a_training_with_folds_resumes_after_a_kill(
     trained: list[str] = []
     once = folds._train
 
-    def count(training: Training, fold: Any) -> Any:
+    def count(training: Training) -> Any:
         trained.append(training.log_dir)
         if len(trained) == 2:
             raise Killed
-        return once(training, fold)
+        return once(training)
 
     monkeypatch.setattr(folds, "_train", count)
     with pytest.raises(Killed):
