@@ -19,7 +19,8 @@ fields of `LabelSets` beside it; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
-trial, `text` that says why, `space`, option → `values` and `why`, and `trials`, the fields of
+trial, `text` that says why, `importance`, option → its share of the variance and the standard
+error, `space`, option → `values` and `why`, and `trials`, the fields of
 `pipeline_def.training.search.search.Trial`."""
 
 BEST_FILE = "best.yaml"

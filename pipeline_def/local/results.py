@@ -16,7 +16,7 @@ from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
 from pipeline_def.layout import Layout
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
+from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, describe_search
 from pipeline_def.runs.selection import find_push
 from pipeline_def.steps import (
     BASELINE_FINDER,
@@ -64,6 +64,7 @@ def _read_metrics(metrics: Output, baseline: Output) -> dict[str, Any]:
     return {
         "metrics": {name: measured["value"] for name, measured in report["metrics"].items()},
         **report["verdict"],
+        "search": describe_search(report),
         "baseline": None if accuracy is None else {"version": version, "accuracy": accuracy},
     }
 

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,7 +132,17 @@ class RunRecord:
     baseline: dict[str, Any] | None = None
     """The previous model in use: `version`, and `accuracy` on the same split."""
     pushed: Pushed | None = None
+    search: dict[str, Any] = field(default_factory=dict)
+    """What `training.minutes` found: number of `trials`, the `chosen` one and `text`; empty without
+    a search."""
     format: int = FORMAT
+
+
+def describe_search(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `RunRecord.search` from the content of `metrics.json`."""
+    if not (found := report.get("search")):
+        return {}
+    return {"trials": len(found["trials"]), "chosen": found["chosen"], "text": found["text"]}
 
 
 def now() -> str:

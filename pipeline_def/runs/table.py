@@ -98,6 +98,8 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
         f"images: {data.folder}, {' '.join(_shorten_fingerprint(data.fingerprint))}; {examples}",
         f"metrics on {run.split}: {metrics}",
     ]
+    if run.search:
+        lines.append(f"search: {run.search['text']}")
     if corrections := data.corrections:
         counts = describe_corrections(corrections)
         lines.append(f"corrections: {corrections['file']}, {corrections['sha256'][:8]}; {counts}")
@@ -202,7 +204,8 @@ def _describe_accuracy(run: ComparedRun) -> str:
         return _NOTHING
     change = "" if run.accuracy_change is None else f"\n{run.accuracy_change:+.4f}"
     grade = f"\n{run.record.grade}" if run.record.grade else ""
-    return f"{accuracy:.4f}{change}\non {run.record.split}{grade}"
+    searched = f"\n{run.record.search['trials']} trials" if run.record.search else ""
+    return f"{accuracy:.4f}{change}\non {run.record.split}{grade}{searched}"
 
 
 def _describe(origin: Origin) -> Iterator[str]:

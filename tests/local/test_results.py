@@ -33,6 +33,7 @@ def metrics(baseline: float | None) -> dict[str, Any]:
         "examination": {"findings": [], "looked_at": ["all"], "unknown": []},
         "verdict": {"outcome": "blessed", "headline": "Yes.", "reasons": ["good", "better"]},
         "metrics": {"accuracy": accuracy, "auc": {"value": None}},
+        "search": {"trials": [{}, {}], "chosen": 1, "text": "Searched.", "space": {}},
     }
 
 
@@ -84,6 +85,7 @@ def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
     assert record.metrics == {"accuracy": 0.9, "auc": None}
     assert record.baseline == {"version": "17", "accuracy": 0.8}
     assert record.pushed == Pushed("18", "/pushed/18")
+    assert record.search == {"trials": 2, "chosen": 1, "text": "Searched."}
 
 
 def test_of_a_first_model_that_was_not_pushed(recorder: Recorder) -> None:

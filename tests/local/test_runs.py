@@ -148,6 +148,18 @@ def test_corrections_are_in_the_table_and_the_lineage(
     assert told in capsys.readouterr().out
 
 
+def test_a_search_is_in_the_table_and_the_lineage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"trials": 27, "chosen": 3, "text": "Trial 3 is better."}
+    write_run(tmp_path, 1)
+    write_run(tmp_path, 2, search=found)
+    show_runs(str(tmp_path))
+    assert capsys.readouterr().out.count("27 trials") == 1
+    show_lineage(str(tmp_path), "2")
+    assert "search: Trial 3 is better.\n" in capsys.readouterr().out
+
+
 def test_a_run_that_failed_in_ingest_and_other_pipelines_hide_no_change(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     write_run(tmp_path, 2, fingerprint="", until="ImageExampleGen", state="failed")

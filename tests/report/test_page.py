@@ -274,7 +274,9 @@ def _search(chosen: int) -> dict[str, Any]:
         {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5, "finished": 80.0},
         {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8, "finished": 180.0},
     ]
-    return {"text": "Searched.", "images": 100, "chosen": chosen, "trials": trials}
+    importance = {"model.width": [0.7, 0.1], "training.epochs": [0.2, 0.05]}
+    found = {"text": "Searched.", "images": 100, "chosen": chosen, "trials": trials}
+    return {**found, "importance": importance}
 
 
 def test_a_search_is_drawn_and_its_optimism_said() -> None:
@@ -291,7 +293,11 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
         "training.epochs",
     ]
     assert page["rows"][0][1] == ("0.800", "20", "1.0", "complete", "16", "")
-    assert "the recipe 0.700, the best 0.800" in page["drawing"].name
+    trials, importance = page["drawings"]
+    assert "the recipe 0.700, the best 0.800" in trials.name
+    assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
+    few = replace(facts, search={**_search(2), "importance": {}})
+    assert len(describe_training(few)["search"]["drawings"]) == 1
     assert page["optimism"].startswith("The same images chose the trial")
     tested = replace(facts, split="test")
     accuracy = facts.metrics.scalars["accuracy"]

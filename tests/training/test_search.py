@@ -246,8 +246,17 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
             trainer.run_fn(arguments)
         return Path(arguments.model_run_dir)
 
-    monkeypatch.setattr(_Search, "choose", lambda self: (self.trials[1], "Trial 1 is better."))
-    found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, folds=0)
+    built: list[str] = []
+
+    def choose(self: _Search) -> tuple[Trial, str]:
+        built.extend(self.built)
+        return self.trials[1], "Trial 1 is better."
+
+    monkeypatch.setattr(_Search, "choose", choose)
+    plain: dict[str, Any] = {"model": {"dropout": 0.0}, "label_smoothing": 0.2, "folds": 0}
+    found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, **plain)
+    # Rate, length and smoothing differ in variables of one compiled step.
+    assert len(built) == 1
     facts = json.loads((found / TRAINING_FILE).read_text())
     trials = facts["search"]["trials"]
     assert [trial["state"] for trial in trials] == ["complete", "complete"]
@@ -260,7 +269,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         "label_smoothing": 0.1,
         "learning_rate": 0.003,
     }
-    run(tmp_path / "again", model={"dropout": 0.0}, folds=0, **best["training"])
+    run(tmp_path / "again", **{**plain, **best["training"]})
     for one, other in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, other)
     assert tf.io.gfile.exists(str(tmp_path / "search" / "checkpoints"))

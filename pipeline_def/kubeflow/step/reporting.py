@@ -17,7 +17,15 @@ from typing import Any
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.executor_input import artifacts_of
 from pipeline_def.kubeflow.step_interface import StepInterface
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, now
+from pipeline_def.runs.record import (
+    Data,
+    Output,
+    Pushed,
+    RunRecord,
+    Step,
+    describe_search,
+    now,
+)
 from pipeline_def.steps import PUSHER, REPORT, TRAINER
 from pipeline_def.tracking import openlineage
 from pipeline_def.tracking.facts import describe_run
@@ -143,7 +151,8 @@ def _complete(
             report = json.load(file)
         metrics = {name: measured["value"] for name, measured in report["metrics"].items()}
         split = str(inputs["evaluation"].properties.get("split", ""))
-        complete = dataclasses.replace(complete, metrics=metrics, split=split, **report["verdict"])
+        facts = {"metrics": metrics, "split": split, "search": describe_search(report)}
+        complete = dataclasses.replace(complete, **facts, **report["verdict"])
     return complete
 
 
