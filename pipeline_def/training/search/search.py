@@ -16,7 +16,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -200,8 +200,7 @@ class _Search:
         """Train the other trials, then one that is longer, then what the time completes."""
         while found := self._find_next():
             self.train(*found)
-        if not self._find_best():
-            self._complete_paused(most=1)
+        self._complete_paused(most=1)
         if longer := self._plan_longer():
             self.train(self._add(longer, "longer"), 1.0)
         if not self.stale:
@@ -243,7 +242,7 @@ class _Search:
 
     def _plan_longer(self) -> dict[str, Any] | None:
         """Return the options of the best trial with as many more epochs as the time allows."""
-        best, done = self._find_best(), any(one.role == "longer" for one in self.trials)
+        best, done = self._find_best(0), any(one.role == "longer" for one in self.trials)
         if not best or done or not self._longer_seconds:
             return None
         epochs = self.config(best).training.epochs
@@ -256,11 +255,16 @@ class _Search:
     @property
     def _longer_seconds(self) -> float:
         """Seconds to keep back for a longer training of the best trial; 0 if its length is set."""
-        best = self._find_best()
-        if not best or len(find_space(self.data.config)[_EPOCHS].values) < 2:
+        best = self._find_best(0)
+        # First of all, one other trial should come to its end.
+        if not best or not self._find_best() or len(self._lengths) < 2:
             return 0.0
         cost = _LONGER * best.epoch_seconds * self.config(best).training.epochs
         return min(cost + self._start_up(best), self.seconds / 3)
+
+    @property
+    def _lengths(self) -> Sequence[int]:
+        return find_space(self.data.config)[_EPOCHS].values
 
     def _complete_paused(self, *, most: int) -> None:
         """Complete the most accurate of the paused trials, as far as the time allows."""
@@ -324,9 +328,9 @@ class _Search:
             if trial.state != _PAUSED and trial is not best:
                 remove_checkpoints(self.folder(trial))
 
-    def _find_best(self) -> Trial | None:
-        """Return the best complete trial other than trial 0."""
-        complete = (trial for trial in self.trials[1:] if trial.state == _DONE)
+    def _find_best(self, first: int = 1) -> Trial | None:
+        """Return the best complete trial other than trial 0, or from number `first` on."""
+        complete = (trial for trial in self.trials[first:] if trial.state == _DONE)
         return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
 
     def _key(self, trial: Trial) -> str:
