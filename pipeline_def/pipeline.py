@@ -31,15 +31,16 @@ from pipeline_def.layout import Layout
 from pipeline_def.training.component import ImageTrainer
 
 
-def create_pipeline(config: Config, *, metadata: str | None = None) -> Pipeline:
+def create_pipeline(config: Config, *, metadata: str | None = None, listing: str = "") -> Pipeline:
     """Build the pipeline.
 
     Args:
         config: resolved: `data`, `transform.size` and `model.name` are set.
         metadata: SQLite file of ML Metadata; None: the runner has a store of its own.
+        listing: file of a listing of `data` that was made for this run; "": ingest lists it.
     """
     layout = Layout(config.output)
-    components = _components(config, layout)
+    components = _components(config, layout, listing)
     for component in components:
         digest = code_digest(component.id, config.model.build_fn, config.augmentation.fn)
         component.exec_properties["code_digest"] = digest
@@ -55,8 +56,8 @@ def create_pipeline(config: Config, *, metadata: str | None = None) -> Pipeline:
     )
 
 
-def _components(config: Config, layout: Layout) -> list[BaseComponent]:
-    *validated, gate = _ingest_and_validate(config, layout)
+def _components(config: Config, layout: Layout, listing: str) -> list[BaseComponent]:
+    *validated, gate = _ingest_and_validate(config, layout, listing)
     channels = _outputs_of(validated)
     transform = ImageTransform(
         examples=channels["examples"], schema=channels["schema"], config=config.transform
@@ -77,12 +78,12 @@ def _outputs_of(components: Iterable[BaseComponent]) -> dict[str, BaseChannel]:
     return {name: output for one in components for name, output in one.outputs.items()}
 
 
-def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
+def _ingest_and_validate(config: Config, layout: Layout, listing: str) -> list[BaseComponent]:
     """Turn the folder into validated examples: ExampleGen first, the gate last."""
     # The steps get the content of the schema file, which only this machine may see.
     validation = dataclasses.replace(config.validation, schema=None)
     example_gen = ImageExampleGen(
-        folder=str(config.data), config=config.ingest, listings=layout.listings
+        folder=str(config.data), config=config.ingest, listings=layout.listings, listing=listing
     ).with_id(steps.EXAMPLE_GEN.id)
     statistics = ImageStatisticsGen(examples=example_gen.outputs["examples"]).with_id(
         steps.STATISTICS_GEN.id

@@ -4,6 +4,8 @@ Source: proc(5); "Memory" and "CPU" in the kernel's admin-guide/cgroup-v2, and c
 scheduler/sched-bwc for version 1. A group cannot exceed the limits of its parents.
 """
 
+import contextlib
+import gc
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -23,6 +25,18 @@ def available_memory() -> int:
     fields = dict(line.split(":", 1) for line in (_PROC / "meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     return max(0, min([available, *_limits("memory", _unused_memory)]))
+
+
+@contextlib.contextmanager
+def pause_collection() -> Iterator[None]:
+    """Pause Python's search for cycles, which takes half the time of making a million tuples."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def fits_in_memory(size: int, available: int) -> bool:

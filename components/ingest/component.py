@@ -73,7 +73,12 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
     DRIVER_CLASS = Driver
 
     def __init__(
-        self, *, folder: str, config: IngestConfig | None = None, listings: str = ""
+        self,
+        *,
+        folder: str,
+        config: IngestConfig | None = None,
+        listings: str = "",
+        listing: str = "",
     ) -> None:
         """Ingest `folder`.
 
@@ -82,6 +87,8 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
             config: options of ingest; None: `IngestConfig()`.
             listings: folder in which the driver leaves its listing for the executor. If empty, the
                 executor lists the images again, and may find others than were fingerprinted.
+            listing: file in this folder that `write_listing` has just written. If empty, the driver
+                lists the images.
         """
         spec = ImageExampleGenSpec(
             input_base=folder,
@@ -93,6 +100,7 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
             output_file_format=example_gen_pb2.FORMAT_TFRECORDS_GZIP,
             config=to_json(config or IngestConfig()),
             listings=listings,
+            **({LISTING_PROPERTY: listing} if listing else {}),
             examples=types.Channel(type=standard_artifacts.Examples),
             rejects=types.Channel(type=ImageRejects),
         )

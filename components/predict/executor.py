@@ -17,18 +17,25 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
-from components.predict.files import Source, count_files, divide, find_sources
+from components.predict.files import (
+    count_files,
+    decode_source,
+    divide,
+    encode_source,
+    find_sources,
+)
 from components.predict.flow import Status, Tally, predict
 from components.predict.model import RankingModel
 from components.predict.table import write_table
 from components.storage.artifact_files import list_names, make_folders, open_file, remove
+from components.storage.numbered_parts import read_part, write_parts
 
 SUMMARY_FILE = "summary.json"
 PREDICTED_PROPERTY = "predicted"
 """Property of the predictions: 1, or 0 if the model was not blessed and nothing was predicted."""
 
-# Index of the shard, number of shards, and its files.
-_Shard = tuple[int, int, Source]
+# File of the parts of the folder, removed when all are predicted.
+_PARTS = ".parts"
 
 
 class PredictShard(beam.DoFn):
@@ -38,21 +45,30 @@ class PredictShard(beam.DoFn):
     """
 
     def __init__(
-        self, model: str, predictions: str, config: PredictConfig, options: FileOptions
+        self,
+        model: str,
+        predictions: str,
+        config: PredictConfig,
+        options: FileOptions,
+        *,
+        count: int,
     ) -> None:
-        """Use the SavedModel in the folder `model`; write to the folder `predictions`."""
-        self._folder, self._predictions = model, predictions
+        """Use the SavedModel in the folder `model`; write to the folder `predictions`.
+
+        Its `count` parts are in a file there, as Beam moves only their numbers.
+        """
+        self._folder, self._predictions, self._count = model, predictions, count
         self._config, self._options = config, options
 
     def setup(self) -> None:
         """Load the model."""
         self._model = RankingModel(self._folder, top=self._config.top)
 
-    def process(self, shard: _Shard) -> Iterator[collections.Counter[str]]:
+    def process(self, index: int) -> Iterator[collections.Counter[str]]:
         """Write the table of one shard atomically, because Beam may retry the shard."""
-        index, count, source = shard
+        source = decode_source(read_part(os.path.join(self._predictions, _PARTS), index))
         tally = Tally(count_files([source]))
-        name = f"predictions-{index:05d}-of-{count:05d}.parquet"
+        name = f"predictions-{index:05d}-of-{self._count:05d}.parquet"
         outcomes = tally.count(predict([source], self._model.predict, self._config, self._options))
         path = os.path.join(self._predictions, name)
         for _ in write_table(path, outcomes, top=self._config.top):
@@ -86,16 +102,18 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _make_empty(predictions.uri)
         model = artifact_utils.get_single_instance(input_dict["model"])
         folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
-        predict_shard = PredictShard(folder, predictions.uri, config, options)
-        self._run(parts, predict_shard, predictions.uri)
+        plan = os.path.join(predictions.uri, _PARTS)
+        write_parts(plan, map(encode_source, parts))
+        total, count = count_files(parts), len(parts)
+        predict_shard = PredictShard(folder, predictions.uri, config, options, count=count)
+        self._run(count, total, predict_shard, predictions.uri)
+        remove(plan)
 
-    def _run(self, parts: list[Source], predict_shard: PredictShard, predictions: str) -> None:
-        shards = [(index, len(parts), part) for index, part in enumerate(parts)]
-        total = count_files(parts)
+    def _run(self, count: int, total: int, predict_shard: PredictShard, predictions: str) -> None:
         with self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline
-                | "Shards" >> beam.Create(shards, reshuffle=False)
+                | "Shards" >> beam.Create(range(count), reshuffle=False)
                 | "Spread" >> beam.Reshuffle()
                 | "PredictShard" >> beam.ParDo(predict_shard)
                 | "Count" >> beam.CombineGlobally(_add)

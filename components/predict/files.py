@@ -5,6 +5,7 @@ It imports neither TensorFlow nor TFX: Kubeflow's lookup does not start them.
 
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,19 @@ def divide(source: Source, size: int) -> Iterator[Source]:
     """Divide a source into parts of up to `size` files."""
     for start in range(0, len(source.entries), size):
         yield Source(source.folder, source.entries[start : start + size])
+
+
+def encode_source(source: Source) -> bytes:
+    """Encode a source for workers; names that are not valid UTF-8 stay as they are."""
+    return json.dumps((source.folder, source.entries)).encode("ascii")
+
+
+def decode_source(content: bytes) -> Source:
+    """Decode what `encode_source` has encoded."""
+    folder, entries = json.loads(content)
+    return Source(
+        folder, tuple(Entry(name, Found(*file), skipped) for name, file, skipped in entries)
+    )
 
 
 def count_files(sources: Iterable[Source]) -> int:

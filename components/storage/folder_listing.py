@@ -91,11 +91,11 @@ def find_file(path: str) -> Found | None:
 
 def explain_ignored(entry: Found) -> str:
     """Return why an entry of an image folder is ignored, or "" if it may be an image."""
-    parts = entry.path.split("/")
     if entry.problem:
         return entry.problem
-    if any(part.startswith(".") for part in parts):
+    if entry.path.startswith(".") or "/." in entry.path:
         return "hidden"
+    parts = entry.path.split("/")
     return "left by the system" if not _LEFT_BY_SYSTEMS.isdisjoint(parts) else ""
 
 

@@ -74,7 +74,7 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
     layout = Layout(config.output)
     seen = prepare(config, layout, new_task=new_task)
     config = seen.config
-    record = execute(config, output=output, classes=seen.classes)
+    record = execute(config, output=output, seen=seen)
     if record is None:
         return False
     output.store()
@@ -182,8 +182,9 @@ def schema(arguments: list[str]) -> int:
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         target = os.path.abspath(options["to"] or layout.schema)
-        config = prepare(config, layout, new_task=True).config
-        record = execute(config, output=output, last=SCHEMA_GEN.id)
+        seen = prepare(config, layout, new_task=True)
+        config = seen.config
+        record = execute(config, output=output, last=SCHEMA_GEN.id, seen=seen)
         if record is None:
             return 1
         from pipeline_def.local.schema_command import write_schema

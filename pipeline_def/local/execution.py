@@ -15,6 +15,7 @@ from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.run_display import RunDisplay, redirect_output
+from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.folder import Output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
@@ -27,11 +28,12 @@ def execute(
     *,
     output: Output | None = None,
     last: str | None = None,
-    classes: int | None = None,
+    seen: FirstLook | None = None,
 ) -> RunRecord | None:
     """Run the steps up to `last`; return the record, or None after printing an unexpected error.
 
-    With `classes`, the number of labels, a user's network is built once before the first step.
+    With a first look at the images, they are not listed again, and a user's network is built once
+    before the first step.
 
     Raises:
         UserError: what stopped the run, if the user can fix it.
@@ -46,7 +48,7 @@ def execute(
         try:
             logging.basicConfig(level=logging.INFO)
             with explaining_full_disk(config.output), output.storing():
-                return _run_recorded(config, output, display, last, classes)
+                return _run_recorded(config, output, display, last, seen)
         except UserError:
             raise
         except Exception as error:
@@ -59,7 +61,7 @@ def execute(
 
 
 def _run_recorded(
-    config: Config, output: Output, display: RunDisplay, last: str | None, classes: int | None
+    config: Config, output: Output, display: RunDisplay, last: str | None, seen: FirstLook | None
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
@@ -69,7 +71,9 @@ def _run_recorded(
         from pipeline_def.pipeline import create_pipeline
 
     layout = Layout(config.output)
-    pipeline = create_pipeline(config, metadata=layout.metadata)
+    pipeline = create_pipeline(
+        config, metadata=layout.metadata, listing=seen.listing if seen else ""
+    )
     names = [component.id for component in pipeline.components]
     recorder = Recorder(
         config.output,
@@ -83,11 +87,11 @@ def _run_recorded(
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
-        if config.model.build_fn and classes:
+        if config.model.build_fn and seen:
             from pipeline_def.model.networks import check_build_fn
 
-            check_build_fn(config.model, size=config.transform.size or 0, classes=classes)
-        if config.augmentation.fn and classes:
+            check_build_fn(config.model, size=config.transform.size or 0, classes=seen.classes)
+        if config.augmentation.fn and seen:
             from pipeline_def.data.augmentation.own import check_own
 
             check_own(config.augmentation.fn, size=config.transform.size or 0)

@@ -59,6 +59,8 @@ class FirstLook:
     ineffective: tuple[str, ...]
     """Sentences about options of the user that change nothing."""
     classes: int
+    listing: str = ""
+    """File of the listing, which the driver of ingest takes over."""
 
     @property
     def missing_weights(self) -> str:

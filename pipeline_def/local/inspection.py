@@ -125,7 +125,8 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     groups = {plan.group: plan.count for plan in plans}
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
-    yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
+    shards = ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
+    yield "Shards", f"{shards}; ingest divides into at most {len(plans):,} tasks"
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)

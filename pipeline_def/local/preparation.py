@@ -97,6 +97,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     """
     from components.evaluation.slices import choose_slices
     from components.ingest.source.columns import describe_columns
+    from components.ingest.source.listing import write_listing
     from components.ingest.source.lookup import list_source
     from pipeline_def.local.first_look import describe, look
 
@@ -116,7 +117,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     notes = [("Note", text) for text in seen.ineffective]
     for title, text in (seen_as, *describe(listing), *unknown, *chosen, *notes):
         print_row(console, title and f"{title}: ", text, indent=_INDENT, style="")
-    return seen
+    return dataclasses.replace(seen, listing=write_listing(listing, layout.listings))
 
 
 def _check_task(

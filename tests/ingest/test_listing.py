@@ -22,7 +22,7 @@ from components.ingest.source.listing import (
     read_listing,
     write_listing,
 )
-from components.ingest.source.lookup import list_images, look_up
+from components.ingest.source.lookup import list_images, list_source, look_up
 from components.storage.fetch import Unread, read_files
 
 
@@ -216,6 +216,16 @@ def look_up_content(folder: Path) -> str:
     [(_, content)] = read_files(listed.root, wrong, IngestConfig())
     assert isinstance(content, Unread)
     return str(found["input_fingerprint"])
+
+
+def test_a_given_listing_is_not_made_again(image_folder: Path, tmp_path: Path) -> None:
+    folder, listings = str(shutil.copytree(image_folder, tmp_path / "images")), str(tmp_path / "l")
+    properties = {"input_base": folder, "config": to_json(IngestConfig()), "listings": listings}
+    listed = look_up({}, properties)
+    given = {**properties, "listing": write_listing(list_source(folder, IngestConfig()), listings)}
+    shutil.rmtree(folder)
+    assert look_up({}, given) == listed
+    assert listed["listing"] == given["listing"]
 
 
 def test_the_content_alone_counts_if_it_is_read(image_folder: Path, tmp_path: Path) -> None:

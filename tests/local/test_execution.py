@@ -7,6 +7,8 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
@@ -22,6 +24,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
+from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.integrity import drop_incomplete, explaining_metadata, note_files
 from pipeline_def.local.runner import describe_output
 from pipeline_def.runs.record import RunRecord, Step, read_records
@@ -48,7 +51,7 @@ def Consume(used: InputArtifact[standard_artifacts.Model], failure: Parameter[st
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    def create_pipeline(config: Config, *, metadata: str) -> Pipeline:
+    def create_pipeline(config: Config, *, metadata: str, listing: str) -> Pipeline:
         produce = Produce()
         consume = Consume(used=produce.outputs["made"], failure=config.name)
         layout = Layout(config.output)
@@ -105,8 +108,9 @@ def test_a_wrong_network_is_an_error_before_the_first_step(
     (tmp_path / "my_network.py").write_text("def build(size, classes):\n    return {}\n")
     monkeypatch.syspath_prepend(tmp_path)
     model, transform = ModelConfig(build_fn="my_network.build"), TransformConfig(size=32)
+    seen = cast(FirstLook, SimpleNamespace(classes=2, listing=""))
     with pytest.raises(ConfigurationError, match="must return a model of tf_keras"):
-        execute(dataclasses.replace(config, model=model, transform=transform), classes=2)
+        execute(dataclasses.replace(config, model=model, transform=transform), seen=seen)
     assert newest(config).state == "failed"
     assert not newest(config).steps
 

@@ -67,6 +67,7 @@ def test_every_file_of_a_folder_in_its_order(
     assert [table.name for table in tables] == [
         f"predictions-{number:05d}-of-{len(tables):05d}.parquet" for number in range(len(tables))
     ]
+    assert {path.name for path in target.iterdir()} == {t.name for t in tables} | {"summary.json"}
     rows = [row for table in tables for row in pq.read_table(table).to_pylist()]
     assert len(rows) == summary["files"]
     # But for the one whose name is spelt out.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from components.contract.errors import DataError
 from components.ingest.datasets import columnar, example_records, webdataset
 from components.ingest.datasets.record import Format
+from components.ingest.source.folder_layout import PICTURES
 from components.storage.folder_listing import Found
 
 FORMATS: dict[str, Format] = {
@@ -33,6 +34,9 @@ def find_shards(found: Sequence[Found]) -> dict[str, list[Found]]:
     shards: dict[str, list[Found]] = {}
     for entry in found:
         name = posixpath.basename(entry.path).lower()
+        # Five searches for each of a million images would take as long as the rest of a listing.
+        if name.endswith(PICTURES):
+            continue
         layout = next((key for key, known in _NAMES.items() if known.search(name)), None)
         if _OTHER_FORMATS.search(name):
             raise DataError(

@@ -36,10 +36,11 @@ _NAMED = 3
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-_PICTURES = (
+PICTURES = (
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"),
     *(".tif", ".tiff", ".heic", ".heif", ".hif", ".avif"),
 )
+"""How the names of pictures end, in lower case."""
 
 
 def split_of_name(name: str) -> str | None:
@@ -144,7 +145,7 @@ def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
     """Explain what to do with a folder without label folders; `loose` are the files in it."""
     pictures, archives, tables = (
         [name for name in loose if name.lower().endswith(ends)]
-        for ends in (_PICTURES, ARCHIVES, _TABLES)
+        for ends in (PICTURES, ARCHIVES, _TABLES)
     )
     if archives and not pictures:
         return explain_file(f"{folder}/{archives[0]}")
@@ -169,15 +170,13 @@ def _find_labels(parent: str) -> list[str]:
     return [
         name
         for name in found
-        if any(
-            file.lower().endswith(_PICTURES) for file in list_names(posixpath.join(parent, name))
-        )
+        if any(file.lower().endswith(PICTURES) for file in list_names(posixpath.join(parent, name)))
     ]
 
 
 def find_picture(paths: Iterable[str], *, loose: bool) -> str | None:
     """Return the first path of a picture, by its name; unless `loose`, of one in a folder."""
-    found = (path for path in paths if path.lower().endswith(_PICTURES))
+    found = (path for path in paths if path.lower().endswith(PICTURES))
     return next((path for path in found if loose or "/" in path), None)
 
 

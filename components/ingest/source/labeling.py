@@ -5,6 +5,7 @@ import fnmatch
 import json
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -74,7 +75,9 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
             empty[parts[0]] += 1
             continue
         split = splits.get(parts[0])
-        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
+        # All files of a label share its text.
+        label = sys.intern(parts[depth])
+        files.append(ImageFile(path, label, split, size, version, None, checksum))
     if not files:
         loose = [entry.path for entry in visible if "/" not in entry.path]
         raise DataError(explain_no_labels(folder, loose))

@@ -5,22 +5,28 @@ cached result is valid and what is read; files that changed since are rejected o
 """
 
 import collections
+import contextlib
 import gzip
 import hashlib
+import io
+import itertools
 import json
 import os
+import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from components.contract.errors import DataError, StorageError
+from components.contract.machine import pause_collection
 from components.contract.printable import quote
 from components.ingest.corrections import Correction, Corrections
 from components.ingest.source.folder_layout import explain_one_class
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 
 _SUFFIX = ".jsonl.gz"
+_NO_COLUMNS: dict[str, str | int | float] = {}
 _MOST_KEPT = 10
 # Of the names in a warning, and of the characters of an escaped name.
 _MOST_ALIKE, _MOST_ESCAPED = 5, 80
@@ -92,6 +98,10 @@ class Listing:
     """Features of the shards that are the image, the label and so on."""
     features: Mapping[str, str] = field(default_factory=dict)
     """Name → first value of all features of the shards, in words."""
+    span: int | None = None
+    """The newest span, if the folder has spans."""
+    version: int | None = None
+    """The version of that span."""
 
     def fractions_of(self, label: str) -> Mapping[str, float]:
         """Return split → its fraction of the files of a label without a given split."""
@@ -129,6 +139,11 @@ class Listing:
             digest.update(f"{fields!r}{more}".encode("utf-8", "surrogateescape") + b"\n")
         corrected = f",corrections:{self.corrections.digest}" if self.corrections.path else ""
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}{corrected}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the properties that TFX's driver of FileBasedExampleGen looks up."""
+        found = self.fingerprint()
+        return {"span": self.span, "version": self.version, "input_fingerprint": found}
 
 
 def _escape(name: str) -> str:
@@ -195,29 +210,48 @@ def write_listing(listing: Listing, folder: str) -> str:
         StorageError: the listing cannot be written.
     """
     fs, root = open_folder(folder)
-    _, *digests = (part.rpartition(":")[2] for part in listing.fingerprint().split(","))
-    name = "-".join(digests) + _SUFFIX
+    facts = listing.facts()
+    parts = facts["input_fingerprint"].split(",")
+    name = "-".join(part.rpartition(":")[2] for part in parts[1:]) + _SUFFIX
+    content = _encode(listing, facts)
     with explaining_errors("write a listing to", folder):
         if is_local(fs):
             os.makedirs(root, exist_ok=True)
             unfinished = f"{root}/{name}.{os.getpid()}"
-            fs.pipe_file(unfinished, _encode(listing))
+            fs.pipe_file(unfinished, content)
             os.replace(unfinished, f"{root}/{name}")
         else:
-            fs.pipe_file(f"{root}/{name}", _encode(listing))
+            fs.pipe_file(f"{root}/{name}", content)
         found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
         for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
             fs.rm_file(path)
     return f"{folder.rstrip('/')}/{name}"
 
 
-def _encode(listing: Listing) -> bytes:
+def _encode(listing: Listing, facts: Mapping[str, Any]) -> bytes:
     head = {**vars(listing), "files": len(listing.files), "skipped": len(listing.skipped)}
     head["corrections"] = asdict(listing.corrections)
-    lines = [head, *listing.files, *listing.skipped]
-    # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    return gzip.compress(text.encode("ascii"), compresslevel=1, mtime=0)
+    encoded = io.BytesIO()
+    # Line by line, as the text takes ten times the memory of the file.
+    with (
+        gzip.GzipFile("", "wb", compresslevel=1, fileobj=encoded, mtime=0) as file,
+        io.TextIOWrapper(file, "ascii") as text,
+    ):
+        for line in itertools.chain([facts, head], listing.files, listing.skipped):
+            # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
+            text.write(json.dumps(line) + "\n")
+    return encoded.getvalue()
+
+
+def read_facts(path: str) -> dict[str, Any]:
+    """Read the `Listing.facts` of a file that `write_listing` has written, but not its files.
+
+    Raises:
+        StorageError: the file is missing or incomplete.
+    """
+    with _reading(path) as lines:
+        facts: dict[str, Any] = json.loads(next(lines))
+        return facts
 
 
 def read_listing(path: str) -> Listing:
@@ -226,17 +260,31 @@ def read_listing(path: str) -> Listing:
     Raises:
         StorageError: the file is missing or incomplete.
     """
-    fs, place = open_folder(path)
-    try:
-        head, *lines = map(json.loads, gzip.decompress(fs.cat_file(place)).splitlines())
-        files, skipped = lines[: head["files"]], lines[head["files"] :]
-        head["files"] = tuple(map(ImageFile._make, files))
-        head["skipped"] = tuple(map(Skipped._make, skipped))
+    with _reading(path) as lines:
+        _, head = json.loads(next(lines)), json.loads(next(lines))
+        files = itertools.islice(lines, head["files"])
+        head["files"] = tuple(_share(ImageFile(*json.loads(line))) for line in files)
+        head["skipped"] = tuple(Skipped(*json.loads(line)) for line in lines)
         head["notes"] = tuple(head["notes"])
         corrections = head["corrections"]
         corrections["rows"] = tuple(Correction(**row) for row in corrections["rows"])
         head["corrections"] = Corrections(**corrections)
         return Listing(**head)
+
+
+def _share(file: ImageFile) -> ImageFile:
+    """Let files of a class share the text of the label, and files without columns the mapping."""
+    return file._replace(label=sys.intern(file.label), columns=file.columns or _NO_COLUMNS)
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[Iterator[bytes]]:
+    """Open the lines of a listing; turn any error into a `StorageError`."""
+    fs, place = open_folder(path)
+    try:
+        content = io.BytesIO(fs.cat_file(place))
+        with gzip.GzipFile("", "rb", fileobj=content) as file, pause_collection():
+            yield file
     except Exception as error:  # Each file system has errors of its own.
         raise StorageError(
             f"Cannot read the listing {path} ({reason_of(error)}): run again to recreate it."

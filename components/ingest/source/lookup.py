@@ -16,6 +16,7 @@ from typing import Any
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import SPAN
+from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
@@ -42,6 +43,8 @@ from components.ingest.source.listing import (
     Skipped,
     check_labels,
     place_in_listing,
+    read_facts,
+    read_listing,
     write_listing,
 )
 from components.ingest.source.manifest import FORMATS
@@ -65,26 +68,27 @@ _PART = 256
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of TFX's driver of FileBasedExampleGen, and the listing's file."""
+    """Return the properties of TFX's driver of FileBasedExampleGen, and the listing's file.
+
+    A listing that is given is used, so that a run lists the folder once.
+    """
     config = from_json(IngestConfig, properties["config"])
-    spans = find_spans(properties["input_base"], config.span, config.window or 1)
-    listings = properties["listings"]
-    listing = _list_spans(properties["input_base"], spans, config)
-    check_labels(listing)
-    if config.fingerprint == "content":
-        listing = _add_checksums(listing, config)
+    listings, path = properties["listings"], properties.get(LISTING_PROPERTY) or ""
+    if path and config.fingerprint == "metadata":
+        facts = read_facts(path)
+    else:
+        listing = read_listing(path) if path else list_source(properties["input_base"], config)
+        check_labels(listing)
+        if config.fingerprint == "content":
+            listing = _add_checksums(listing, config)
+        path = write_listing(listing, listings) if listings else ""
+        facts = read_facts(path) if path else listing.facts()
     cut = {}
     if config.corrections and listings:
         # The listing holds the corrections, so moving their file must not ingest again.
         name = posixpath.basename(config.corrections)
         cut["config"] = to_json(dataclasses.replace(config, corrections=name))
-    return {
-        **cut,
-        "span": spans[-1].span,
-        "version": spans[-1].version,
-        "input_fingerprint": listing.fingerprint(),
-        LISTING_PROPERTY: write_listing(listing, listings) if listings else "",
-    }
+    return {**cut, **facts, LISTING_PROPERTY: path}
 
 
 def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
@@ -110,7 +114,10 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
 
 def list_source(data: str, config: IngestConfig) -> Listing:
     """List the folder, or the spans, that the pipeline's `data` currently refers to."""
-    return _list_spans(data, find_spans(data, config.span, config.window or 1), config)
+    spans = find_spans(data, config.span, config.window or 1)
+    with pause_collection():
+        listing = _list_spans(data, spans, config)
+    return dataclasses.replace(listing, span=spans[-1].span, version=spans[-1].version)
 
 
 def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listing:
@@ -173,7 +180,10 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
     config = config or IngestConfig()
     folder, found = _find(folder)
     records = _find_records(folder, found, config)
-    return _complete(folder, _label(folder, found, records, config), config)
+    labelled = _label(folder, found, records, config)
+    # Of a million files, it takes as much memory as the result.
+    del found
+    return _complete(folder, labelled, config)
 
 
 def _label(
@@ -197,10 +207,12 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     for file in files:
         counts.setdefault(file.label, collections.Counter())[file.split] += 1
     choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
-    placed = (file._replace(split=choice.splits[file.split]) for file in files)
+    if any(name != split for name, split in choice.splits.items()):
+        files = [file._replace(split=choice.splits[file.split]) for file in files]
+    files.sort(key=place_in_listing)
     return Listing(
         folder,
-        tuple(sorted(placed, key=place_in_listing)),
+        tuple(files),
         tuple(map(Skipped._make, sorted(labelled.skipped.items()))),
         choice.fractions,
         fill_splits(counts, choice.fractions),
@@ -274,4 +286,6 @@ def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
                     f"{quote(file.split)}: all images of a group belong to one split; "
                     f"{quote_path(file.path)} is one of them."
                 )
+    if not splits:
+        return files
     return [file._replace(split=splits.get(file.group, file.split)) for file in files]
