@@ -1,6 +1,7 @@
 """Layers that Keras lacks, or has in a form that does not suit this training."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ from pipeline_def.config.model import Pixels
 
 # Added to the variances of patches of standardized pixels, as in Jordan's code.
 _WHITENING_FLOOR = 5e-4
+
+
+@dataclass(frozen=True)
+class _Unseen:
+    value: tf.Variable
 
 
 class Dropout(layers.Layer):
@@ -31,6 +37,9 @@ class Dropout(layers.Layer):
         """
         super().__init__(name=name, dtype=None if whole_images else "float32")
         self._rate, self._seed, self._whole_images = rate, seed, whole_images
+        # Out of Keras's sight, as files of weights do not contain it.
+        tuned = rate > 0 and not whole_images
+        self._tuned = _Unseen(tf.Variable(rate, trainable=False)) if tuned else None
         self._calls = self.add_weight(
             "calls",
             dtype="int64",
@@ -41,6 +50,11 @@ class Dropout(layers.Layer):
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
+    def set_rate(self, rate: float) -> None:
+        """Drop another fraction, above 0 as before, in compiled steps too; not of whole images."""
+        if self._tuned:
+            self._tuned.value.assign(rate)
+
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Drop values in training, and scale up the others."""
         if not training or not self.trainable:
@@ -49,8 +63,9 @@ class Dropout(layers.Layer):
         call = self._calls.assign_add(1)
         seed = tf.stack([tf.constant(self._seed, tf.int64) + tf.cast(replica, tf.int64), call])
         shape = [tf.shape(inputs)[0], *[1] * (inputs.shape.rank - 1)]
+        rate = tf.cast(self._tuned.value, inputs.dtype) if self._tuned else self._rate
         return tf.nn.experimental.stateless_dropout(
-            inputs, self._rate, seed, noise_shape=shape if self._whole_images else None
+            inputs, rate, seed, noise_shape=shape if self._whole_images else None
         )
 
 

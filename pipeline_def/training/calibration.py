@@ -4,6 +4,7 @@ A temperature calibrates the probabilities; a threshold of them makes conformal 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ _LOWEST, _HIGHEST = 0.05, 20.0
 _EPSILON = 1e-9
 
 Logits = NDArray[np.floating[Any]]
+Predict = Callable[[tf.Tensor], tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,13 @@ class LabelSets:
     """Least probability of a label in the set, None if there are too few images."""
 
 
-def predict_logits(
-    classifier: Classifier, images: tf.data.Dataset
-) -> tuple[Logits, NDArray[np.int64]]:
-    """Return the logits before calibration, and label ids, of batches of images and label ids."""
-    predict = tf.function(classifier.logits, autograph=False)
+def compile_logits(classifier: Classifier) -> Predict:
+    """Return a function from images to logits before calibration."""
+    return tf.function(classifier.logits, autograph=False)  # type: ignore[no-any-return]
+
+
+def predict_logits(predict: Predict, images: tf.data.Dataset) -> tuple[Logits, NDArray[np.int64]]:
+    """Return the logits, and label ids, of batches of images and label ids."""
     predicted = [(predict(batch).numpy(), ids.numpy()) for batch, ids in images]
     logits, ids = (np.concatenate(column) for column in zip(*predicted, strict=True))
     return logits, ids

@@ -24,6 +24,7 @@ from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
 from pipeline_def.model.warm_start import WarmStart
 from pipeline_def.serving.signatures import Classifier
+from pipeline_def.training.calibration import Predict, compile_logits
 from pipeline_def.training.checkpoint import Progress, remove_checkpoints
 from pipeline_def.training.distribution.workers import is_chief
 from pipeline_def.training.feature_cache import FeatureCache, Tables
@@ -63,7 +64,7 @@ class SharedLoop:
     loop: TrainingLoop
     state: list[tuple[tf.Variable, npt.NDArray[np.generic]]]
     """Variables of the step, with their values before the first training."""
-    predict: Callable[[tf.Tensor], tf.Tensor]
+    predict: Predict
     """From images or features to logits."""
 
 
@@ -305,7 +306,7 @@ class Training:
             step = make_step()
             # Features are of one view of each image.
             views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
-            predict = tf.function(Classifier(step.model, views).logits, autograph=False)
+            predict = compile_logits(Classifier(step.model, views))
             shared.loops[facts] = SharedLoop(TrainingLoop(step), find_state(step), predict)
         found = shared.loops[facts]
         for variable, value in found.state:

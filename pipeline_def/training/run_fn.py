@@ -45,6 +45,7 @@ from pipeline_def.serving.transform_graph import TransformGraph
 from pipeline_def.training.calibration import (
     Calibration,
     LabelSets,
+    compile_logits,
     fit_sets,
     fit_temperature,
     predict_logits,
@@ -215,7 +216,7 @@ def _calibrate(
     if validated:
         logits, ids = validated.logits, validated.images.labels
     else:
-        logits, ids = predict_logits(classifier, data.read_evaluation())
+        logits, ids = predict_logits(compile_logits(classifier), data.read_evaluation())
     if data.config.training.calibrate:
         calibration = fit_temperature(logits, ids)
         classifier = dataclasses.replace(classifier, temperature=calibration.temperature)

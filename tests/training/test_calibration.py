@@ -11,7 +11,12 @@ from scipy.special import softmax
 from components.evaluation.metrics.calibration import measure_sets
 from components.evaluation.metrics.predictions import Predictions
 from pipeline_def.serving.signatures import Classifier
-from pipeline_def.training.calibration import fit_sets, fit_temperature, predict_logits
+from pipeline_def.training.calibration import (
+    compile_logits,
+    fit_sets,
+    fit_temperature,
+    predict_logits,
+)
 
 
 def predictions(
@@ -48,7 +53,7 @@ def test_calibration_uses_the_served_views() -> None:
     model = tf_keras.Model(inputs, tf_keras.layers.Dense(2)(left))
     batches = tf.data.Dataset.from_tensor_slices((pixels, ids)).batch(20)
     logits = (model(pixels) + model(pixels[:, :, ::-1])).numpy() / 2
-    found, found_ids = predict_logits(Classifier(model, views=2), batches)
+    found, found_ids = predict_logits(compile_logits(Classifier(model, views=2)), batches)
     np.testing.assert_allclose(found, logits, atol=1e-4)
     np.testing.assert_array_equal(found_ids, ids)
 

@@ -229,7 +229,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         "training.label_smoothing": [0.1],
         "augmentation.policy": ["none"],
         "augmentation.cutmix": [0.0],
-        "model.dropout": [0.0],
+        "model.dropout": [0.2],
         "model.width": [8],
     }
     weights = []
@@ -253,9 +253,9 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         return self.trials[1], "Trial 1 is better."
 
     monkeypatch.setattr(_Search, "choose", choose)
-    plain: dict[str, Any] = {"model": {"dropout": 0.0}, "label_smoothing": 0.2, "folds": 0}
+    plain: dict[str, Any] = {"model": {"dropout": 0.5}, "label_smoothing": 0.2, "folds": 0}
     found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, **plain)
-    # Rate, length and smoothing differ in variables of one compiled step.
+    # Rate, length, smoothing and dropout differ in variables of one compiled step.
     assert len(built) == 1
     facts = json.loads((found / TRAINING_FILE).read_text())
     trials = facts["search"]["trials"]
@@ -269,7 +269,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         "label_smoothing": 0.1,
         "learning_rate": 0.003,
     }
-    run(tmp_path / "again", **{**plain, **best["training"]})
+    run(tmp_path / "again", **{**plain, **best["training"], "model": best["model"]})
     for one, other in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, other)
     assert tf.io.gfile.exists(str(tmp_path / "search" / "checkpoints"))

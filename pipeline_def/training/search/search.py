@@ -33,9 +33,10 @@ from components.contract.progress import naming_fold, report_result
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import Values, apply_values, nest_values
 from pipeline_def.config.training import TrainerConfig
+from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
-from pipeline_def.training.calibration import predict_logits
+from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
 from pipeline_def.training.checkpoint import Progress, remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import cross_validate
@@ -110,6 +111,7 @@ class _Built:
     model: tf_keras.Model
     initial: list[NDArray[Any]]
     shared: Shared
+    predict: Predict
 
 
 @dataclass(frozen=True)
@@ -336,7 +338,8 @@ class _Search:
     def _key(self, trial: Trial) -> str:
         """Return what trials have in common that share a network and its compiled steps."""
         config = self.config(trial)
-        return repr(dataclasses.replace(config, training=erase_tuned(config.training)))
+        model = dataclasses.replace(config.model, dropout=0.5 * (config.model.dropout > 0))
+        return repr(dataclasses.replace(config, model=model, training=erase_tuned(config.training)))
 
     def _build(self, trial: Trial) -> _Built:
         """Return the network of a trial with its first weights."""
@@ -349,9 +352,13 @@ class _Search:
             # Dropout is not part of the backbone.
             backbone = repr(dataclasses.replace(config.model, dropout=0.0))
             features = self.features.setdefault(backbone, {})
-            built = _Built(model, model.get_weights(), Shared(features=features))
+            predict = compile_logits(Classifier(model, config.model.views))
+            built = _Built(model, model.get_weights(), Shared(features=features), predict)
         self.built[key] = built
         built.model.set_weights(built.initial)
+        for layer in built.model.submodules:
+            if isinstance(layer, Dropout):
+                layer.set_rate(config.model.dropout)
         return built
 
     def _train(self, trial: Trial, rung: float) -> None:
@@ -395,15 +402,14 @@ class _Search:
             built.model, data, logs, self.folder(trial), pause=pause, shared=built.shared
         )
         training.run()
-        last, model = training.phases[-1], data.config.model
+        last = training.phases[-1]
         trial.epochs = last.progress.epochs
         trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
         done = [one for one in RUNGS if one <= rung or not training.paused]
         trial.scores = [self._score(last.progress, epochs_at(one, epochs)) for one in done]
         trial.score = trial.scores[-1]
         if not training.paused:
-            images = data.read_evaluation()
-            self._complete(trial, *predict_logits(Classifier(built.model, model.views), images))
+            self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
             trial.scores[-1] = trial.score
 
     def _score(self, progress: Progress, epochs: int) -> float:
