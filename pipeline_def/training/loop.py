@@ -45,6 +45,7 @@ class TrainingLoop:
         self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
         self._last_epoch = self._pause = 0
+        self._save_after = 0.0
         self._on_epoch: Callable[[], None] | None = None
 
     @property
@@ -68,6 +69,7 @@ class TrainingLoop:
         checkpoint_dir: str,
         last_epoch: int = 0,
         pause: int = 0,
+        save_after: float = 0.0,
         on_epoch: Callable[[], None] | None = None,
     ) -> Progress:
         """Train from the latest checkpoint, if any; a completed training runs no further step.
@@ -82,6 +84,7 @@ class TrainingLoop:
             last_epoch: ends the training instead of `evaluation`, and its weights are kept.
             pause: epochs after which to return. A later call goes on from the checkpoint, with the
                 same schedule.
+            save_after: least seconds between checkpoints, but for the last one.
             on_epoch: called after each epoch, with the weights that are evaluated. Training then
                 runs all epochs, keeps the last weights, and writes no checkpoints.
 
@@ -93,6 +96,7 @@ class TrainingLoop:
             the fraction of step time spent waiting for input; the last `learning_rate`.
         """
         self._last_epoch, self._pause, self._on_epoch = last_epoch, pause, on_epoch
+        self._save_after = save_after
         self.epoch_ends: list[float] = []
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
@@ -142,6 +146,7 @@ class TrainingLoop:
         )
         if evaluation is not None:
             evaluation = self._strategy.experimental_distribute_dataset(evaluation)
+        saved = time.perf_counter()
         while not self._is_over(progress):
             self._run_steps(batches, progress, log)
             over = progress.diverged or progress.steps == self._steps
@@ -149,8 +154,10 @@ class TrainingLoop:
                 self._end_epoch(evaluation, progress, log)
                 self.epoch_ends.append(time.perf_counter())
             due = over or (every and self._steps_done(progress) % every == 0)
-            if due and not self._on_epoch:
+            late = time.perf_counter() - saved >= self._save_after or self._is_over(progress)
+            if due and late and not self._on_epoch:
                 checkpoints.save()
+                saved = time.perf_counter()
 
     def _is_over(self, progress: Progress) -> bool:
         return self.is_complete(progress) or 0 < self._pause <= progress.epochs

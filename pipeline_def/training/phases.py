@@ -36,6 +36,8 @@ from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
+# Seconds between checkpoints of a trial: an epoch may take less than writing one.
+_SAVE_AFTER = 30.0
 # Names of the phases, and of the folders of their checkpoints.
 _TRAIN, _HEAD, _FINE_TUNE = "train", "head", "fine_tune"
 
@@ -274,6 +276,7 @@ class Training:
                 checkpoint_dir=directory,
                 last_epoch=self.lengths[name] if self.lengths else 0,
                 pause=0 if name == _HEAD else self.pause,
+                save_after=_SAVE_AFTER if self.shared else 0.0,
                 on_epoch=record,
             )
         if done.diverged or not done.best_epoch:

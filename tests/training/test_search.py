@@ -16,6 +16,7 @@ from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE, TRAINING_FILE
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
+from pipeline_def.training.checkpoint import Checkpoints
 from pipeline_def.training.search.search import Trial, _Search, compare, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from tests.data.shard_folder import ShardFolder
@@ -247,6 +248,14 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         return Path(arguments.model_run_dir)
 
     built: list[str] = []
+    saved: list[Any] = []
+    save = Checkpoints.save
+
+    def count(self: Checkpoints) -> None:
+        saved.append(self)
+        save(self)
+
+    monkeypatch.setattr(Checkpoints, "save", count)
 
     def choose(self: _Search) -> tuple[Trial, str]:
         built.extend(self.built)
@@ -257,6 +266,8 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, **plain)
     # Rate, length, smoothing and dropout differ in variables of one compiled step.
     assert len(built) == 1
+    # At the end of trial 0, and where trial 1 paused and ended; an epoch is short.
+    assert len(saved) == 3
     facts = json.loads((found / TRAINING_FILE).read_text())
     trials = facts["search"]["trials"]
     assert [trial["state"] for trial in trials] == ["complete", "complete"]

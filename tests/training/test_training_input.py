@@ -1,8 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
+from pipeline_def.config.input import InputConfig
+from pipeline_def.data.cache import cache_pixels
 from tests.data.shard_folder import ShardFolder, write_shards
 from tests.training.test_feature_cache import training_input
 
@@ -28,3 +32,27 @@ def test_class_weights_are_equal_per_class_and_one_in_the_mean(
 @pytest.mark.parametrize("balance", ["none", "sampling"])
 def test_no_class_weights_by_default(folder: ShardFolder, balance: Any) -> None:
     assert training_input(folder, balance=balance).class_weights(5) is None
+
+
+def test_trainings_that_share_pixels_decode_them_once(
+    folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+
+    def count(images: Any, shards: Any, *rest: Any) -> Any:
+        decoded.append(shards.split)
+        return cache_pixels(images, shards, *rest)
+
+    monkeypatch.setattr("pipeline_def.data.dataset.cache_pixels", count)
+    plain = training_input(folder)
+    plain = replace(plain, config=replace(plain.config, input=InputConfig(cache="decoded")))
+    shared = replace(plain, kept={})
+
+    def read(data: Any) -> list[Any]:
+        batches = [*data.read_evaluation().as_numpy_iterator()]
+        assert len(next(data.read(0, tf.distribute.InputContext()).as_numpy_iterator())[0]) > 0
+        return [label for _, labels in batches for label in labels]
+
+    first, second, alone = read(shared), read(replace(shared)), read(plain)
+    assert first == second == alone
+    assert sorted(decoded) == ["eval", "eval", "train", "train"]
