@@ -1,12 +1,13 @@
-"""Find shards of earlier ingests whose files have not changed, and take them over."""
+"""Find shards of earlier ingests whose files have not changed, and the splits of all images."""
 
 import contextlib
 import dataclasses
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
@@ -22,6 +23,7 @@ from components.ingest.plan_facts import (
 )
 from components.ingest.plan_writer import is_unchanged
 from components.ingest.shard_plan import ShardPlan
+from components.ingest.stratification import key_of
 from components.records.shard_files import PLANS, read_index
 from components.storage.artifact_files import list_names, make_folders, on_disk, remove
 from components.storage.folder import open_folder
@@ -43,35 +45,76 @@ def reuse_key(config: IngestConfig, code: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def find_earlier(examples_uri: str, key: str) -> str:
-    """Return the newest complete output of the same step with this key; "" if there is none.
+class TakenOver(NamedTuple):
+    """What earlier ingests of the same step have left for this one."""
+
+    uri: str = ""
+    """The one whose shards are used again."""
+    numbers: Set[int] = frozenset()
+    """Plans whose shards have been taken over."""
+    sources: Mapping[int, Sequence[str]] = {}
+    """Number of another plan → the earlier plans that know files of it, see `plan_path`."""
+    unchanged: int = 0
+    """Number of files that need not be read."""
+    splits: Mapping[str, str] = {}
+    """Key of an image or group (see `key_of`) that a hash divided → its split."""
+
+
+def take_over(
+    plans: Sequence[ShardPlan], examples_uri: str, config: IngestConfig, *, key: str, division: str
+) -> TakenOver:
+    """Take over the shards of plans whose files have not changed, and the splits of all images.
+
+    Args:
+        plans: those of this ingest.
+        examples_uri: output of this ingest.
+        config: its options.
+        key: `made_by` of the index of shards to take over.
+        division: `divided_by` of the index of splits to take over.
+    """
+    uri = _find_earlier(examples_uri, "made_by", key)
+    divided = _find_earlier(examples_uri, "divided_by", division)
+    suffixes = [PICTURES] if config.finds_near_duplicates else []
+    facts = [*_read_trusted(uri, suffixes)] if uri else []
+    others = [*_read_trusted(divided, [])] if divided not in ("", uri) else facts
+    splits = {
+        key_of(file, fact.sha256): fact.split
+        for of in (others if divided else ())
+        for file, fact in zip(of.plan.files, of.facts, strict=True)
+        if fact.split and file.split is None
+    }
+    if not uri:
+        return TakenOver(splits=splits)
+    return _adopt_plans(plans, facts, uri, examples_uri, suffixes)._replace(splits=splits)
+
+
+def _find_earlier(examples_uri: str, name: str, value: str) -> str:
+    """Return the newest complete output of the same step with this fact; "" if there is none.
 
     TFX numbers the outputs of a step: `examples/12`.
     """
     folder, own = os.path.split(examples_uri.rstrip("/"))
     if not own.isdigit():
         return ""
-    for name in sorted(filter(str.isdigit, list_names(folder)), key=int, reverse=True):
-        uri = os.path.join(folder, name)
+    for number in sorted(filter(str.isdigit, list_names(folder)), key=int, reverse=True):
+        uri = os.path.join(folder, number)
         with contextlib.suppress(OSError, StorageError):
-            if name != own and read_index(uri).get("made_by") == key:
+            if number != own and read_index(uri).get(name) == value:
                 return uri
     return ""
 
 
-def adopt_plans(
-    plans: Sequence[ShardPlan], earlier_uri: str, examples_uri: str, config: IngestConfig
-) -> tuple[set[int], dict[int, list[str]], int]:
-    """Take over the shards of plans whose files have not changed since the earlier ingest.
-
-    Returns:
-        The numbers of these plans; for others, the paths of earlier plans with files of theirs; and
-        the number of files that need not be read.
-    """
-    suffixes = [FACTS, PICTURES] if config.finds_near_duplicates else [FACTS]
+def _adopt_plans(
+    plans: Sequence[ShardPlan],
+    earlier: Iterable[PlanFacts],
+    earlier_uri: str,
+    examples_uri: str,
+    suffixes: Sequence[str],
+) -> TakenOver:
+    """Take over the shards of plans whose files have not changed since the earlier ingest."""
     owners = {
         file.path: (file, facts)
-        for facts in _read_trusted(earlier_uri, suffixes)
+        for facts in earlier
         for file, fact in zip(facts.plan.files, facts.facts, strict=True)
         # What could not be read may be readable now.
         if fact.sha256
@@ -90,14 +133,12 @@ def adopt_plans(
             sources[number] = [plan_path(earlier_uri, facts.plan) for facts in known]
     with ThreadPoolExecutor(_REQUESTS) as pool:
         jobs = {
-            number: pool.submit(
-                _adopt, plans[number], facts, earlier_uri, examples_uri, suffixes[1:]
-            )
+            number: pool.submit(_adopt, plans[number], facts, earlier_uri, examples_uri, suffixes)
             for number, facts in adopted.items()
         }
     lost = {number for number, job in jobs.items() if not job.result()}
     unchanged -= sum(len(plans[number].files) for number in lost)
-    return adopted.keys() - lost, sources, unchanged
+    return TakenOver(earlier_uri, adopted.keys() - lost, sources, unchanged)
 
 
 def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
@@ -157,7 +198,7 @@ def _is_intact(facts: PlanFacts, path: str, examples_uri: str, suffixes: Sequenc
         OSError: a file is missing.
     """
     shards = facts.shards(examples_uri)
-    places = (*shards.values(), *(path + suffix for suffix in suffixes))
+    places = (*shards.values(), *(path + suffix for suffix in (FACTS, *suffixes)))
     newest = max(os.stat(place).st_mtime_ns for place in places)
     sizes = {split: os.path.getsize(shard) for split, shard in shards.items()}
     written = os.stat(os.path.join(examples_uri, INDEX_FILE)).st_mtime_ns

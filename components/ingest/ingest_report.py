@@ -16,7 +16,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.decisions import Match, Outcome, summarize, write_outcomes
 from components.ingest.plan_facts import PlanFacts
 from components.ingest.shard_plan import ShardPlan
-from components.ingest.source.listing import Listing, find_look_alikes
+from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, require_splits
 from components.records.shard_files import shard_path
 from components.storage.artifact_files import make_folders, open_file
@@ -51,6 +51,8 @@ class PlanReport:
     """Files, rejected or not, whose content is named by a correction."""
     notes: Mapping[str, int] = field(default_factory=dict)
     """How images differ from their files → number of images."""
+    is_arranged: bool = True
+    """Whether each image is in the right shard, with the right label."""
 
     @property
     def examples(self) -> int:
@@ -82,8 +84,10 @@ def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> Pl
     digests: list[str] = []
     matches: list[Match] = []
     notes = collections.Counter[str]()
+    is_arranged = True
     for file, fact in zip(facts.plan.files, facts.facts, strict=True):
         place = assignment.place(file, fact)
+        is_arranged = is_arranged and place[:2] == (fact.split, fact.label)
         if fact.sha256 in watched:
             matches.append(Match(file.path, file.label, fact.sha256))
         if place.split:
@@ -94,27 +98,36 @@ def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> Pl
             reject = {"path": file.path, "category": place.category, "reason": place.reason}
             rejects.append(reject)
             digests.append("")
-    return PlanReport(facts.plan, labels, rejects, digests, matches, notes)
+    return PlanReport(facts.plan, labels, rejects, digests, matches, notes, is_arranged)
 
 
-def find_duplicates(
-    reports: Sequence[PlanReport], rule: SplitRule, corrected: Mapping[str, str | None]
-) -> list[Duplicate]:
-    """Return the images that several files contain, sorted by first path.
-
-    `corrected` is the digest of a corrected image → its label.
-    """
+def find_copies(reports: Sequence[PlanReport]) -> dict[str, list[ImageFile]]:
+    """Return digest → files of each image that several files contain."""
     counts = collections.Counter(sha256 for report in reports for sha256 in report.digests)
-    files: dict[str, list[tuple[str, str, str]]] = {}
+    files: dict[str, list[ImageFile]] = {}
     for report in reports:
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
             if sha256 and counts[sha256] > 1:
-                label = corrected.get(sha256) or file.label
-                entry = (file.path, label, rule.split_of(file, sha256))
-                files.setdefault(sha256, []).append(entry)
+                files.setdefault(sha256, []).append(file)
+    return files
+
+
+def list_duplicates(
+    copies: Mapping[str, Sequence[ImageFile]],
+    rule: SplitRule,
+    corrected: Mapping[str, str | None],
+) -> list[Duplicate]:
+    """Describe the copies that `find_copies` has found, sorted by first path.
+
+    `corrected` is the digest of a corrected image → its label.
+    """
     found = []
-    for sha256, entries in files.items():
-        paths, labels, in_splits = zip(*sorted(entries), strict=True)
+    for sha256, files in copies.items():
+        entries = sorted(
+            (file.path, corrected.get(sha256) or file.label, rule.split_of(file, sha256))
+            for file in files
+        )
+        paths, labels, in_splits = zip(*entries, strict=True)
         distinct = (tuple(sorted(set(names))) for names in (labels, in_splits))
         found.append(Duplicate(sha256, paths, *distinct))
     return sorted(found, key=lambda duplicate: duplicate.paths)

@@ -1,10 +1,12 @@
 """Ingest a listing: plan the shards, write them, and account for every file."""
 
 import dataclasses
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+from components.contract.example import EVAL, TRAIN
 from components.contract.printable import make_printable
 from components.contract.progress import report_result
 from components.contract.rules_of_thumb import FEW_IMAGES
@@ -13,13 +15,14 @@ from components.images.options import SHRINKING
 from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.decisions import Outcome, choose_labels, judge
-from components.ingest.earlier_shards import adopt_plans, find_earlier, reuse_key
+from components.ingest.earlier_shards import TakenOver, reuse_key, take_over
 from components.ingest.ingest_report import (
     PlanReport,
     check_reports,
     conflicts,
-    find_duplicates,
+    find_copies,
     labels_per_split,
+    list_duplicates,
     records_per_shard,
     report_on,
     write_rejects,
@@ -29,8 +32,8 @@ from components.ingest.plan_facts import PlanFacts, plan_path, read_facts
 from components.ingest.plan_writer import IngestJob
 from components.ingest.shard_plan import plan_shards, write_plans
 from components.ingest.source.columns import describe_columns
-from components.ingest.source.listing import Listing, find_look_alikes
-from components.ingest.stratification import SplitRule, find_classes, find_rule, stratify
+from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
+from components.ingest.stratification import SplitRule, find_classes, find_rule, key_of, stratify
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import on_disk
 
@@ -51,8 +54,10 @@ class _Decided(NamedTuple):
     """What became of all images."""
 
     assignment: Assignment
-    given: list[PlanReport]
-    """Reports before images were dropped."""
+    copies: Mapping[str, Sequence[ImageFile]]
+    """Digest → files of images that several files contain, before any were dropped."""
+    reports: Sequence[PlanReport]
+    """Reports on what has been written so far, as it should be."""
     outcomes: list[Outcome]
     near: list[dict[str, Any]]
     """Lines of the list of near duplicates."""
@@ -81,38 +86,46 @@ def ingest_listing(
         logging.warning(make_printable(warning))
     plans = plan_shards(listing.files, config, listing.fractions)
     remove_shards(examples)
-    key = reuse_key(config, code) if code else ""
-    earlier = find_earlier(examples, key) if key else ""
+    key = reuse_key(config, code)
+    division = json.dumps([listing.fractions, listing.own_fractions], sort_keys=True)
     write_plans(examples, plans)
-    adopted, sources, unchanged = (
-        adopt_plans(plans, earlier, examples, config) if earlier else (set(), {}, 0)
-    )
-    if (files := len(listing.files)) and earlier:
-        read = f"{unchanged:,} unchanged, {files - unchanged:,} read"
+    earlier = TakenOver()
+    if code:
+        earlier = take_over(plans, examples, config, key=key, division=division)
+    files = len(listing.files)
+    if files and earlier.uri:
+        read = f"{earlier.unchanged:,} unchanged, {files - earlier.unchanged:,} read"
         report_result(f"{files:,} images: {read}")
     else:
         logging.info("There are no earlier shards of these images here: all are read.")
-    numbers = [number for number in range(len(plans)) if number not in adopted]
+    numbers = [number for number in range(len(plans)) if number not in earlier.numbers]
     total = sum(len(plans[number].files) for number in numbers)
-    assignment = Assignment(_guess_rule(listing, config, earlier), choose_labels(listing))
-    job = IngestJob(listing.root, examples, config, assignment, total, sources)
+    assignment = Assignment(_guess_rule(listing, config, earlier.uri), choose_labels(listing))
+    job = IngestJob(
+        listing.root,
+        examples,
+        config,
+        assignment,
+        total,
+        files - earlier.unchanged,
+        earlier.sources,
+    )
     if numbers:
         write(numbers, job)
     facts = [read_facts(plan_path(examples, plan)) for plan in plans]
-    decided = _decide(facts, job, listing)
-    facts = _rearrange(facts, decided.assignment, job, write)
-    reports = [report_on(of, decided.assignment, frozenset()) for of in facts]
+    decided = _decide(facts, job, listing, earlier)
+    reports = _rearrange(facts, decided, job, write)
     # Also those whose copies have been dropped.
     rule, corrected = decided.assignment.rule, decided.assignment.corrected
-    duplicates = find_duplicates(decided.given, rule, corrected)
+    duplicates = list_duplicates(decided.copies, rule, corrected)
     write_rejects(rejects, reports, listing, duplicates, decided.outcomes, decided.near)
     check_reports(reports, duplicates, listing, config)
     splits = records_per_shard(reports)
     labels = labels_per_split(reports)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
     found: dict[str, Any] = {"labels": labels, "ingest": shrinking}
-    if key:
-        found["made_by"] = key
+    if code:
+        found |= {"made_by": key, "divided_by": division}
     if columns := describe_columns(file.columns for file in listing.files):
         found["columns"] = columns
     by_hash = config.splits is None and all(file.split is None for file in listing.files)
@@ -120,7 +133,7 @@ def ingest_listing(
         # Training divides them again, into folds.
         found["groups"] = _list_groups(reports, rule)
     write_index(examples, splits, **found)
-    return Ingested(sorted(splits), files - unchanged)
+    return Ingested(sorted(splits), files - earlier.unchanged)
 
 
 def _guess_rule(listing: Listing, config: IngestConfig, earlier: str) -> SplitRule:
@@ -134,7 +147,9 @@ def _guess_rule(listing: Listing, config: IngestConfig, earlier: str) -> SplitRu
     return SplitRule(listing.fractions, own_fractions=listing.own_fractions)
 
 
-def _decide(facts: Sequence[PlanFacts], job: IngestJob, listing: Listing) -> _Decided:
+def _decide(
+    facts: Sequence[PlanFacts], job: IngestJob, listing: Listing, earlier: TakenOver
+) -> _Decided:
     """Decide what becomes of each image, now that all are known."""
     digests = (
         (file, fact.sha256)
@@ -143,19 +158,60 @@ def _decide(facts: Sequence[PlanFacts], job: IngestJob, listing: Listing) -> _De
         if fact.sha256
     )
     rule = find_rule(listing, find_classes(listing), digests)
+    rule = _keep_splits(facts, rule, earlier.splits)
     assignment = dataclasses.replace(job.assignment, rule=rule)
-    assignment, outcomes, given = _judge_corrections(facts, assignment, listing)
-    assignment = _resolve_conflicts(given, assignment, job.config)
-    reports = [report_on(of, assignment, frozenset()) for of in facts]
+    given, outcomes, reports = _judge_corrections(facts, assignment, listing)
+    copies = find_copies(reports)
+    assignment = _resolve_conflicts(copies, given, job.config)
+    if assignment != given:
+        reports = [report_on(of, assignment, frozenset()) for of in facts]
     near: list[dict[str, Any]] = []
     if job.config.finds_near_duplicates:
-        clusters = find_clusters(reports, job.examples_uri)
+        before, clusters = assignment, find_clusters(reports, job.examples_uri, earlier.uri)
         drop = job.config.near_duplicates == "drop"
-        assignment = separate(clusters, reports, assignment, drop=drop)
+        assignment = separate(clusters, reports, before, drop=drop, earlier=earlier.splits)
         near = list_clusters(clusters, reports, assignment)
+        if assignment != before:
+            reports = [report_on(of, assignment, frozenset()) for of in facts]
     elif job.config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
-    return _Decided(assignment, given, outcomes, near)
+    return _Decided(assignment, copies, reports, outcomes, near)
+
+
+def _keep_splits(
+    facts: Sequence[PlanFacts], rule: SplitRule, earlier: Mapping[str, str]
+) -> SplitRule:
+    """Leave images in their earlier splits, unless train or eval would lose a class by that."""
+    kept: dict[str, dict[str, str]] = {}
+    for of in facts if earlier else ():
+        for file, fact in zip(of.plan.files, of.facts, strict=True):
+            key = key_of(file, fact.sha256)
+            split = earlier.get(key) if file.split is None and fact.sha256 else None
+            if split and split != rule.split_of(file, fact.sha256):
+                kept.setdefault(file.label, {})[key] = split
+    if not kept:
+        return rule
+    every = {key: split for of_label in kept.values() for key, split in of_label.items()}
+    after = dataclasses.replace(rule, assigned=every)
+    lost = _find_labels(facts, rule, kept.keys()) - _find_labels(facts, after, kept.keys())
+    for label in {label for label, _ in lost}:
+        del kept[label]
+    every = {key: split for of_label in kept.values() for key, split in of_label.items()}
+    logging.info("%s images keep the split of the last ingest.", f"{len(every):,}")
+    return dataclasses.replace(rule, assigned=every)
+
+
+def _find_labels(
+    facts: Sequence[PlanFacts], rule: SplitRule, labels: Set[str]
+) -> set[tuple[str, str]]:
+    """Return which of `labels` are in train, and which in eval."""
+    return {
+        (file.label, split)
+        for of in facts
+        for file, fact in zip(of.plan.files, of.facts, strict=True)
+        if file.label in labels and fact.sha256 and not fact.category
+        if (split := rule.split_of(file, fact.sha256)) in (TRAIN, EVAL)
+    }
 
 
 def _judge_corrections(
@@ -189,17 +245,17 @@ def _list_groups(reports: Sequence[PlanReport], rule: SplitRule) -> dict[str, st
 
 
 def _resolve_conflicts(
-    reports: Sequence[PlanReport], assignment: Assignment, config: IngestConfig
+    copies: Mapping[str, Sequence[ImageFile]], assignment: Assignment, config: IngestConfig
 ) -> Assignment:
     """Drop images with several labels, or move all copies of each into one split.
 
     Splits follow from the labels as given, so that corrections move no image.
     """
     rule = assignment.rule
-    ambiguous = {
-        of.sha256 for of in conflicts(find_duplicates(reports, rule, assignment.corrected))
-    }
-    mixed = {of.sha256 for of in conflicts(find_duplicates(reports, rule, {}))}
+    ambiguous, mixed = (
+        {of.sha256 for of in conflicts(list_duplicates(copies, rule, corrected))}
+        for corrected in (assignment.corrected, {})
+    )
     dropped = frozenset(ambiguous if config.conflicts == "drop" else ())
     # The classes of an image with several labels may have different bounds.
     rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | (mixed - dropped))
@@ -207,22 +263,17 @@ def _resolve_conflicts(
 
 
 def _rearrange(
-    facts: list[PlanFacts], assignment: Assignment, job: IngestJob, write: WritePlans
-) -> list[PlanFacts]:
-    """Rewrite the plans whose shards do not hold what they should; return the facts of all."""
-    affected = [number for number, of in enumerate(facts) if not _is_arranged(of, assignment)]
+    facts: Sequence[PlanFacts], decided: _Decided, job: IngestJob, write: WritePlans
+) -> Sequence[PlanReport]:
+    """Rewrite the plans whose shards do not hold what they should; return the reports on all."""
+    reports, assignment = list(decided.reports), decided.assignment
+    affected = [number for number, report in enumerate(reports) if not report.is_arranged]
     if not affected:
-        return facts
+        return reports
     total = sum(len(facts[number].plan.files) for number in affected)
-    write(affected, dataclasses.replace(job, assignment=assignment, total=total, again=True))
+    again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
+    write(affected, again)
     for number in affected:
-        facts[number] = read_facts(plan_path(job.examples_uri, facts[number].plan))
-    return facts
-
-
-def _is_arranged(facts: PlanFacts, assignment: Assignment) -> bool:
-    """Return whether each image of a plan is in the right shard with the right label."""
-    return all(
-        assignment.place(file, fact)[:2] == (fact.split, fact.label)
-        for file, fact in zip(facts.plan.files, facts.facts, strict=True)
-    )
+        found = read_facts(plan_path(job.examples_uri, facts[number].plan))
+        reports[number] = report_on(found, assignment, frozenset())
+    return reports

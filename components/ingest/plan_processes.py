@@ -42,7 +42,7 @@ def are_worth_it(job: IngestJob) -> bool:
     to a bucket would load TensorFlow in each process.
     """
     local = on_disk(job.folder) and on_disk(job.examples_uri)
-    return local and job.config.workers > 1 and job.total >= MIN_FILES
+    return local and job.config.workers > 1 and job.unread >= MIN_FILES
 
 
 class _Process:

@@ -42,6 +42,8 @@ class IngestJob:
     assignment: Assignment
     total: int
     """Number of files of all plans."""
+    unread: int
+    """Number of these files of which no earlier plan knows."""
     earlier: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Number of a plan → the plans of an earlier ingest that had files of it, see `plan_path`."""
     again: bool = False

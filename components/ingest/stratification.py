@@ -45,7 +45,7 @@ class SplitRule:
     own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Fractions of labels that have others than `fractions`."""
     assigned: Mapping[str, str] = field(default_factory=dict)
-    """Key of a near duplicate → the split of its cluster."""
+    """Key → its split, if it follows a near duplicate or an earlier ingest."""
     bound: Mapping[str, str] = field(default_factory=dict)
     """Key of a near duplicate → the key that decides for its cluster."""
 

@@ -1,6 +1,7 @@
-"""Ingest of a folder that has changed a little: the bytes of one from scratch, but few reads."""
+"""Ingest of a folder that has changed a little: few reads, and no image changes its split."""
 
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -15,6 +16,10 @@ from components.ingest.config import IngestConfig
 from components.ingest.corrections import write_corrections
 from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_run import Ingested, ingest_listing
+from components.ingest.near_duplicates import comparer
+from components.ingest.near_duplicates.comparer import Pairs
+from components.ingest.near_duplicates.picture_rows import Rows
+from components.ingest.plan_facts import read_facts
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.lookup import list_source
 from components.records.shard_files import PLANS, count_examples, read_index
@@ -121,6 +126,14 @@ def add_many(folder: Path) -> None:
         (folder / "dog" / f"more-{number}.jpg").write_bytes(jpeg(2000 + number))
 
 
+def add_twins(folder: Path) -> None:
+    for path in sorted(folder.glob("*/*.jpg")):
+        if path.read_bytes() != b"broken":
+            image = Image.open(path)
+            image.load()
+            path.with_name(f"twin of {path.name}").write_bytes(encode(image, "JPEG", quality=60))
+
+
 CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "nothing": (lambda _: None, set()),
     "a new image": (add_one, {"cat/new.jpg"}),
@@ -141,25 +154,116 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("change", "expected", "config"), CASES.values(), ids=CASES.keys())
-def test_the_bytes_are_those_of_an_ingest_from_scratch(
-    folder: Path,
-    tmp_path: Path,
-    reads: list[str],
-    change: Callable[[Path], None],
-    expected: set[str],
-    config: IngestConfig,
+def list_splits(target: Path, number: int) -> dict[str, tuple[str, str]]:
+    """Path → digest and split of each image that has a record."""
+    found: dict[str, tuple[str, str]] = {}
+    for path in (target / "examples" / str(number) / PLANS).glob("*.json"):
+        of = read_facts(str(path).removesuffix(".json"))
+        found |= {
+            file.path: (fact.sha256, fact.split)
+            for file, fact in zip(of.plan.files, of.facts, strict=True)
+            if fact.split
+        }
+    return found
+
+
+# A small class is divided anew from scratch.
+DIVIDED_ANEW = {"another label", "another image of the same name", "twice as many shards"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_images_stay_where_they_are_and_the_bytes_are_those_of_reading_all_files_anew(
+    folder: Path, tmp_path: Path, reads: list[str], name: str
 ) -> None:
+    change, expected, config = CASES[name]
     ingest(folder, tmp_path / "out", 1, config)
+    ingest(folder, tmp_path / "anew", 1, config, "other code")
     before = content(tmp_path / "out", 1)
     change(folder)
     reads.clear()
     made = ingest(folder, tmp_path / "out", 2, config)
     assert {*reads} == expected
     assert made.read == len(expected)
-    ingest(folder, tmp_path / "scratch", 2, config)
-    assert content(tmp_path / "out", 2) == content(tmp_path / "scratch", 2)
+    assert ingest(folder, tmp_path / "anew", 2, config).read == len(list(folder.glob("*/*")))
+    assert content(tmp_path / "out", 2) == content(tmp_path / "anew", 2)
     assert content(tmp_path / "out", 1) == before
+    old, new = (list_splits(tmp_path / "out", number) for number in (1, 2))
+    assert {path for path in old.keys() & new.keys() if old[path] == new[path]} == {
+        path for path in old.keys() & new.keys() if old[path][0] == new[path][0]
+    }
+    ingest(folder, tmp_path / "scratch", 2, config)
+    scratch = list_splits(tmp_path / "scratch", 2)
+    assert (content(tmp_path / "out", 2) == content(tmp_path / "scratch", 2)) == (
+        name not in DIVIDED_ANEW
+    )
+    assert {path: digest for path, (digest, _) in new.items()} == {
+        path: digest for path, (digest, _) in scratch.items()
+    }
+
+
+def test_twins_that_arrive_later_follow_their_images(folder: Path, tmp_path: Path) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    add_twins(folder)
+    ingest(folder, tmp_path / "out", 2)
+    ingest(folder, tmp_path / "scratch", 2)
+    old, new, scratch = (
+        {path: split for path, (_, split) in list_splits(*place).items()}
+        for place in ((tmp_path / "out", 1), (tmp_path / "out", 2), (tmp_path / "scratch", 2))
+    )
+    assert {path: new[path] for path in old} == old
+    assert {path: scratch[path] for path in old} != old
+    assert new.keys() == scratch.keys()
+    [*clusters] = map(json.loads, (tmp_path / "out/rejects/2/near_duplicates.jsonl").open())
+    assert len(clusters) > 10
+    assert all(len({*cluster["splits"]}) == 1 for cluster in clusters)
+
+
+def test_a_class_of_images_that_were_all_in_eval_is_divided_anew(
+    folder: Path, tmp_path: Path
+) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    (folder / "bird").mkdir()
+    for path, (_, split) in list_splits(tmp_path / "out", 1).items():
+        if path.startswith("dog/") and split == "eval":
+            (folder / path).rename(folder / "bird" / Path(path).name)
+    ingest(folder, tmp_path / "out", 2)
+    labels = read_index(str(tmp_path / "out/examples/2"))["labels"]
+    assert min(labels[split]["bird"] for split in ("train", "eval")) > 0
+
+
+def test_other_fractions_divide_all_images_anew(folder: Path, tmp_path: Path) -> None:
+    other = dataclasses.replace(CONFIG, splits={"train": 0.4, "eval": 0.6})
+    ingest(folder, tmp_path / "out", 1)
+    ingest(folder, tmp_path / "out", 2, other)
+    ingest(folder, tmp_path / "scratch", 2, other)
+    assert content(tmp_path / "out", 2) == content(tmp_path / "scratch", 2)
+
+
+def test_only_new_pairs_of_images_are_compared(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+
+    def compare(rows: Rows, pairs: Pairs) -> object:
+        compared.append(len(pairs))
+        return comparer_of(rows, pairs)
+
+    comparer_of = comparer.compare
+    monkeypatch.setattr(comparer, "compare", compare)
+    ingest(folder, tmp_path / "out", 1)
+    first = sum(compared)
+    compared.clear()
+    add_one(folder)
+    ingest(folder, tmp_path / "out", 2)
+    assert first > 20 > sum(compared) > 0
+    spoiled = tmp_path / "out/examples/2/plans/likeness"
+    spoiled.write_bytes(spoiled.read_bytes()[:-1])
+    compared.clear()
+    ingest(folder, tmp_path / "out", 3)
+    assert sum(compared) > first
+    assert content(tmp_path / "out", 3) == content(tmp_path / "out", 2) | {
+        "examples/plans/likeness": (tmp_path / "out/examples/3/plans/likeness").read_bytes()
+    }
 
 
 def test_unchanged_shards_are_shared(folder: Path, tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def test_processes_write_the_same_bytes_and_report_progress(
 
 
 def job_in(place: Path, **changes: object) -> IngestJob:
-    assignment = Assignment(SplitRule({}))
-    job = IngestJob(str(place), str(place), CONFIG, assignment, total=plan_processes.MIN_FILES)
+    many, folder = plan_processes.MIN_FILES, str(place)
+    job = IngestJob(folder, folder, CONFIG, Assignment(SplitRule({})), total=many, unread=many)
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def fail(processes: PlanProcesses) -> Exception:
 
 def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_path: Path) -> None:
     assert are_worth_it(job_in(tmp_path))
-    assert not are_worth_it(job_in(tmp_path, total=plan_processes.MIN_FILES - 1))
+    assert not are_worth_it(job_in(tmp_path, unread=plan_processes.MIN_FILES - 1))
     assert not are_worth_it(job_in(tmp_path, config=IngestConfig(threads=1)))
     assert not are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
     assert not are_worth_it(job_in(tmp_path, examples_uri="gs://bucket/out"))

@@ -190,12 +190,13 @@ def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]
     for span in (1, 2):
         add(span)
     ingest(pattern, tmp_path / "out", 1, config)
+    ingest(pattern, tmp_path / "anew", 1, config, "other code")
     add(3)
     reads.clear()
     assert ingest(pattern, tmp_path / "out", 2, config).read == 24
     assert {path.split("/")[0] for path in reads} == {"s-3"}
-    ingest(pattern, tmp_path / "new", 2, config)
-    assert content(tmp_path / "out", 2) == content(tmp_path / "new", 2)
+    assert ingest(pattern, tmp_path / "anew", 2, config).read == 48
+    assert content(tmp_path / "out", 2) == content(tmp_path / "anew", 2)
 
 
 def test_paths_name_their_spans() -> None:

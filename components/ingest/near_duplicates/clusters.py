@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,16 @@ from components.contract.printable import quote
 from components.ingest.assignment import Assignment
 from components.ingest.ingest_report import PlanReport, labels_per_split
 from components.ingest.near_duplicates.bound_keys import bind_keys, rank
+from components.ingest.near_duplicates.comparer import (
+    NONE_COMPARED,
+    Comparer,
+    compare,
+    read_likeness,
+    write_likeness,
+)
 from components.ingest.near_duplicates.likeness import LEAST_DETAIL
 from components.ingest.near_duplicates.picture_rows import Rows, read_pictures
-from components.ingest.near_duplicates.similar_pairs import compare, find_groups
+from components.ingest.near_duplicates.similar_pairs import find_groups
 from components.ingest.source.listing import ImageFile
 from components.ingest.stratification import key_of
 
@@ -49,10 +57,17 @@ def _most(images: int) -> int:
     return max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
 
 
-def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Cluster]:
-    """Compare all images; return the clusters in the order of their first digests."""
+def find_clusters(
+    reports: Sequence[PlanReport], examples_uri: str, earlier_uri: str = ""
+) -> list[Cluster]:
+    """Compare all images; return the clusters in the order of their first digests.
+
+    What has been compared is kept, and pairs that an earlier ingest has compared are not again.
+    """
     digests, rows = read_pictures(examples_uri, reports)
-    groups = find_groups(rows)
+    known = read_likeness(earlier_uri, digests) if earlier_uri else NONE_COMPARED
+    comparer = Comparer(rows, known)
+    groups = find_groups(rows, comparer)
     members: dict[int, list[int]] = {}
     counts = np.bincount(groups, minlength=1)
     for index in np.flatnonzero(counts[groups] > 1).tolist():
@@ -60,13 +75,15 @@ def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Clus
     most = _most(len(digests))
     alike = {digests[index] for indices in members.values() for index in indices}
     spans = _first_spans((sha256, file) for file, sha256 in _each_file(reports) if sha256 in alike)
+    ordered = [
+        sorted(indices, key=lambda index: (spans[digests[index]], rank(digests[index])))
+        for indices in members.values()
+    ]
+    pairs = [(first, other) for first, *others in ordered for other in others]
+    scores = iter(np.clip(comparer.score(np.array(pairs, np.int64).reshape(-1, 2)), 0, 1).tolist())
     clusters = []
-    for indices in members.values():
-        first, *others = indices = sorted(
-            indices, key=lambda index: (spans[digests[index]], rank(digests[index]))
-        )
-        scores = compare(rows, np.array([(first, other) for other in others]))
-        likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
+    for indices in ordered:
+        likeness = (1.0, *(round(score, 3) for score in itertools.islice(scores, len(indices) - 1)))
         names = tuple(digests[index] for index in indices)
         clusters.append(Cluster(names, likeness, rows[indices], len(indices) > most))
     for cluster in (cluster for cluster in clusters if cluster.is_too_large):
@@ -74,6 +91,7 @@ def find_clusters(reports: Sequence[PlanReport], examples_uri: str) -> list[Clus
             "%s images look almost the same, too many for one split: they are left where they are.",
             f"{len(cluster.digests):,}",
         )
+    write_likeness(examples_uri, digests, comparer.asked)
     return sorted(clusters, key=lambda cluster: cluster.digests)
 
 
@@ -109,11 +127,13 @@ def separate(
     before: Assignment,
     *,
     drop: bool,
+    earlier: Mapping[str, str] | None = None,
 ) -> Assignment:
     """Choose a split for each cluster, and with `drop` the images to reject.
 
     No class disappears from train or eval, unless all its images are in one cluster. If a split
-    would become empty, none moves. Splits given by folders or a manifest stay.
+    would become empty, none moves. Splits given by folders or a manifest stay. Where images of a
+    cluster had a split before (`earlier`, key → split), the others follow most of them.
     """
     small = [cluster for cluster in clusters if not cluster.is_too_large]
     files = _find_files(small, reports)
@@ -122,6 +142,7 @@ def separate(
     bound = _bind(small, files, reports)
     owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
     splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
+    splits |= _follow(earlier or {}, bound, splits)
     after = _restore_classes(splits, bound, moves, reports)
     empty = sorted(split for split, labels in after.items() if labels.total() < 1)
     if empty and not drop:
@@ -132,8 +153,22 @@ def separate(
         )
         return moves
     assigned = {key: splits[root] for key, root in bound.items()}
-    moved = dataclasses.replace(rule, assigned=assigned, bound=bound)
+    moved = dataclasses.replace(rule, assigned={**rule.assigned, **assigned}, bound=bound)
     return dataclasses.replace(moves, rule=moved)
+
+
+def _follow(
+    earlier: Mapping[str, str], bound: Mapping[str, str], splits: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the split that most images of each cluster had before: deciding key → split."""
+    votes: dict[str, collections.Counter[str]] = {}
+    for key, root in bound.items():
+        if key in earlier:
+            votes.setdefault(root, collections.Counter())[earlier[key]] += 1
+    return {
+        root: max(sorted(counts), key=lambda split: (counts[split], split == splits[root]))
+        for root, counts in votes.items()
+    }
 
 
 def _bind(

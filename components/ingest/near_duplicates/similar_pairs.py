@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.images.thumbprint import SIDE
-from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
+from components.ingest.near_duplicates.comparer import Comparer, number_pairs
+from components.ingest.near_duplicates.likeness import LEAST_DETAIL
 from components.ingest.near_duplicates.picture_rows import Rows
 
 Codes = NDArray[np.uint64]
@@ -37,44 +38,31 @@ _BLOCK = 8192
 _ZOOM = 0.95
 
 
-def find_groups(rows: Rows) -> NDArray[np.int64]:
+def find_groups(rows: Rows, comparer: Comparer | None = None) -> NDArray[np.int64]:
     """Return the smallest index of the group of each row, see `read_pictures`.
 
     Rows in the same group are connected by pairs of near duplicates. Takes 48 bytes a row, besides
     `rows` themselves, which may be mapped from a file.
     """
+    comparer = comparer or Comparer(rows)
     parents = np.arange(len(rows))
     failures = np.zeros(len(rows), np.int32)
     seen = np.empty(0, np.int64)
     useful, codes = _encode(rows)
     for near in _find_neighbors(codes):
-        pairs = np.unique(np.sort(useful[near], axis=1), axis=0)
+        pairs = np.sort(useful[near], axis=1)
+        pairs = pairs[np.unique(number_pairs(pairs), return_index=True)[1]]
         pairs = pairs[parents[pairs[:, 0]] != parents[pairs[:, 1]]]
         pairs = pairs[(failures[pairs] < _MOST_FAILURES).all(axis=1)]
-        pairs = pairs[~np.isin(_number(pairs), seen)]
-        alike = compare(rows, pairs) >= LEAST_DETAIL
+        pairs = pairs[~np.isin(number_pairs(pairs), seen)]
+        alike = comparer.score(pairs) >= LEAST_DETAIL
         failed = pairs[~alike]
         np.add.at(failures, failed, 1)
-        seen = np.concatenate([seen, _number(failed)])
+        seen = np.concatenate([seen, number_pairs(failed)])
         for one, other in pairs[alike]:
             _join(parents, one, other)
         _flatten(parents)
     return parents
-
-
-def compare(rows: Rows, pairs: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the likeness of each pair of rows, see `likeness`."""
-    scores = np.empty(len(pairs), np.float32)
-    for start in range(0, len(pairs), _BLOCK):
-        one, other = (rows[column] for column in pairs[start : start + _BLOCK].T)
-        sides = np.maximum(one[:, -1], other[:, -1])
-        scores[start : start + _BLOCK] = likeness(one[:, :-1], other[:, :-1], sides)
-    return scores
-
-
-def _number(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = pairs[:, 0] << 32 | pairs[:, 1]
-    return numbers
 
 
 def _join(parents: NDArray[np.int64], one: int, other: int) -> None:
