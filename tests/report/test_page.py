@@ -270,7 +270,7 @@ def _search(chosen: int) -> dict[str, Any]:
     facts = {"state": "complete", "epochs": 20, "seconds": 60.0}
     paused = {**facts, "state": "paused", "epochs": 3}
     trials = [
-        {**facts, "number": 0, "values": {}, "score": 0.7, "finished": 60.0},
+        {**facts, "number": 0, "role": "recipe", "values": {}, "score": 0.7, "finished": 60.0},
         {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5, "finished": 80.0},
         {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8, "finished": 180.0},
     ]
@@ -293,6 +293,7 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
         "training.epochs",
     ]
     assert page["rows"][0][1] == ("0.800", "20", "1.0", "complete", "16", "")
+    assert page["rows"][1][1][3] == "complete, recipe"
     trials, importance = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
     assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")

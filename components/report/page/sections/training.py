@@ -138,7 +138,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
             f"{trial['score']:.3f}",
             f"{trial['epochs']}",
             f"{trial['seconds'] / 60:.1f}",
-            trial["state"],
+            ", ".join(filter(None, (trial["state"], trial.get("role")))),
             *(f"{trial['values'].get(option, '')}" for option in options),
         )
         for trial in trials
