@@ -17,6 +17,7 @@ from components.contract.model_files import BEST_FILE, TRAINING_FILE
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import Checkpoints
+from pipeline_def.training.cross_validation.folds import FoldResult, Validated
 from pipeline_def.training.search.search import Trial, _Search, compare, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from tests.data.shard_folder import ShardFolder
@@ -211,12 +212,41 @@ def test_a_search_without_images_to_compare_or_with_workers(
         start()
 
 
-def test_folds_compare_whole_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
     run = make(tmp_path, seconds=400, epochs=30, folds=5)
     run.run()
-    assert {epochs for trial, epochs in runs if not run.trials[trial].role} <= {30, 60}
     assert "in cross-validation" in run.choose()[1]
+
+
+def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images: Any = SimpleNamespace(labels=np.zeros(5, np.int64))
+    asked: list[int] = []
+
+    def validate(*_: Any, most: int, **__: Any) -> Validated:
+        asked.append(most)
+        # The third fold is the worst, and the second epoch the best.
+        curves = [[0.1, 0.8], [0.1, 0.6], [0.1, 0.1], [0.1, 0.8], [0.1, 0.7]]
+        results = [
+            FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0)
+            for curve in curves[:most]
+        ]
+        return Validated(images, np.arange(5), results, run.data.config)
+
+    monkeypatch.setattr("pipeline_def.training.search.search.cross_validate", validate)
+    run = make(tmp_path, seconds=400, epochs=30, folds=5, metric="accuracy")
+    run.__dict__["_small"] = images
+    built: Any = SimpleNamespace(model=None, shared=None)
+    trial = Trial(1, {})
+    found = []
+    for rung in RUNGS:
+        run._train_folds(trial, built, run.data, "", rung)
+        found.append((trial.scores, trial.epochs, trial.state))
+    assert asked == [1, 2, 5]
+    assert found[0] == ([0.8], 6, "paused")
+    assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
+    # All images are of the first class, and so are the predictions.
+    assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
 
 
 @pytest.mark.slow

@@ -164,6 +164,7 @@ def cross_validate(
     log_dir: str,
     checkpoint_dir: str,
     shared: Shared | None = None,
+    most: int | None = None,
 ) -> Validated:
     """Train for each fold, unless an interrupted attempt has done so.
 
@@ -175,12 +176,13 @@ def cross_validate(
         log_dir: folder of the TensorBoard logs.
         checkpoint_dir: keeps the result of each fold.
         shared: what the folds of other trainings have left.
+        most: folds after which to return; a later call goes on. Only curves can be had from some.
     """
     replicas = model.distribute_strategy.num_replicas_in_sync
     initial, assigned = model.get_weights(), images.assign(folds)
     shared = Shared() if shared is None else shared
     results = []
-    for fold in range(folds):
+    for fold in range(folds if most is None else most):
         path = os.path.join(checkpoint_dir, f"fold-{fold}.npz")
         result = FoldResult.load(path)
         if result is None:

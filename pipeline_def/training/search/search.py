@@ -39,7 +39,7 @@ from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
 from pipeline_def.training.checkpoint import Progress, remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
-from pipeline_def.training.cross_validation.folds import cross_validate
+from pipeline_def.training.cross_validation.folds import Validated, cross_validate
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.distribution.workers import has_workers
 from pipeline_def.training.feature_cache import Tables
@@ -86,7 +86,7 @@ class Trial:
     """Why it is trained to its end, however it begins; empty for the others."""
     state: str = _PAUSED
     epochs: int = 0
-    """Completed epochs of the last phase."""
+    """Completed epochs of the last phase; with folds, their mean."""
     seconds: float = 0.0
     epoch_seconds: float = 0.0
     """Duration of an epoch of the last phase."""
@@ -216,7 +216,7 @@ class _Search:
             here = [trial for trial in paused if len(trial.scores) == rung]
             best = min(here, key=lambda one: (-one.score, one.number), default=None)
             if best and self._fits(best) and is_promising(best, self.trials):
-                return best, 1.0 if best.role or self.folds else RUNGS[rung]
+                return best, 1.0 if best.role else RUNGS[rung]
         reserve = self._longer_seconds
         values = propose(
             self.data.config,
@@ -370,11 +370,15 @@ class _Search:
         minutes = f"{max(self.left, 0) / 60:.0f} min left"
         with naming_fold(f"trial {trial.number}, best {best:.3f}, {minutes}:"):
             if self.folds:
-                self._train_folds(trial, built, data, logs)
+                self._train_folds(trial, built, data, logs, rung)
             else:
                 self._train_whole(trial, built, data, logs, rung)
 
-    def _train_folds(self, trial: Trial, built: _Built, data: TrainingInput, logs: str) -> None:
+    def _train_folds(
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
+    ) -> None:
+        """Train some or all of the folds: they are the rungs."""
+        most = epochs_at(rung, self.folds)
         validated = cross_validate(
             built.model,
             data,
@@ -383,10 +387,20 @@ class _Search:
             log_dir=logs,
             checkpoint_dir=self.folder(trial),
             shared=built.shared,
+            most=most,
         )
-        self._complete(trial, validated.logits, validated.images.labels)
-        trial.scores = [trial.score] * len(RUNGS)
-        trial.epochs = data.config.training.epochs
+        counts = [epochs_at(one, self.folds) for one in RUNGS if one <= rung]
+        trial.scores = [self._score_folds(validated, count) for count in counts]
+        trial.score = trial.scores[-1]
+        trial.epochs = data.config.training.epochs * most // self.folds
+        if most == self.folds:
+            self._complete(trial, validated.logits, validated.images.labels)
+            trial.scores[-1] = trial.score
+
+    def _score_folds(self, validated: Validated, count: int) -> float:
+        """Return the accuracy of the first folds in their best epoch."""
+        some = dataclasses.replace(validated, results=validated.results[:count])
+        return float(some.mean_curve(f"val_{self._measure}")[some.choose_epoch() - 1])
 
     @functools.cached_property
     def _small(self) -> SmallSet:
