@@ -7,8 +7,10 @@ and a table of the texts, written last.
 """
 
 import json
+import operator
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions, Scores
+from components.evaluation.metrics.sampled import SampledPredictions
 from components.evaluation.slices import decode_text, encode_text
 from components.storage.artifact_files import (
     list_names,
@@ -49,6 +52,12 @@ _WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
 # Rows encoded at once: 4,096 x 1,000 classes are 16 MB.
 _ROW_GROUP = 4096
 _COPY_BYTES = 2**24
+
+MOST_SCORES = 50_000_000
+"""Probabilities of all models that a report holds in memory: 200 MB, of 25,000 images of 1,000
+classes that two models judge."""
+
+_MODELS = operator.attrgetter("candidate"), operator.attrgetter("baseline")
 
 
 @dataclass
@@ -202,6 +211,43 @@ def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -
     return _parse(pa.concat_tables(list(_read_groups(evaluation_uri, only))))
 
 
+def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:
+    """Read the predictions of an evaluation, but of no more than `most` probabilities.
+
+    Of more, a random sample of the images keeps its probabilities, and all keep their statistics.
+    """
+    images, columns = count_scores(evaluation_uri)
+    held = most // columns
+    if images <= held:
+        return read_predictions(evaluation_uri)
+    parquet = _open(os.path.join(evaluation_uri, PREDICTIONS_FILE))
+    facts = parquet.schema_arrow.metadata
+    rows = np.sort(np.random.default_rng(0).choice(images, held, replace=False))
+    texts: dict[str, list[str]] = {
+        name: [] for name in parquet.schema_arrow.names if name not in _PROBABILITIES
+    }
+    for number in range(parquet.num_row_groups):
+        group = parquet.read_row_group(number, columns=list(texts))
+        for name, values in texts.items():
+            # Millions of images have a few values.
+            values += map(sys.intern, _texts(group, name))
+    models = [
+        SampledPredictions.of(map(model, read_prediction_batches(evaluation_uri)), rows)
+        for model, key in zip(_MODELS, _LABELS, strict=True)
+        if key in facts
+    ]
+    slices = {name: tuple(of) for name, of in texts.items() if name not in ("filename", "label")}
+    return Evaluated(tuple(texts["filename"]), slices, *models)
+
+
+def count_scores(evaluation_uri: str) -> tuple[int, int]:
+    """Return the number of images of an evaluation, and of probabilities of each."""
+    parquet = _open(os.path.join(evaluation_uri, PREDICTIONS_FILE))
+    facts = parquet.schema_arrow.metadata
+    columns = sum(len(json.loads(facts[key])) for key in _LABELS if key in facts)
+    return parquet.metadata.num_rows, columns
+
+
 def read_prediction_batches(evaluation_uri: str) -> Iterator[Evaluated]:
     """Yield all predictions of an evaluation in batches."""
     return map(_parse, _read_groups(evaluation_uri, None))
@@ -218,13 +264,15 @@ def _read_groups(evaluation_uri: str, only: Collection[str] | None) -> Iterator[
 
 
 def _open(path: str) -> Any:
-    """Open a Parquet file by row groups; files in object stores are read whole."""
+    """Open a Parquet file by row groups; files in object stores are copied to the disk."""
     if on_disk(path):
         # pyarrow's own error has no `filename`.
         os.stat(path)
         return pq.ParquetFile(path)
-    with open_file(path, "rb") as file:
-        return pq.ParquetFile(pa.BufferReader(file.read()))
+    local = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the Parquet file
+    _append_file(path, local)
+    local.seek(0)
+    return pq.ParquetFile(local)
 
 
 def _parse(table: Any) -> Evaluated:

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -25,8 +25,9 @@ from components.contract.properties import (
 )
 from components.evaluation.metrics.calibration import Scaling, measure_sets, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
-from components.evaluation.metrics.predictions import Evaluated
-from components.evaluation.prediction_file import read_predictions
+from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.metrics.sampled import SampledPredictions
+from components.evaluation.prediction_file import read_sampled
 from components.evaluation.verdict import read_lite_results, read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
@@ -59,7 +60,7 @@ def gather_facts(
     evaluation, examples, run = given["evaluation"], given["examples"], given["model_run"].uri
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
     _progress(0, "reading predictions")
-    evaluated = read_predictions(evaluation.uri)
+    evaluated = read_sampled(evaluation.uri)
     _progress(1, "computing metrics")
     comparison = compare(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
@@ -91,8 +92,9 @@ def gather_facts(
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=ExportedModel(**_read_optional(run, MODEL_FILE)),
         lite=read_lite_results(evaluation.uri),
+        notes=tuple(_describe_sample(evaluated.candidate)),
         scaling=_find_scaling(training, evaluated),
-        sets=measure_sets(evaluated.candidate, **sets, held_out=held_out) if sets else None,
+        sets=measure_sets(evaluated.candidate.held, **sets, held_out=held_out) if sets else None,
         **gather_pictures(
             given,
             evaluated,
@@ -106,12 +108,23 @@ def gather_facts(
     )
 
 
+def _describe_sample(model: Predictions) -> Iterator[str]:
+    """Say which numbers are from histograms and from a sample, if memory holds no more."""
+    if isinstance(model, SampledPredictions) and model.histogram:
+        yield (
+            f"Areas under curves are from histograms of all {len(model.ids):,} images, AUC within "
+            f"± {model.histogram.measure_error():.2g}. The curves, calibration without its "
+            f"temperature and the coverage of label sets are from {len(model.rows):,} images drawn "
+            f"at random. All other numbers are from all images."
+        )
+
+
 def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:
     fitted = training.get("calibration")
     if not fitted:
         return None
     temperature, images = fitted["temperature"], fitted["images"]
-    return undo_scaling(evaluated.candidate, temperature=temperature, images=images)
+    return undo_scaling(evaluated.candidate.held, temperature=temperature, images=images)
 
 
 def _make_header(

@@ -19,7 +19,7 @@ from components.report.comparison.comparison import (
     list_parts,
 )
 from components.report.comparison.document import render
-from components.report.comparison.inputs import read_evaluation, read_pictures
+from components.report.comparison.inputs import choose_share, read_evaluation, read_pictures
 from components.report.comparison.paired import Evaluation
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
@@ -45,7 +45,8 @@ def show_comparison(
     first, second = (select(name, output) for name in wanted)
     if (first.output, first.record.id) == (second.output, second.record.id):
         raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two runs.")
-    evaluations = _read(first), _read(second)
+    share = max(map(_choose_share, (first, second)))
+    evaluations = _read(first, share), _read(second, share)
     named = first.number != second.number
     names = [f"run {run.number}" for run in (first, second)] if named else ["A", "B"]
     facts = compare_runs(
@@ -54,6 +55,7 @@ def show_comparison(
         most=_MOST_IMAGES,
         read_pictures=read_pictures,
         newest=1 if second.record.started >= first.record.started else 0,
+        share=share,
     )
     path = os.path.abspath(to or Layout(second.output).comparison)
     try:
@@ -104,12 +106,18 @@ def _name_corrections(found: dict[str, Any]) -> str | None:
     return f"{found['file']} ({found['sha256'][:8]}): {describe_corrections(found)}"
 
 
-def _read(run: SelectedRun) -> Evaluation:
+def _choose_share(run: SelectedRun) -> int:
+    with _reporting_missing(run):
+        return choose_share(run.find_artifact(EVALUATOR.id, "evaluation"))
+
+
+def _read(run: SelectedRun, share: int) -> Evaluation:
     with _reporting_missing(run):
         return read_evaluation(
             run.find_artifact(EVALUATOR.id, "evaluation"),
             run.find_artifact(EXAMPLE_GEN.id, "examples"),
             run.record.split,
+            share=share,
         )
 
 

@@ -151,6 +151,19 @@ def test_a_folder_that_was_moved_and_images_that_few_share(
     assert "Each run on all of its images" in (moved / "comparison.html").read_text()
 
 
+def test_of_too_many_images_the_same_some_are_compared(
+    output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of 30 images of two classes; their digests are their numbers.
+    monkeypatch.setattr("components.report.comparison.inputs.MOST_SCORES", 40)
+    assert runs("--output", output, "--compare", "1", "2") == 0
+    out = capsys.readouterr().out
+    assert "all numbers here are from one image in 2, chosen by its content." in out
+    # The second run is right about images 0 to 24, the first about 0 to 9.
+    assert "0 images went from right to wrong and 8 from wrong to right." in out
+    assert "Both runs evaluated the same 15 images." in out
+
+
 MISTAKES = {
     "one run only": (("1",), "--compare needs 2 values"),
     "no such run": (("1", "7"), "No run matches '7' in OUT, which has runs 1 to 3"),

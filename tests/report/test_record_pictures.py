@@ -33,7 +33,10 @@ def evaluate(answers: dict[str, tuple[int, dict[int, float]]]) -> Evaluated:
     names = sorted(answers)
     probabilities = np.zeros((len(names), len(LABELS)), np.float32)
     for row, name in enumerate(names):
-        for column, probability in answers[name][1].items():
+        given = answers[name][1]
+        # The others share the rest.
+        probabilities[row] = (1 - sum(given.values())) / max(1, len(LABELS) - len(given))
+        for column, probability in given.items():
             probabilities[row, column] = probability
     ids = np.array([answers[name][0] for name in names], np.int64)
     texts = tuple("violet" if number < 0 else LABELS[number] for number in ids)

@@ -33,6 +33,7 @@ from components.evaluation.metrics.predictions import (
     find_rows,
     mean_known,
 )
+from components.evaluation.metrics.sampled import SampledPredictions
 
 _MOST_CONFUSED = 20
 
@@ -143,7 +144,11 @@ def measure(predictions: Predictions) -> ModelMetrics:
     labels, stats = predictions.labels, predictions.stats
     counts = Counts.of(stats)
     columns = sorted(range(len(labels)), key=labels.__getitem__)
-    auc, average_precision = measure_areas(predictions.ids, predictions.probabilities)
+    histogram = predictions.histogram if isinstance(predictions, SampledPredictions) else None
+    held = predictions.held
+    auc, average_precision = (
+        histogram.measure_areas() if histogram else measure_areas(held.ids, held.probabilities)
+    )
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
     precision, recall, f1 = (of[1:] for of in (counts.precision, counts.recall, counts.f1))
     return ModelMetrics(
@@ -157,7 +162,7 @@ def measure(predictions: Predictions) -> ModelMetrics:
         average_precision=average_precision[columns],
         reliability=bin_by_width(counts),
         calibration=bin_by_count(stats),
-        roc=trace_roc(predictions),
+        roc=trace_roc(held),
     )
 
 
@@ -189,7 +194,7 @@ def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
         else {},
         changes={metric: changes[metric] for metric in METRICS if metric in changes},
         curves=trace_worst(
-            candidate, metrics.labels, auc=metrics.auc, precision=metrics.average_precision
+            candidate.held, metrics.labels, auc=metrics.auc, precision=metrics.average_precision
         ),
         slices=measure_slices(
             evaluated.slices, right, baseline.stats.right if baseline else None, known=known

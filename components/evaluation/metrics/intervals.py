@@ -108,7 +108,7 @@ def _estimate(model: Predictions, rows: Ints) -> Floats:
     """Return the value of each of `_RESAMPLED` on examples drawn with replacement."""
     weights = np.bincount(rows, minlength=len(model.ids)).astype(np.float64)
     scalars = {**Counts.of(model.stats, weights).scalars(), "auc": np.nan}
-    few = len(model.labels) <= _MOST_SORTED_CLASSES
+    few = model.held is model and len(model.labels) <= _MOST_SORTED_CLASSES
     if few and model.probabilities.size <= _MOST_SORTED_SCORES:
         scalars["auc"] = mean_auc(model.ids[rows], model.probabilities[rows])
     return np.array([scalars[metric] for metric in _RESAMPLED])

@@ -133,6 +133,11 @@ class Predictions:
         """Statistics of each example, computed once."""
         return PredictionStats.of(self.ids, self.probabilities)
 
+    @property
+    def held(self) -> "Predictions":
+        """Predictions for the examples whose probabilities are in memory, here all."""
+        return self
+
 
 @dataclass(frozen=True)
 class Evaluated:

@@ -111,16 +111,23 @@ def compare_runs(
     most: int,
     read_pictures: ReadPictures,
     newest: Literal[0, 1] = 1,
+    share: int = 1,
 ) -> ComparisonFacts:
     """Compare the second run with the first, on the images that both evaluated.
 
-    Where their labels differ, those of the run `newest` count.
+    Where their labels differ, those of the run `newest` count. The evaluations have one image in
+    `share`.
     """
     *both, overlap = pair(*evaluations, newest=newest)
     paired = None
     if overlap.both:
         paired = measure_pairs(*both, same=overlap.shared, most=most, read_pictures=read_pictures)
     outcome, headline, reasons = _judge(runs, overlap, paired, newest)
+    if share > 1:
+        reasons += (
+            f"The runs have too many predictions for the memory: all numbers here are from one "
+            f"image in {share:,}, chosen by its content.",
+        )
     first, second = (measure(evaluation.predictions) for evaluation in evaluations)
     return ComparisonFacts(
         first=runs[0],

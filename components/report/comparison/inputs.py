@@ -1,10 +1,11 @@
 """Reads the inputs of a comparison from the artifacts of a run, on this machine."""
 
+import math
 from collections.abc import Collection
 
 from components.contract.errors import StorageError
 from components.contract.example import FILENAME, SHA256
-from components.evaluation.prediction_file import read_predictions
+from components.evaluation.prediction_file import MOST_SCORES, count_scores, read_predictions
 from components.evaluation.slices import decode_text
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
@@ -14,20 +15,41 @@ from components.report.comparison.paired import Evaluation
 from components.report.pictures.predicted_images import read_images
 
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
+# Hexadecimal digits of a digest that decide whether an image is compared.
+_DIGITS = 8
 
 
-def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evaluation:
+def choose_share(evaluation_uri: str) -> int:
+    """Return 1 to compare all images, or else n to compare about one in n, a power of two.
+
+    Memory then holds about `MOST_SCORES` probabilities of a run at most.
+    """
+    scores = math.prod(count_scores(evaluation_uri))
+    return 1 << max(0, math.ceil(scores / MOST_SCORES) - 1).bit_length()
+
+
+def read_evaluation(
+    evaluation_uri: str, examples_uri: str, split: str, *, share: int = 1
+) -> Evaluation:
     """Read the predictions of a run, and the digest of each image from its examples.
+
+    Args:
+        evaluation_uri: evaluation of the run.
+        examples_uri: examples of the run.
+        split: evaluated split.
+        share: one image in `share` is read, the same ones in each run, by their content.
 
     Raises:
         OSError: a file cannot be read.
         StorageError: the files are damaged, or do not belong together.
     """
-    evaluated = read_predictions(evaluation_uri)
     keys: dict[str, str] = {}
     for path in list_shards(examples_uri, split):
         for features in read_features(path, (_NAME, _KEY)):
-            keys[_decode(features[_NAME])] = _decode(features[_KEY])
+            key = _decode(features[_KEY])
+            if int(key[-_DIGITS:], 16) % share == 0:
+                keys[_decode(features[_NAME])] = key
+    evaluated = read_predictions(evaluation_uri, only=None if share == 1 else keys.keys())
     if missing := [name for name in evaluated.filenames if name not in keys]:
         raise StorageError(f"{examples_uri} does not hold {missing[0]!r}, which was evaluated.")
     digests = tuple(keys[name] for name in evaluated.filenames)

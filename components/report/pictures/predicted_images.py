@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ def choose(
     The pairs of the classes `shown` count one by one; other classes count as a whole. Ties are in
     the order of file names.
     """
-    predicted = evaluated.candidate.probabilities.argmax(axis=1)
+    predicted = evaluated.candidate.stats.predicted
     order = _sort(evaluated, predicted)
     wrong = order[predicted[order] != evaluated.candidate.ids[order]]
     turns = _take_turns(_pairs(evaluated, predicted, wrong))
@@ -60,7 +61,7 @@ def choose(
 
 def _sort(evaluated: Evaluated, predicted: Ints) -> Ints:
     """Sort all examples: mistakes from sure to unsure, then right ones from unsure to sure."""
-    confidence = evaluated.candidate.probabilities.max(axis=1)
+    confidence = evaluated.candidate.stats.confidence
     right = predicted == evaluated.candidate.ids
     order: Ints = np.lexsort((np.where(right, confidence, -confidence), right))
     return order
@@ -126,18 +127,18 @@ def show(
 def _describe(
     evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Picture | None]
 ) -> tuple[PredictedImage, ...]:
-    model = evaluated.candidate
+    model, stats = evaluated.candidate, evaluated.candidate.stats
     described = []
     for row in rows:
-        column, of_row = int(model.ids[row]), model.probabilities[row]
-        predicted, known = int(of_row.argmax()), column >= 0
+        column = int(model.ids[row])
+        predicted, known = int(stats.predicted[row]), column >= 0
         described.append(
             PredictedImage(
                 filename=evaluated.filenames[row],
                 label=model.labels[column] if known else evaluated.slices["class"][row],
                 predicted=model.labels[predicted],
-                confidence=float(of_row[predicted]),
-                probability=float(of_row[column]) if known else 0.0,
+                confidence=float(stats.confidence[row]),
+                probability=math.exp(-stats.loss[row]) if known else 0.0,
                 picture=pictures.get(evaluated.filenames[row]),
             )
         )
