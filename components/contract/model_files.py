@@ -21,7 +21,7 @@ the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
 trial, `text` that says why, `importance`, option → its share of the variance and the standard
 error, `space`, option → `values` and `why`, and `trials`, the fields of
-`pipeline_def.training.search.search.Trial`."""
+`pipeline_def.training.search.trials.Trial`."""
 
 BEST_FILE = "best.yaml"
 """The options of the chosen trial of a search, as a configuration file."""

@@ -18,8 +18,9 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import Checkpoints
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
-from pipeline_def.training.search.search import Trial, _Search, compare, search
+from pipeline_def.training.search.search import _Search, compare, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
+from pipeline_def.training.search.trials import Trial, TrialRunner
 from tests.data.shard_folder import ShardFolder
 from tests.training.test_run_fn import Graph, fn_args
 from tests.training.test_search_space import config
@@ -28,7 +29,8 @@ from tests.training.test_search_space import config
 def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> _Search:
     data: Any = SimpleNamespace(config=config(**training))
     nothing: Any = None
-    return _Search.resume(data, nothing, nothing, seconds, folds, "", str(directory))
+    runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
+    return _Search.resume(runner, seconds)
 
 
 class Killed(BaseException):
@@ -39,7 +41,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.
     """Replace training: an epoch takes `cost` seconds; return (trial, epochs) of each run."""
     clock, runs = [0.0], []
 
-    def train(self: _Search, trial: Trial, rung: float) -> None:
+    def train(self: TrialRunner, trial: Trial, rung: float, *, note: str) -> None:
         full = self.config(trial).training.epochs
         epochs = epochs_at(rung, full)
         clock[0] += cost * (epochs - trial.epochs)
@@ -51,7 +53,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.
         trial.right = ["1" * round(1000 * found) + "0" * round(1000 - 1000 * found)]
         trial.state = "complete" if epochs == full else "paused"
 
-    monkeypatch.setattr(_Search, "_train", train)
+    monkeypatch.setattr(TrialRunner, "train", train)
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
     return runs
 
@@ -157,7 +159,9 @@ def test_a_trial_whose_steps_are_compiled_is_not_charged_for_it(
     assert run.left == 60
     assert not run._fits(run.trials[1])
     built: Any = None
-    run.built[run._key(Trial(2, {"training.learning_rate": 0.1, "model.width": 32}))] = built
+    run.runner.built[
+        run.runner._key(Trial(2, {"training.learning_rate": 0.1, "model.width": 32}))
+    ] = built
     assert run._fits(run.trials[1])
     assert run._fits(Trial(2, {}), reserve=0)
     assert not run._fits(Trial(2, {}), reserve=1)
@@ -183,6 +187,10 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     diverging.run()
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
     assert diverging.choose()[0].state == "complete"
+    simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
+    failing = make(tmp_path / "failing", seconds=300, epochs=50)
+    failing.run()
+    assert "25 trials, 0 trained to the end." in failing.choose()[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match="The recipe's training diverged"):
         make(tmp_path / "none", seconds=600, epochs=50).run()
@@ -233,8 +241,8 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ]
         return Validated(images, np.arange(5), results, run.data.config)
 
-    monkeypatch.setattr("pipeline_def.training.search.search.cross_validate", validate)
-    run = make(tmp_path, seconds=400, epochs=30, folds=5, metric="accuracy")
+    monkeypatch.setattr("pipeline_def.training.search.trials.cross_validate", validate)
+    run = make(tmp_path, seconds=400, epochs=30, folds=5, metric="accuracy").runner
     run.__dict__["_small"] = images
     built: Any = SimpleNamespace(model=None, shared=None)
     trial = Trial(1, {})
@@ -288,7 +296,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     monkeypatch.setattr(Checkpoints, "save", count)
 
     def choose(self: _Search) -> tuple[Trial, str]:
-        built.extend(self.built)
+        built.extend(self.runner.built)
         return self.trials[1], "Trial 1 is better."
 
     monkeypatch.setattr(_Search, "choose", choose)

@@ -13,7 +13,6 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
-from pipeline_def.training.search.search import Trial
 from pipeline_def.training.search.space import find_space
 from pipeline_def.training.search.study import (
     RUNGS,
@@ -23,6 +22,7 @@ from pipeline_def.training.search.study import (
     list_changes,
     propose,
 )
+from pipeline_def.training.search.trials import Trial
 
 
 def config(**training: Any) -> TrainerConfig:

@@ -8,7 +8,6 @@ difference (the one-standard-error rule; Hastie et al., 2009). The test split is
 """
 
 import dataclasses
-import functools
 import gc
 import json
 import logging
@@ -16,102 +15,45 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-import numpy as np
 import tensorflow as tf
-import tf_keras
 import yaml
-from numpy.typing import NDArray
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
 from components.contract.paired import Z, paired_difference
-from components.contract.progress import naming_fold, report_result
-from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import Values, apply_values, nest_values
+from components.contract.progress import report_result
+from pipeline_def.config.recipes import Values, nest_values
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import precision
-from pipeline_def.serving.signatures import Classifier
-from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
-from pipeline_def.training.checkpoint import Progress, remove_checkpoints, write_whole
+from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
-from pipeline_def.training.cross_validation.folds import Validated, cross_validate
-from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.distribution.workers import has_workers
-from pipeline_def.training.feature_cache import Tables
-from pipeline_def.training.phases import Shared, Training
 from pipeline_def.training.search.space import find_space
 from pipeline_def.training.search.study import (
     RUNGS,
-    epochs_at,
     find_importance,
     is_advice,
     is_promising,
     propose,
 )
-from pipeline_def.training.steps.step import erase_tuned
+from pipeline_def.training.search.trials import DONE, PAUSED, Build, Role, Trial, TrialRunner
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
 _STATE = "trials.json"
-# Of a trial: paused trials go on if they are promoted.
-_PAUSED, _DONE, _DIVERGED, _NO_MEMORY = "paused", "complete", "diverged", "out of memory"
+_DIVERGED, _NO_MEMORY = "diverged", "out of memory"
 _FAILURES = {_DIVERGED: "diverged", _NO_MEMORY: "ran out of memory"}
 
 # Trials without a better one, after which the search stops.
 _PATIENCE = 25
-# Networks that are kept with their compiled steps; each has the weights three times in memory.
-_MOST_BUILT = 6
 _EPOCHS = "training.epochs"
 # How much longer the best trial is trained at the end, and the least and most for which that is.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
-Role = Literal["", "recipe", "advice", "longer"]
-
-Build = Callable[[ModelConfig], tf_keras.Model]
-
-
-@dataclass
-class Trial:
-    """A training of the search, and how far it has come."""
-
-    number: int
-    values: dict[str, Any]
-    """Option → value where it differs from trial 0."""
-    role: Role = ""
-    """Why it is trained to its end, however it begins; empty for the others."""
-    state: str = _PAUSED
-    epochs: int = 0
-    """Completed epochs of the last phase; with folds, their mean."""
-    seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    """Duration of an epoch of the last phase."""
-    start_up: float = 0.0
-    """Seconds of its first run that these epochs did not take."""
-    score: float = 0.0
-    """Accuracy on the images that select the epoch, so far; balanced accuracy if
-    `training.metric` is."""
-    scores: list[float] = field(default_factory=list)
-    """Of the best epoch up to each of the rungs that it has reached."""
-    finished: float = 0.0
-    """Seconds of the search at the end of its last run."""
-    right: list[str] = field(default_factory=list)
-    """1 for each of these images that the trial recognizes, else 0; a text for each class if the
-    score is balanced."""
-
-
-@dataclass
-class _Built:
-    """A network, and what its trials have compiled and computed."""
-
-    model: tf_keras.Model
-    initial: list[NDArray[Any]]
-    shared: Shared
-    predict: Predict
 
 
 @dataclass(frozen=True)
@@ -128,58 +70,48 @@ class Outcome:
 
 @dataclass
 class _Search:
-    data: TrainingInput
-    """With the configuration of trial 0."""
-    build: Build
-    strategy: tf.distribute.Strategy
+    runner: TrialRunner
     seconds: float
     """Of the whole search."""
-    folds: int
-    """0: the eval split compares the trials."""
-    log_dir: str
-    directory: str
     trials: list[Trial] = field(default_factory=list)
-    built: dict[str, _Built] = field(default_factory=dict)
-    """By what the trials have in common, the last used at the end."""
-    features: dict[str, Tables] = field(default_factory=dict)
-    """Of frozen backbones, by the configuration of the model."""
 
     @classmethod
-    def resume(cls, *fields: Any) -> Self:
+    def resume(cls, runner: TrialRunner, seconds: float) -> Self:
         """Start, or go on where an earlier attempt was interrupted."""
-        search = cls(*fields)
-        path = os.path.join(search.directory, _STATE)
+        search = cls(runner, seconds)
+        path = search._path
         if tf.io.gfile.exists(path):
             with tf.io.gfile.GFile(path) as file:
                 search.trials = [Trial(**facts) for facts in json.loads(file.read())]
         return search
 
     @property
+    def _path(self) -> str:
+        return os.path.join(self.runner.directory, _STATE)
+
+    @property
+    def _plain(self) -> TrainerConfig:
+        """The configuration of trial 0."""
+        return self.runner.data.config
+
+    @property
     def left(self) -> float:
         """Seconds left."""
         return self.seconds - sum(trial.seconds for trial in self.trials)
 
-    def folder(self, trial: Trial) -> str:
-        """Return the folder of the checkpoints of a trial."""
-        return os.path.join(self.directory, f"trial-{trial.number}")
-
-    def config(self, trial: Trial) -> TrainerConfig:
-        """Return the configuration of a trial."""
-        return apply_values(self.data.config, trial.values)
-
     def save(self) -> None:
         """Record the trials for a later attempt."""
         text = json.dumps([dataclasses.asdict(trial) for trial in self.trials])
-        write_whole(os.path.join(self.directory, _STATE), text.encode())
+        write_whole(self._path, text.encode())
 
     def run(self) -> None:
         """Train the trials, from where they are."""
         if not self.trials:
             self.trials.append(Trial(0, {}, "recipe"))
         first = self.trials[0]
-        if first.state == _PAUSED:
+        if first.state == PAUSED:
             self.train(first, 1.0)
-        if first.state != _DONE:
+        if first.state != DONE:
             raise ModelError(
                 f"The recipe's training {_FAILURES[first.state]}, so training.minutes has nothing "
                 f"to improve: run without it to see why."
@@ -210,7 +142,7 @@ class _Search:
 
     def _find_next(self) -> tuple[Trial, float] | None:
         """Return the trial to train and up to which rung; None if a new one has no time left."""
-        paused = [trial for trial in self.trials if trial.state == _PAUSED]
+        paused = [trial for trial in self.trials if trial.state == PAUSED]
         # The best one of each rung: if it is not promising, the others are not.
         for rung in range(len(RUNGS) - 1, -1, -1):
             here = [trial for trial in paused if len(trial.scores) == rung]
@@ -219,20 +151,20 @@ class _Search:
                 return best, 1.0 if best.role else RUNGS[rung]
         reserve = self._longer_seconds
         values = propose(
-            self.data.config,
+            self._plain,
             self.trials,
             accept=lambda one: not self.stale and self._fits(Trial(-1, one), reserve=reserve),
         )
         if values is None:
             return None
-        self._add(values, "advice" if is_advice(self.data.config, values) else "")
+        self._add(values, "advice" if is_advice(self._plain, values) else "")
         return self._find_next()
 
     @property
     def stale(self) -> bool:
         """Whether the last trials have brought nothing."""
         some = [trial for trial in self.trials if trial.role != "longer"]
-        complete = (trial for trial in some if trial.state == _DONE)
+        complete = (trial for trial in some if trial.state == DONE)
         best = max(complete, key=lambda trial: (trial.score, -trial.number))
         return len(some) - best.number > _PATIENCE
 
@@ -247,9 +179,9 @@ class _Search:
         best, done = self._find_best(0), any(one.role == "longer" for one in self.trials)
         if not best or done or not self._longer_seconds:
             return None
-        epochs = self.config(best).training.epochs
+        epochs = self.runner.config(best).training.epochs
         left = self.left - self._start_up(best)
-        most = min(int(left / best.epoch_seconds), _MOST_LONGER * epochs)
+        most = min(int(left / self._pace(best)), _MOST_LONGER * epochs)
         if most < _LEAST_LONGER * epochs:
             return None
         return {**best.values, _EPOCHS: most}
@@ -261,16 +193,16 @@ class _Search:
         # First of all, one other trial should come to its end.
         if not best or not self._find_best() or len(self._lengths) < 2:
             return 0.0
-        cost = _LONGER * best.epoch_seconds * self.config(best).training.epochs
+        cost = _LONGER * self._pace(best) * self.runner.config(best).training.epochs
         return min(cost + self._start_up(best), self.seconds / 3)
 
     @property
     def _lengths(self) -> Sequence[int]:
-        return find_space(self.data.config)[_EPOCHS].values
+        return find_space(self._plain)[_EPOCHS].values
 
     def _complete_paused(self, *, most: int) -> None:
         """Complete the most accurate of the paused trials, as far as the time allows."""
-        paused = [trial for trial in self.trials if trial.state == _PAUSED]
+        paused = [trial for trial in self.trials if trial.state == PAUSED]
         for trial in sorted(paused, key=lambda one: (-one.epochs, -one.score, one.number)):
             if most and self._fits(trial):
                 self.train(trial, 1.0)
@@ -278,20 +210,23 @@ class _Search:
 
     def _fits(self, trial: Trial, *, reserve: float = 0.0) -> bool:
         """Return whether the time is enough for all epochs of a trial."""
-        # A trial that has not started yet is assumed to be as fast as trial 0.
-        pace = trial.epoch_seconds or self.trials[0].epoch_seconds
-        epochs = self.config(trial).training.epochs - trial.epochs
-        return self.left >= self._start_up(trial) + pace * epochs + reserve
+        epochs = self.runner.config(trial).training.epochs - trial.epochs
+        return self.left >= self._start_up(trial) + self._pace(trial) * epochs + reserve
+
+    def _pace(self, trial: Trial) -> float:
+        """Return the seconds of an epoch; a trial that has not started is like trial 0."""
+        return trial.epoch_seconds or self.trials[0].epoch_seconds
 
     def _start_up(self, trial: Trial) -> float:
         """Estimate the seconds before the next epoch of a trial."""
-        return 0.0 if self._key(trial) in self.built else self.trials[0].start_up
+        return 0.0 if self.runner.is_compiled(trial) else self.trials[0].start_up
 
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
-        started = time.perf_counter()
+        started, best = time.perf_counter(), max(one.score for one in self.trials)
+        note = f", best {best:.3f}, {max(self.left, 0) / 60:.0f} min left"
         try:
-            self._train(trial, rung)
+            self.runner.train(trial, rung, note=note)
         except ModelError as error:
             _LOGGER.warning("Trial %d: %s", trial.number, error)
             trial.state = _DIVERGED
@@ -301,7 +236,7 @@ class _Search:
                 raise
             _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
             trial.state = _NO_MEMORY
-            self.built.clear()
+            self.runner.built.clear()
         gc.collect()
         before, seconds = trial.seconds, time.perf_counter() - started
         trial.seconds += seconds
@@ -327,140 +262,23 @@ class _Search:
         """Remove the checkpoints that nothing can need any more."""
         best = self._find_best()
         for trial in self.trials[1:]:
-            if trial.state != _PAUSED and trial is not best:
-                remove_checkpoints(self.folder(trial))
+            if trial.state != PAUSED and trial is not best:
+                remove_checkpoints(self.runner.folder(trial))
 
     def _find_best(self, first: int = 1) -> Trial | None:
         """Return the best complete trial other than trial 0, or from number `first` on."""
-        complete = (trial for trial in self.trials[first:] if trial.state == _DONE)
+        complete = (trial for trial in self.trials[first:] if trial.state == DONE)
         return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
-
-    def _key(self, trial: Trial) -> str:
-        """Return what trials have in common that share a network and its compiled steps."""
-        config = self.config(trial)
-        model = dataclasses.replace(config.model, dropout=0.5 * (config.model.dropout > 0))
-        return repr(dataclasses.replace(config, model=model, training=erase_tuned(config.training)))
-
-    def _build(self, trial: Trial) -> _Built:
-        """Return the network of a trial with its first weights."""
-        key, config = self._key(trial), self.config(trial)
-        if not (built := self.built.pop(key, None)):
-            for old in [*self.built][: 1 - _MOST_BUILT]:
-                del self.built[old]
-            with self.strategy.scope(), precision(config.training.precision):
-                model = self.build(config.model)
-            # Dropout is not part of the backbone.
-            backbone = repr(dataclasses.replace(config.model, dropout=0.0))
-            features = self.features.setdefault(backbone, {})
-            predict = compile_logits(Classifier(model, config.model.views))
-            built = _Built(model, model.get_weights(), Shared(features=features), predict)
-        self.built[key] = built
-        built.model.set_weights(built.initial)
-        for layer in built.model.submodules:
-            if isinstance(layer, Dropout):
-                layer.set_rate(config.model.dropout)
-        return built
-
-    def _train(self, trial: Trial, rung: float) -> None:
-        config, built = self.config(trial), self._build(trial)
-        data = dataclasses.replace(self.data, config=config)
-        data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
-        logs = os.path.join(self.log_dir, "trials", str(trial.number))
-        best = max(one.score for one in self.trials)
-        minutes = f"{max(self.left, 0) / 60:.0f} min left"
-        with naming_fold(f"trial {trial.number}, best {best:.3f}, {minutes}:"):
-            if self.folds:
-                self._train_folds(trial, built, data, logs, rung)
-            else:
-                self._train_whole(trial, built, data, logs, rung)
-
-    def _train_folds(
-        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
-    ) -> None:
-        """Train some or all of the folds: they are the rungs."""
-        most = epochs_at(rung, self.folds)
-        validated = cross_validate(
-            built.model,
-            data,
-            self._small,
-            folds=self.folds,
-            log_dir=logs,
-            checkpoint_dir=self.folder(trial),
-            shared=built.shared,
-            most=most,
-        )
-        counts = [epochs_at(one, self.folds) for one in RUNGS if one <= rung]
-        trial.scores = [self._score_folds(validated, count) for count in counts]
-        trial.score = trial.scores[-1]
-        trial.epochs = data.config.training.epochs * most // self.folds
-        if most == self.folds:
-            self._complete(trial, validated.logits, validated.images.labels)
-            trial.scores[-1] = trial.score
-
-    def _score_folds(self, validated: Validated, count: int) -> float:
-        """Return the accuracy of the first folds in their best epoch."""
-        some = dataclasses.replace(validated, results=validated.results[:count])
-        return float(some.mean_curve(f"val_{self._measure}")[some.choose_epoch() - 1])
-
-    @functools.cached_property
-    def _small(self) -> SmallSet:
-        """All images, for the folds of each trial."""
-        return SmallSet.read(self.data)
-
-    def _train_whole(
-        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
-    ) -> None:
-        epochs = data.config.training.epochs
-        pause = epochs_at(rung, epochs) if rung < 1 else 0
-        training = Training(
-            built.model, data, logs, self.folder(trial), pause=pause, shared=built.shared
-        )
-        training.run()
-        last = training.phases[-1]
-        trial.epochs = last.progress.epochs
-        trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
-        done = [one for one in RUNGS if one <= rung or not training.paused]
-        trial.scores = [self._score(last.progress, epochs_at(one, epochs)) for one in done]
-        trial.score = trial.scores[-1]
-        if not training.paused:
-            self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
-            trial.scores[-1] = trial.score
-
-    def _score(self, progress: Progress, epochs: int) -> float:
-        """Return the accuracy in the best one of the first epochs."""
-        watched = progress.history[progress.watched][:epochs]
-        best = 0
-        for epoch, value in enumerate(watched):
-            if progress.is_better(value, watched[best]) or not math.isfinite(watched[best]):
-                best = epoch
-        return progress.history[f"val_{self._measure}"][best]
-
-    @property
-    def _measure(self) -> Literal["accuracy", "balanced_accuracy"]:
-        balanced = self.data.config.training.metric == "balanced_accuracy"
-        return "balanced_accuracy" if balanced else "accuracy"
-
-    def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
-        right = np.argmax(logits, axis=1) == np.asarray(ids)
-        balanced = self._measure == "balanced_accuracy"
-        groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
-        trial.right = [
-            "".join(map(str, right[groups == group].astype(int).tolist()))
-            for group in np.unique(groups)
-        ]
-        trial.score = statistics.mean(one.count("1") / len(one) for one in trial.right)
-        trial.state = _DONE
 
     def choose(self) -> tuple[Trial, str]:
         """Return the trial to export, and why."""
         first, *others = (trial for trial in self.trials if trial.seconds)
-        complete = [trial for trial in others if trial.state == _DONE]
+        complete = [trial for trial in others if trial.state == DONE]
         spent = (self.seconds - self.left) / 60
         begin = (
-            f"Searched for {spent:.0f} of {self.seconds / 60:.0f} minutes: {len(others)} trials, "
-            f"{len(complete)} trained to the end."
-            + " It stopped early, as the last ones brought nothing."
-            * self.stale
+            f"Searched for {spent:.0f} of {self.seconds / 60:.0f} minutes: {len(others)} "
+            f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end."
+            f"{' It stopped early, as the last ones brought nothing.' * self.stale}"
         )
         if not self.can_gain:
             return first, (
@@ -468,6 +286,8 @@ class _Search:
                 "than the recipe's training beyond chance."
             )
         best = self._find_best()
+        if others and not best:
+            return first, f"{begin} The recipe stays."
         if not best:
             # One trial more takes about one and a half times as long.
             needed = math.ceil(2.5 * first.seconds / 60)
@@ -477,7 +297,7 @@ class _Search:
                 f"least {needed}."
             )
         gain, error = compare(best.right, first.right)
-        where = "in cross-validation" if self.folds else "on the eval split"
+        where = "in cross-validation" if self.runner.folds else "on the eval split"
         names = ", ".join(f"{key} {value}" for key, value in best.values.items())
         told = f"{gain:+.3f} ± {Z * error:.3f} {where} with {names}"
         if gain > error:
@@ -535,7 +355,8 @@ def search(
     # Decided once: all trials are judged alike.
     fixed = _set_training(plain, find_learning_rate=False, folds=folds)
     data = dataclasses.replace(data, config=fixed, kept={})
-    run = _Search.resume(data, build, strategy, minutes * 60, folds, log_dir, checkpoint_dir)
+    runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
+    run = _Search.resume(runner, minutes * 60)
     run.run()
     chosen, text = run.choose()
     report_result(text)
@@ -554,8 +375,8 @@ def search(
             if trial.seconds
         ],
     }
-    config = _set_training(run.config(chosen), minutes=None, search={})
-    return Outcome(config, run.folder(chosen), facts)
+    config = _set_training(runner.config(chosen), minutes=None, search={})
+    return Outcome(config, runner.folder(chosen), facts)
 
 
 def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:

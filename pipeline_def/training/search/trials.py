@@ -1,0 +1,228 @@
+"""A trial of a search: what is recorded of it, and its training up to a rung."""
+
+import dataclasses
+import functools
+import math
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from numpy.typing import NDArray
+
+from components.contract.progress import naming_fold
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.recipes import apply_values
+from pipeline_def.config.training import TrainerConfig
+from pipeline_def.model.layers import Dropout
+from pipeline_def.model.networks import precision
+from pipeline_def.serving.signatures import Classifier
+from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
+from pipeline_def.training.checkpoint import Progress
+from pipeline_def.training.cross_validation.folds import Validated, cross_validate
+from pipeline_def.training.cross_validation.images import SmallSet
+from pipeline_def.training.feature_cache import Tables
+from pipeline_def.training.phases import Shared, Training
+from pipeline_def.training.search.study import RUNGS, epochs_at
+from pipeline_def.training.steps.step import erase_tuned
+from pipeline_def.training.training_input import TrainingInput
+
+# Paused trials go on if they are promoted.
+PAUSED, DONE = "paused", "complete"
+# Networks that are kept with their compiled steps; each has the weights three times in memory.
+_MOST_BUILT = 6
+
+Role = Literal["", "recipe", "advice", "longer"]
+Build = Callable[[ModelConfig], tf_keras.Model]
+
+
+@dataclass
+class Trial:
+    """A training of the search, and how far it has come."""
+
+    number: int
+    values: dict[str, Any]
+    """Option → value where it differs from trial 0."""
+    role: Role = ""
+    """Why it is trained to its end, however it begins; empty for the others."""
+    state: str = PAUSED
+    epochs: int = 0
+    """Completed epochs of the last phase; with folds, their mean."""
+    seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    """Duration of an epoch of the last phase."""
+    start_up: float = 0.0
+    """Seconds of its first run that these epochs did not take."""
+    score: float = 0.0
+    """Accuracy on the images that select the epoch, so far; balanced accuracy if
+    `training.metric` is."""
+    scores: list[float] = field(default_factory=list)
+    """Of the best epoch up to each of the rungs that it has reached."""
+    finished: float = 0.0
+    """Seconds of the search at the end of its last run."""
+    right: list[str] = field(default_factory=list)
+    """1 for each of these images that the trial recognizes, else 0; a text for each class if the
+    score is balanced."""
+
+
+@dataclass
+class _Built:
+    """A network, and what its trials have compiled and computed."""
+
+    model: tf_keras.Model
+    initial: list[NDArray[Any]]
+    shared: Shared
+    predict: Predict
+
+
+@dataclass
+class TrialRunner:
+    """Trains trials, which share what they have compiled and computed."""
+
+    data: TrainingInput
+    """With the configuration of trial 0."""
+    build: Build
+    strategy: tf.distribute.Strategy
+    folds: int
+    """0: the eval split compares the trials."""
+    log_dir: str
+    directory: str
+    built: dict[str, _Built] = field(default_factory=dict)
+    """By what the trials have in common, the last used at the end."""
+    features: dict[str, Tables] = field(default_factory=dict)
+    """Of frozen backbones, by the configuration of the model."""
+
+    def folder(self, trial: Trial) -> str:
+        """Return the folder of the checkpoints of a trial."""
+        return os.path.join(self.directory, f"trial-{trial.number}")
+
+    def config(self, trial: Trial) -> TrainerConfig:
+        """Return the configuration of a trial."""
+        return apply_values(self.data.config, trial.values)
+
+    def is_compiled(self, trial: Trial) -> bool:
+        """Return whether a trial finds its steps compiled."""
+        return self._key(trial) in self.built
+
+    def _key(self, trial: Trial) -> str:
+        """Return what trials have in common that share a network and its compiled steps."""
+        config = self.config(trial)
+        model = dataclasses.replace(config.model, dropout=0.5 * (config.model.dropout > 0))
+        return repr(dataclasses.replace(config, model=model, training=erase_tuned(config.training)))
+
+    def _build(self, trial: Trial) -> _Built:
+        """Return the network of a trial with its first weights."""
+        key, config = self._key(trial), self.config(trial)
+        if not (built := self.built.pop(key, None)):
+            for old in [*self.built][: 1 - _MOST_BUILT]:
+                del self.built[old]
+            with self.strategy.scope(), precision(config.training.precision):
+                model = self.build(config.model)
+            # Dropout is not part of the backbone.
+            backbone = repr(dataclasses.replace(config.model, dropout=0.0))
+            features = self.features.setdefault(backbone, {})
+            predict = compile_logits(Classifier(model, config.model.views))
+            built = _Built(model, model.get_weights(), Shared(features=features), predict)
+        self.built[key] = built
+        built.model.set_weights(built.initial)
+        for layer in built.model.submodules:
+            if isinstance(layer, Dropout):
+                layer.set_rate(config.model.dropout)
+        return built
+
+    def train(self, trial: Trial, rung: float, *, note: str = "") -> None:
+        """Train a trial up to a rung; the live line shows its number and `note`.
+
+        Raises:
+            ModelError: it diverged.
+        """
+        config, built = self.config(trial), self._build(trial)
+        data = dataclasses.replace(self.data, config=config)
+        data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
+        logs = os.path.join(self.log_dir, "trials", str(trial.number))
+        with naming_fold(f"trial {trial.number}{note}:"):
+            if self.folds:
+                self._train_folds(trial, built, data, logs, rung)
+            else:
+                self._train_whole(trial, built, data, logs, rung)
+
+    def _train_folds(
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
+    ) -> None:
+        """Train some or all of the folds: they are the rungs."""
+        most = epochs_at(rung, self.folds)
+        validated = cross_validate(
+            built.model,
+            data,
+            self._small,
+            folds=self.folds,
+            log_dir=logs,
+            checkpoint_dir=self.folder(trial),
+            shared=built.shared,
+            most=most,
+        )
+        counts = [epochs_at(one, self.folds) for one in RUNGS if one <= rung]
+        trial.scores = [self._score_folds(validated, count) for count in counts]
+        trial.score = trial.scores[-1]
+        trial.epochs = data.config.training.epochs * most // self.folds
+        if most == self.folds:
+            self._complete(trial, validated.logits, validated.images.labels)
+            trial.scores[-1] = trial.score
+
+    def _score_folds(self, validated: Validated, count: int) -> float:
+        """Return the accuracy of the first folds in their best epoch."""
+        some = dataclasses.replace(validated, results=validated.results[:count])
+        return float(some.mean_curve(f"val_{self._measure}")[some.choose_epoch() - 1])
+
+    @functools.cached_property
+    def _small(self) -> SmallSet:
+        """All images, for the folds of each trial."""
+        return SmallSet.read(self.data)
+
+    def _train_whole(
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
+    ) -> None:
+        epochs = data.config.training.epochs
+        pause = epochs_at(rung, epochs) if rung < 1 else 0
+        training = Training(
+            built.model, data, logs, self.folder(trial), pause=pause, shared=built.shared
+        )
+        training.run()
+        last = training.phases[-1]
+        trial.epochs = last.progress.epochs
+        trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
+        done = [one for one in RUNGS if one <= rung or not training.paused]
+        trial.scores = [self._score(last.progress, epochs_at(one, epochs)) for one in done]
+        trial.score = trial.scores[-1]
+        if not training.paused:
+            self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
+            trial.scores[-1] = trial.score
+
+    def _score(self, progress: Progress, epochs: int) -> float:
+        """Return the accuracy in the best one of the first epochs."""
+        watched = progress.history[progress.watched][:epochs]
+        best = 0
+        for epoch, value in enumerate(watched):
+            if progress.is_better(value, watched[best]) or not math.isfinite(watched[best]):
+                best = epoch
+        return progress.history[f"val_{self._measure}"][best]
+
+    @property
+    def _measure(self) -> Literal["accuracy", "balanced_accuracy"]:
+        balanced = self.data.config.training.metric == "balanced_accuracy"
+        return "balanced_accuracy" if balanced else "accuracy"
+
+    def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
+        right = np.argmax(logits, axis=1) == np.asarray(ids)
+        balanced = self._measure == "balanced_accuracy"
+        groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
+        trial.right = [
+            "".join(map(str, right[groups == group].astype(int).tolist()))
+            for group in np.unique(groups)
+        ]
+        trial.score = statistics.mean(one.count("1") / len(one) for one in trial.right)
+        trial.state = DONE
