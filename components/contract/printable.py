@@ -86,3 +86,12 @@ def read_number(text: str) -> int | None:
     """Return the whole number that a name consists of; None for other text, such as "²"."""
     is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if is_number else None
+
+
+def describe_bytes(size: float) -> str:
+    """Return a number of bytes in a unit that people read, such as "1.5 MiB"."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"

@@ -42,7 +42,16 @@ if TYPE_CHECKING:
     from pipeline_def.local.results import Summary
 
 # Option → how many values it takes.
-_OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0, "send": 0}
+_OF_RUNS = {
+    "lineage": 1,
+    "compare": 2,
+    "to": 1,
+    "json": 0,
+    "repair": 0,
+    "send": 0,
+    "prune": 1,
+    "yes": 0,
+}
 
 
 def run(arguments: list[str]) -> int:
@@ -197,7 +206,7 @@ def schema(arguments: list[str]) -> int:
 
 
 def runs(arguments: list[str]) -> int:
-    """List the runs of an output folder, compare two, trace a pushed model, or send them."""
+    """List the runs of an output folder, compare two, trace a model, send or prune them."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = {n for n in list_options() if n != "output" and not n.startswith("tracking.")}
@@ -208,8 +217,12 @@ def runs(arguments: list[str]) -> int:
         return _repair(Layout(working_folder(find_runs(config))))
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to needs --compare A B.")
+    if options["yes"] and not options["prune"]:
+        raise ConfigurationError("--yes needs --prune N.")
     if options["send"]:
         return _send(config)
+    if options["prune"]:
+        return _prune(config, options["prune"], confirmed=options["yes"])
     # A comparison also reads artifacts.
     names = None if options["compare"] else RECORDS
     config, opened = open_output(find_runs(config), names)
@@ -240,6 +253,17 @@ def _send(config: Config) -> int:
         print("Every run has been sent, or none has a service in its section tracking.")
     opened.store(RECORDS)
     return 0 if all(result.received for result in results) else 1
+
+
+def _prune(config: Config, wanted: str, *, confirmed: bool) -> int:
+    from pipeline_def.local.prune_command import prune
+
+    config = find_runs(config)
+    with lock_output(Layout(working_folder(config))):
+        config, opened = open_output(config)
+        prune(config.output, wanted, confirmed=confirmed)
+        opened.store()
+    return 0
 
 
 def _repair(layout: Layout) -> int:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.printable import format_duration, make_printable
+from components.contract.printable import describe_bytes, format_duration, make_printable
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     FEW_IMAGES,
@@ -106,7 +106,7 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     survey, config = seen.survey, seen.config
     size = sum(file.size for file in listing.files)
     labels = {file.label for file in listing.files}
-    yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {_bytes(size)}"
+    yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {describe_bytes(size)}"
     reasons = collections.Counter(entry.reason for entry in listing.skipped)
     if reasons:
         yield "Skipped", ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
@@ -130,7 +130,7 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
-    written = _bytes(size * trial.stored_fraction)
+    written = describe_bytes(size * trial.stored_fraction)
     yield "Ingest", f"about {written} to write and {format_duration(seconds)} to check the images"
 
 
@@ -166,14 +166,6 @@ def _describe_folds(listing: Listing, config: Config) -> str:
 
 def _range(values: tuple[int, ...]) -> str:
     return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
-
-
-def _bytes(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"
 
 
 def _copy_warnings(copies: Copies) -> Iterator[str]:

@@ -63,7 +63,7 @@ runs as --validation.schema. Takes all options of a run.
 """
 RUNS = """usage: local_runner.py runs [--output DIR]
                             [--compare A B | --lineage VERSION | --repair |
-                             --send]
+                             --send | --prune N [--yes]]
 
 Lists the runs of an output folder, newest last, with their changes and results.
 
@@ -78,6 +78,9 @@ Lists the runs of an output folder, newest last, with their changes and results.
   --send             send the runs to the services of the section tracking that
                      have not received them
   --json             print JSON
+  --prune N          print which artifacts neither the newest N finished runs,
+                     nor later ones, nor the model in use need; with --yes,
+                     remove them. Records and pushed models stay
   --repair           set aside unreadable metadata and records, so that the next
                      run starts from scratch; pushed models stay
 """

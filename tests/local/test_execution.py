@@ -26,6 +26,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
 from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.integrity import drop_incomplete, explaining_metadata, note_files
+from pipeline_def.local.prune_command import prune
 from pipeline_def.local.runner import describe_output
 from pipeline_def.runs.record import RunRecord, Step, read_records
 
@@ -189,6 +190,28 @@ def test_files_are_noted_though_a_kill_came_first(config: Config) -> None:
     assert again is not None
     assert states(again) == ["done", "done"]
     assert again.steps["Produce"].outputs["made"].uri != lost
+
+
+def test_pruned_results_leave_no_trace_in_later_runs(
+    config: Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = execute(config)
+    assert first is not None
+    folder = Path(first.steps["Produce"].outputs["made"].uri)
+    cut_file(folder)
+    second = execute(config)
+    assert second is not None
+    (folder / "weights").write_text("1234")
+    with contextlib.closing(sqlite3.connect(Layout(config.output).metadata)) as store, store:
+        store.execute("UPDATE Artifact SET state = 2")  # LIVE: both are complete.
+    capfd.readouterr()
+    prune(config.output, "1", confirmed=True)
+    assert not folder.exists()
+    third = execute(config)
+    assert third is not None
+    assert states(third) == ["cached", "cached"]
+    assert third.steps["Produce"].outputs == second.steps["Produce"].outputs
+    assert "missing or damaged" not in capfd.readouterr().out
 
 
 def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:

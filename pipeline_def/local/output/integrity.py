@@ -135,6 +135,25 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     return sorted(gone)
 
 
+def mark_deleted(layout: Layout, folders: Collection[str]) -> None:
+    """Mark the artifacts in `folders` as deleted in ML Metadata, so that no cache finds them."""
+    adopt_moved(layout)
+    if not os.path.exists(layout.metadata):
+        return
+    config = metadata.sqlite_metadata_connection_config(layout.metadata)
+    gone = {*folders}
+    with metadata.Metadata(config) as handle:
+        # The artifact of a number or a text is a file in the folder.
+        lost = [
+            one
+            for one in handle.store.get_artifacts()
+            if one.state == Artifact.LIVE and {one.uri, os.path.dirname(one.uri)} & gone
+        ]
+        for artifact in lost:
+            artifact.state = Artifact.DELETED
+        handle.store.put_artifacts(lost)
+
+
 def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) -> None:
     """Remove what a killed step has written; nothing else would."""
     for folder in Path(layout.artifacts).glob(f"[!.]*/*/{execution}"):
