@@ -162,6 +162,18 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(said, capsys.readouterr().out.strip())
 
 
+@pytest.mark.parametrize("output", ["out", "gs://bucket/out"])
+def test_dataflow_is_refused_on_one_machine(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beam = "[--runner=DataflowRunner, --project=p]"
+    place = output if "://" in output else str(tmp_path / output)
+    status, said = run(capsys, "--output", place, "--beam_pipeline_args", beam)
+    assert status == 2
+    assert "names Dataflow, whose workers cannot see the folders of this machine: run" in said
+    assert not list(tmp_path.iterdir())
+
+
 def test_images_of_another_task_do_not_replace_the_model_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from pipeline_def.local.output.folder import RECORDS, Output, open_output, worki
 from pipeline_def.local.output.locations import choose_output
 from pipeline_def.local.output.repair import check_metadata, check_places, repair
 from pipeline_def.local.preparation import (
+    check_runner,
     check_writable,
     find_runs,
     lock_output,
@@ -129,6 +130,7 @@ def _print_version() -> int:
 @contextlib.contextmanager
 def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
     """Lock the output, or its working copy after fetching it from the store."""
+    check_runner(config)
     place, reason = choose_output(config)
     config = make_absolute(dataclasses.replace(config, output=place))
     folder = working_folder(config)

@@ -56,6 +56,19 @@ def find_runs(config: Config) -> Config:
     return dataclasses.replace(config, output=find_output(config.output))
 
 
+def check_runner(config: Config) -> None:
+    """Raise `ConfigurationError` for Dataflow, whose workers cannot see folders of this machine.
+
+    Output in a bucket does not help: steps write to a working copy first.
+    """
+    if any("dataflow" in text.lower() for text in config.beam_pipeline_args):
+        raise ConfigurationError(
+            "beam_pipeline_args names Dataflow, whose workers cannot see the folders of this "
+            "machine: run the pipeline on Kubeflow or Vertex AI with kfp_runner.py and "
+            "kubeflow.pipeline_root on gs://, or use Flink with a shared folder."
+        )
+
+
 def check_writable(folder: str) -> None:
     """Raise `StorageError` unless the output folder is writable."""
     if (size := len(os.fsencode(Layout(folder).metadata))) > _LONGEST_PATH:
