@@ -58,6 +58,9 @@ class Layout:
         self.refused_report = os.path.join(output, "report-not-blessed.html")
         """Report of the last run whose model did not replace the one in use."""
 
+        self.watch = os.path.join(output, "watch.json")
+        """What `local_runner.py watch` found, and which answers it has judged, JSON."""
+
         self.comparison = os.path.join(output, "comparison.html")
         """Comparison that `local_runner.py runs --compare` wrote last."""
 

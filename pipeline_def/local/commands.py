@@ -36,7 +36,7 @@ from pipeline_def.local.preparation import (
 from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.runs.selection import list_evaluated
-from pipeline_def.startup import seconds_since_start
+from pipeline_def.startup import quick_imports, seconds_since_start
 from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 
 if TYPE_CHECKING:
@@ -309,6 +309,16 @@ def rollback(arguments: list[str]) -> int:
     return rollback_command.roll_back(arguments)
 
 
+def watch(arguments: list[str]) -> int:
+    """Compare served images with those of training; return 1 if they differ."""
+    from pipeline_def.local import watch_options
+
+    options = watch_options.parse_options(arguments)
+    with quick_imports():
+        from pipeline_def.local import watch_command
+    return watch_command.watch(options)
+
+
 def review(arguments: list[str]) -> int:
     """Let a person decide about a run's suspects, until interrupted."""
     from pipeline_def.local.review import options
@@ -362,6 +372,7 @@ COMMANDS = {
     "runs": runs,
     "schema": schema,
     "serve": serve,
+    "watch": watch,
     "rollback": rollback,
     "weights": weights,
     "review": review,
