@@ -2,16 +2,20 @@
 
     uv run -m benchmarks.serving --output output
     uv run -m benchmarks.serving --output output --load 60
+    uv run -m benchmarks.serving --output output --soak 100000
 
-The first measures requests per second for 1, 8 and 64 clients, in turn with the loop. The second
+The first measures requests per second for 1, 8 and 32 clients, in turn with the loop. The second
 lets 64 clients send requests for that many seconds, one in a hundred with a broken file, while a
-new version is pushed. It fails if a prediction is wrong or missing.
+new version is pushed. The third sends so many requests from 32 clients, while two versions are
+pushed and the server is killed twice; clients repeat requests whose connection breaks. Both fail if
+a prediction is wrong or missing.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
+import math
 import os
 import shutil
 import statistics
@@ -20,7 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -34,7 +38,7 @@ from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.versions import find_newest
 
 _MODULE = "benchmarks.serving"
-_CLIENTS = (1, 8, 64)
+_CLIENTS = (1, 8, 32)
 _IMAGES = 200
 _ROOT = Path(__file__).parents[1]
 
@@ -44,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", default="output", help="output folder of a run that pushed")
     parser.add_argument("--data", help="folder of label/image; default: those of the sample")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--soak", type=int, default=0, help="requests with crashes instead")
     parser.add_argument("--load", type=float, default=0, help="seconds of load instead")
     return parser
 
@@ -158,14 +163,11 @@ def abuse(
     def watch() -> None:
         pushed = find_newest(os.path.join(output, "pushed"))
         assert pushed
-        following = os.path.join(os.path.dirname(pushed), str(int(model.version) + 1))
         began, is_pushed = time.monotonic(), False
         while not done.wait(1):
             memory.append(server.memory)
             if not is_pushed and time.monotonic() > began + seconds / 3:
-                # At once: a server may look while files are copied one by one.
-                shutil.copytree(pushed, os.path.join(output, "unfinished"))
-                os.rename(os.path.join(output, "unfinished"), following)
+                push_copy(pushed, output, int(model.version) + 1)
                 is_pushed = True
 
     watching = threading.Thread(target=watch)
@@ -187,6 +189,57 @@ def abuse(
     return bool(load.wrong or load.lost or len(server.versions) != 1)
 
 
+def push_copy(pushed: str, output: str, version: int) -> None:
+    """Push a copy at once: a server may look while files are copied one by one."""
+    shutil.copytree(pushed, os.path.join(output, "unfinished"))
+    os.rename(
+        os.path.join(output, "unfinished"), os.path.join(os.path.dirname(pushed), str(version))
+    )
+
+
+def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: str) -> bool:
+    """Push two versions and kill the server twice meanwhile; return whether anything went wrong."""
+    pushed, version, load = find_newest(os.path.join(output, "pushed")), int(model.version), Load()
+    assert pushed
+    with ExitStack() as stack:
+        server = stack.enter_context(started(output))
+        expected, put = expect(model, files), threading.Event()
+
+        def disturb() -> None:
+            nonlocal server
+            for step, act in enumerate(("push", "kill", "push", "kill"), start=1):
+                while len(load.seconds) < step * requests / 5:
+                    if put.wait(0.2):
+                        return
+                if act == "push":
+                    push_copy(pushed, output, version + (step + 1) // 2)
+                else:
+                    server.process.kill()
+                    server.process.wait()
+                    server = stack.enter_context(started(output, server.port))
+
+        disturbing = threading.Thread(target=disturb)
+        disturbing.start()
+        work = put_load(
+            server.port, files, expected, clients=32, seconds=math.inf, load=load, requests=requests
+        )
+        asyncio.run(work)
+        put.set()
+        disturbing.join()
+        versions = server.versions
+    columns = ("requests", "requests/s", "p99, ms", "sent again", "wrong", "lost")
+    table = Figures("32 clients, three versions, two crashes", columns)
+    counts = (f"{load.repeated:,}", f"{len(load.wrong)}", f"{len(load.lost)}")
+    answered = f"{len(load.seconds):,}"
+    table.add(answered, f"{load.rate:,.0f}", f"{load.percentile(99):.0f}", *counts)
+    table.show()
+    print(*(load.wrong + load.lost)[:3], sep="\n")
+    print(f"versions: {versions}")
+    write_results(_MODULE, [table], {"answered": len(load.seconds)}, file)
+    is_last = list(versions) == [str(version + 2)]
+    return bool(load.wrong or load.lost or len(load.seconds) != requests or not is_last)
+
+
 def main() -> int:
     """Run what was asked for, on a copy of the pushed model."""
     parser = _parser()
@@ -202,11 +255,16 @@ def _serve(arguments: argparse.Namespace) -> None:
     model = Model(path)
     with TemporaryDirectory() as copy:
         shutil.copytree(path, os.path.join(copy, "pushed", model.version))
+        failed = "Answers were wrong or missing, or a version was not taken up."
+        if arguments.soak:
+            if soak(model, files, copy, requests=arguments.soak, file=arguments.json):
+                raise ModelError(failed)
+            return
         with started(copy) as server:
             if not arguments.load:
                 compare(model, server, files, arguments)
             elif abuse(model, server, files, copy, seconds=arguments.load, file=arguments.json):
-                raise ModelError("Answers were wrong or missing, or a version was not taken up.")
+                raise ModelError(failed)
 
 
 if __name__ == "__main__":

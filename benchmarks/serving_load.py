@@ -4,6 +4,7 @@ import asyncio
 import base64
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ class Load:
     """Answers that are not what the model says of the image."""
     lost: list[str] = field(default_factory=list)
     """Requests without an answer."""
+    repeated: int = 0
+    """Requests that were sent again because a connection broke."""
     elapsed: float = 0.0
 
     @property
@@ -48,6 +51,8 @@ async def put_load(
     clients: int,
     seconds: float,
     bad_every: int = 0,
+    load: Load | None = None,
+    requests: float = math.inf,
 ) -> Load:
     """Ask for one image a request, each client as soon as it has its last answer.
 
@@ -58,26 +63,30 @@ async def put_load(
         clients: at the same time, each with a connection of its own.
         seconds: to go on for.
         bad_every: of so many requests one has a file that is no image; 0: none.
+        load: what to add to, for a watcher; default: a new one.
+        requests: to end after; with a number, whoever loses the connection asks again until the
+            request is answered.
     """
-    load, numbers = Load(), itertools.count(1)
+    load, numbers = load or Load(), itertools.count(1)
     good = [_request(file) for file in files]
     bad = [_request(file) for file in _BAD_FILES]
     began = time.monotonic()
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while time.monotonic() < began + seconds:
-            number = next(numbers)
+        while time.monotonic() < began + seconds and (number := next(numbers)) <= requests:
             is_bad = bool(bad_every) and number % bad_every == 0
             place = number % len(files)
             request = bad[number // bad_every % len(bad)] if is_bad else good[place]
+            sent = time.monotonic()
             try:
-                sent = time.monotonic()
                 status, body = await _exchange(reader, writer, request)
             except (OSError, asyncio.IncompleteReadError) as error:
-                load.lost.append(repr(error))
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                continue
+                if requests == math.inf:
+                    load.lost.append(repr(error))
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    continue
+                reader, writer, status, body = await _ask_again(load, port, request)
             _judge(load, status, body, time.monotonic() - sent, is_bad, expected[place : place + 1])
         writer.close()
 
@@ -92,6 +101,19 @@ def _request(file: bytes) -> bytes:
         f"POST /v1/models/images:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
     )
     return f"{head}\r\n\r\n".encode() + body
+
+
+async def _ask_again(
+    load: Load, port: int, request: bytes
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int, bytes]:
+    """Send a request over new connections until it is answered."""
+    while True:
+        load.repeated += 1
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            return (reader, writer, *await _exchange(reader, writer, request))
+        except (OSError, asyncio.IncompleteReadError):
+            await asyncio.sleep(0.1)
 
 
 async def _exchange(

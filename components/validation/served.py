@@ -82,7 +82,7 @@ def compare_served(
     columns: dict[str, Any] = dict(window.properties)
     found = _validate(columns, schema, Reference("skew", "in train", train))
     there = summarize({LABEL: judged.predicted})
-    reference = Reference("skew", f"of the predictions for {split}", there)
+    reference = Reference("skew", f"among the predictions for {split}", there)
     found += _validate({LABEL: window.predicted}, schema, reference)
     return found + find_shift(window, judged, split=split, seed=seed)
 

@@ -36,7 +36,7 @@ from pipeline_def.local.preparation import (
 from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.runs.selection import list_evaluated
-from pipeline_def.startup import quick_imports, seconds_since_start
+from pipeline_def.startup import seconds_since_start
 from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 
 if TYPE_CHECKING:
@@ -314,8 +314,8 @@ def watch(arguments: list[str]) -> int:
     from pipeline_def.local import watch_options
 
     options = watch_options.parse_options(arguments)
-    with quick_imports():
-        from pipeline_def.local import watch_command
+    from pipeline_def.local import watch_command
+
     return watch_command.watch(options)
 
 

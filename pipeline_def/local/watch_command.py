@@ -29,6 +29,7 @@ from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.pushed_model import find_run
 from pipeline_def.local.server.answer_log import ANSWERS, PICTURES, PROPERTIES, list_files
 from pipeline_def.local.watch_options import WatchOptions
+from pipeline_def.startup import quick_imports
 from pipeline_def.steps import EVALUATOR, SCHEMA_GEN, STATISTICS_GEN, TRAINER
 
 # Windows that the file of results remembers.
@@ -140,6 +141,9 @@ def _judge_all(answers: Sequence[_Answer], options: WatchOptions) -> Iterator[di
         starts = range(0, len(of_version) - options.window + 1, options.window)
         if not starts:
             continue
+        with quick_imports():
+            # The first window would take seconds more.
+            import tensorflow_data_validation  # noqa: F401
         output = open_output(make_absolute(Config(output=options.output)))[0].output
         trained = Trained.of(output, version)
         for start in starts:

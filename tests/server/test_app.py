@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,27 @@ def test_requests_by_pages_of_other_sites_are_refused(
 def test_the_page_itself_may_ask(port: int) -> None:
     origin = f"http://127.0.0.1:{port}"
     assert ask(port, body=instances(png(1)), Origin=origin)[0] == 200
+
+
+@pytest.mark.slow
+def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    with serving(FakeModel(), tmp_path) as port, contextlib.ExitStack() as stack:
+        idle = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(1000)
+        ]
+        assert ask(port, body=instances(png(1)))[0] == 200
+        idle[-1].sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert idle[-1].recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_server_that_is_stopped_answers_what_it_has_been_asked(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as clients:
+        with serving(model := FakeModel(seconds=0.2), tmp_path) as port:
+            asked = clients.submit(ask, port, body=instances(png(1)))
+            deadline = time.monotonic() + 10
+            while not model.batches and time.monotonic() < deadline:
+                time.sleep(0.005)
+        assert asked.result()[0] == 200
 
 
 def webp(side: int) -> bytes:

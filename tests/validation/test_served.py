@@ -64,5 +64,5 @@ def test_sizes_and_labels_have_the_thresholds_of_the_schema() -> None:
     changed = find(draw(random, 300, dark=1, new=0.8))
     assert "in train" in changed[LUMINANCE]
     assert "the limit is 0.30" in changed[LUMINANCE]
-    assert "of the predictions for test" in changed[LABEL]
+    assert "among the predictions for test" in changed[LABEL]
     assert HEIGHT not in changed

@@ -1,6 +1,7 @@
 """`local_runner.py serve`: load the pushed model and serve it until stopped."""
 
 import logging
+import resource
 import socket
 import time
 
@@ -17,8 +18,9 @@ from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import Listening, ServerOptions
 from pipeline_def.local.server.versions import Versions
 
-# Systems commonly allow a process 1,024 open files.
-_MAX_CONNECTIONS = 500
+# An idle connection takes 20 KB. Systems commonly allow a process 1,024 open files at first.
+_MAX_CONNECTIONS = 2000
+_OTHER_FILES = 500
 _KEEP_ALIVE_SECONDS = 15
 
 
@@ -41,6 +43,7 @@ def serve(options: ServerOptions) -> None:
 
 def make_server(app: App, options: Listening) -> uvicorn.Server:
     """Return a server that has not started yet."""
+    most = _allow_files(_MAX_CONNECTIONS + _OTHER_FILES) - _OTHER_FILES
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
@@ -52,11 +55,20 @@ def make_server(app: App, options: Listening) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_MAX_CONNECTIONS,
+        limit_concurrency=max(most, _OTHER_FILES),
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(options.timeout) + 1,
     )
     return uvicorn.Server(config)
+
+
+def _allow_files(wanted: int) -> int:
+    """Raise the limit of open files to `wanted`, as far as the system allows; return it."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    return wanted if allowed == resource.RLIM_INFINITY else min(allowed, wanted)
 
 
 def listen(options: Listening) -> socket.socket:
