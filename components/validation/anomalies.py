@@ -50,22 +50,6 @@ class Reference:
     statistics: Statistics
 
 
-def validate(
-    statistics: Statistics, schema: schema_pb2.Schema, reference: Reference | None
-) -> anomalies_pb2.Anomalies:
-    """Return TFDV's anomalies, with thresholds above what chance causes and texts that explain."""
-    # Takes seconds to import.
-    import tensorflow_data_validation as tfdv
-
-    if reference is None:
-        return tfdv.validate_statistics(statistics, schema)
-    raised = raise_thresholds(schema, statistics, reference)
-    side = "previous_statistics" if reference.kind == "drift" else "serving_statistics"
-    anomalies = tfdv.validate_statistics(statistics, raised, **{side: reference.statistics})
-    explain_drift(anomalies, statistics, reference)
-    return anomalies
-
-
 def raise_thresholds(
     schema: schema_pb2.Schema, statistics: Statistics, reference: Reference
 ) -> schema_pb2.Schema:

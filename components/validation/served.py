@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.contract.example import LABEL
-from components.validation.anomalies import Reference, validate
+from components.validation.anomalies import Reference
+from components.validation.comparison import summarize, validate
 from components.validation.feature_statistics import Statistics
 from components.validation.findings import Finding, list_findings
 
@@ -85,16 +85,6 @@ def compare_served(
     reference = Reference("skew", f"among the predictions for {split}", there)
     found += _validate({LABEL: window.predicted}, schema, reference)
     return found + find_shift(window, judged, split=split, seed=seed)
-
-
-def summarize(columns: Mapping[str, Any]) -> Statistics:
-    """Return TFDV's statistics of columns, feature → values."""
-    import tensorflow_data_validation as tfdv
-    from tensorflow_data_validation.statistics import stats_impl
-
-    arrays = [pa.array([[value] for value in of]) for of in columns.values()]
-    batch = pa.RecordBatch.from_arrays(arrays, [*columns])
-    return stats_impl.generate_statistics_in_memory(batch, tfdv.StatsOptions())
 
 
 def _validate(

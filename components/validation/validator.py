@@ -24,8 +24,8 @@ from components.validation.anomalies import (
     check_images,
     check_label_changes,
     check_labels,
-    validate,
 )
+from components.validation.comparison import validate
 from components.validation.config import ValidationConfig
 from components.validation.feature_statistics import read_statistics
 from components.validation.lookup import (

@@ -141,11 +141,9 @@ def _judge_all(answers: Sequence[_Answer], options: WatchOptions) -> Iterator[di
         starts = range(0, len(of_version) - options.window + 1, options.window)
         if not starts:
             continue
-        with quick_imports():
-            # The first window would take seconds more.
-            import tensorflow_data_validation  # noqa: F401
         output = open_output(make_absolute(Config(output=options.output)))[0].output
-        trained = Trained.of(output, version)
+        with quick_imports():
+            trained = Trained.of(output, version)
         for start in starts:
             window = of_version[start : start + options.window]
             yield _judge(trained, version, [answer.row for answer in window])

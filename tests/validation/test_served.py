@@ -5,7 +5,8 @@ import pytest
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.contract.example import HEIGHT, LABEL, LUMINANCE
-from components.validation.served import Images, compare_served, find_shift, summarize
+from components.validation.comparison import summarize
+from components.validation.served import Images, compare_served, find_shift
 
 LABELS = ("ant", "bee", "cat", "dog")
 

@@ -287,7 +287,8 @@ def list_files(folder: str) -> dict[str, int]:
 
 
 def _name(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d/%H%M%S-", _utc(seconds)) + uuid.uuid4().hex[:8]
+    second = time.strftime("%Y-%m-%d/%H%M%S", _utc(seconds))
+    return f"{second}{seconds % 1 * 1e6:06.0f}-{uuid.uuid4().hex[:8]}"
 
 
 def _utc(seconds: float) -> time.struct_time:
