@@ -188,9 +188,11 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
     assert diverging.choose()[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
+    monkeypatch.setattr("pipeline_def.training.search.search._PATIENCE", 2)
     failing = make(tmp_path / "failing", seconds=300, epochs=50)
     failing.run()
-    assert "25 trials, 0 trained to the end." in failing.choose()[1]
+    told = "2 trials, 0 trained to the end. It stopped early, as the last ones brought nothing."
+    assert told in failing.choose()[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match="The recipe's training diverged"):
         make(tmp_path / "none", seconds=600, epochs=50).run()
@@ -321,4 +323,5 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     run(tmp_path / "again", **{**plain, **best["training"], "model": best["model"]})
     for one, other in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert tf.io.gfile.exists(str(tmp_path / "search" / "checkpoints"))
+    kept = (tmp_path / "search" / "checkpoints").glob("*/trial-*")
+    assert [folder.name for folder in kept] == ["trial-1"]

@@ -65,7 +65,7 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
     resolved, _ = resolve(made, shorter_side=32, images=3000)
     given = resolved.training.search
     assert given == {"training.learning_rate": [0.3], **search}
-    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 12)][1:]
+    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 6)][1:]
     assert {one.training.learning_rate for one in drawn} == {0.3}
     assert {one.training.momentum for one in drawn} == {0.8, 0.9}
     assert {one.training.epochs for one in drawn} == {7}
@@ -73,23 +73,23 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
 
 def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
     plain = config()
-    drawn = [trial.values for trial in draw(plain, 12)]
+    drawn = [trial.values for trial in draw(plain, 6)]
     assert drawn[0] == {"augmentation.policy": "trivial"}
-    assert len({repr(values) for values in drawn}) == 12
-    assert drawn == [trial.values for trial in draw(plain, 12)]
+    assert len({repr(values) for values in drawn}) == 6
+    assert drawn == [trial.values for trial in draw(plain, 6)]
     other = replace(plain, training=replace(plain.training, seed=1))
-    assert drawn != [trial.values for trial in draw(other, 12)]
+    assert drawn != [trial.values for trial in draw(other, 6)]
     for values in drawn:
         changed = apply_values(plain, values)
         assert changed != plain
         assert apply_values(plain, list_changes(plain, values)) == changed
     one = {key: [choices.values[0]] for key, choices in find_space(plain).items()}
-    assert len(draw(config(search=one), 12)) == 1
+    assert len(draw(config(search=one), 6)) == 1
     # Adam takes no weight decay.
     both = {"training.optimizer": ["adam", "sgd"], "training.weight_decay": [0.0, 0.1]}
     assert not any(
         values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
-        for values in (trial.values for trial in draw(config(search=both), 12))
+        for values in (trial.values for trial in draw(config(search=both), 6))
     )
     assert propose(plain, [Trial(0, {})], accept=lambda _: False) is None
 
@@ -99,10 +99,10 @@ def test_proposals_learn_from_the_trials() -> None:
         return 0.9 if values.get("training.epochs") == 60 else 0.5
 
     search: dict[str, list[Any]] = {"training.epochs": [*range(10, 120, 10)]}
-    later = draw(config(search=search), 30, score)[15:]
+    later = draw(config(search=search), 20, score)[12:]
     found = sum(trial.values.get("training.epochs") == 60 for trial in later)
-    # At random it would be one or two.
-    assert found >= 5
+    # At random it would be one.
+    assert found >= 3
 
 
 def test_the_best_third_at_a_rung_goes_on() -> None:
@@ -117,7 +117,7 @@ def test_the_best_third_at_a_rung_goes_on() -> None:
 
 
 def test_the_importance_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline_def.training.search.study._RESAMPLES", 4)
+    monkeypatch.setattr("pipeline_def.training.search.study._RESAMPLES", 2)
     plain = config()
     values = itertools.product([0.0, 1.0], ["none", "trivial"], [32, 64], [0.0, 0.5])
     options = "augmentation.cutmix", "augmentation.policy", "model.width", "model.dropout"

@@ -360,6 +360,9 @@ def search(
     run.run()
     chosen, text = run.choose()
     report_result(text)
+    for trial in run.trials:
+        if trial is not chosen:
+            remove_checkpoints(runner.folder(trial))
     _write_best(chosen.values, log_dir, text)
     facts = {
         "minutes": minutes,
