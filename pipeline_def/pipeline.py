@@ -141,7 +141,7 @@ def _evaluate_and_push(
         model=model,
         baseline_model=baseline.outputs["baseline"],
         config=config.evaluation,
-        max_lite_drop=config.export.max_drop,
+        max_format_drop=config.export.max_drop,
     ).with_id(steps.EVALUATOR.id)
     report = ImageReport(
         pipeline=config.name,

@@ -1,4 +1,4 @@
-"""Memory and CPUs that this process may use, within the limits of its container.
+"""Memory, CPUs and packages that this process may use, within the limits of its container.
 
 Source: proc(5); "Memory" and "CPU" in the kernel's admin-guide/cgroup-v2, and cgroup-v1/memory and
 scheduler/sched-bwc for version 1. A group cannot exceed the limits of its parents.
@@ -6,16 +6,21 @@ scheduler/sched-bwc for version 1. A group cannot exceed the limits of its paren
 
 import contextlib
 import gc
+import importlib.util
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from components.contract.errors import ConfigurationError
+from components.contract.model_files import ONNX
 from components.contract.printable import read_number
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
+
+_ONNX_PACKAGES = ("tf2onnx", "onnx", "onnxruntime")
 
 _Limit = TypeVar("_Limit", int, float)
 
@@ -125,3 +130,13 @@ def _lines(file: Path) -> list[str]:
         return file.read_text().splitlines()
     except OSError:
         return []
+
+
+def require_formats(kinds: Iterable[str]) -> None:
+    """Raise `ConfigurationError` if a package that an export needs is not installed."""
+    missing = [name for name in _ONNX_PACKAGES if importlib.util.find_spec(name) is None]
+    if ONNX in kinds and missing:
+        raise ConfigurationError(
+            f"export.formats has onnx, which needs the package {' and '.join(missing)}: run "
+            "`uv sync --extra onnx`, or install `tfx-image-pipeline[onnx]`."
+        )

@@ -1,4 +1,4 @@
-"""The files that training leaves: its history in `model_run`, and versions for LiteRT."""
+"""The files that training leaves: its history in `model_run`, and exports in other formats."""
 
 from typing import Literal
 
@@ -54,28 +54,36 @@ RATE = "images_per_second"
 INPUT_WAIT_FRACTION = "input_wait_fraction"
 """Metric of the history: fraction of the time of an epoch's steps spent waiting for input."""
 
-LiteKind = Literal["float16", "dynamic", "int8"]
-"""float16: 2-byte weights. dynamic: 1-byte weights, float32 or int8 arithmetic, as the operation
-supports. int8: weights and activations, whose ranges are measured."""
+ExportFormat = Literal["onnx", "float16", "dynamic", "int8"]
+"""onnx: float32, with the preparation of images of any size. The others are for LiteRT. float16:
+2-byte weights. dynamic: 1-byte weights, float32 or int8 arithmetic, as the operation supports.
+int8: weights and activations, whose ranges are measured."""
 
-LITE_FOLDER = "Format-Lite"
-"""Folder of the LiteRT versions in the model artifact, next to TFX's folder of the SavedModel."""
+ONNX: ExportFormat = "onnx"
 
-MANIFEST_FILE = "lite.json"
-"""Describes the LiteRT versions: `ingest`, how to shrink an image first, `form`, how to resize it
-then, `labels`, and `kinds`, the converted versions, with those that `failed`; `set_threshold`, null
-or the least probability of a label in the conformal set, beside the most probable one."""
+FORMATS_FOLDER = "Format-Exports"
+"""Folder of the other formats in the model artifact, next to TFX's folder of the SavedModel."""
+
+MANIFEST_FILE = "formats.json"
+"""Describes the exports: `ingest`, how to shrink an image first, `form`, how to resize it then,
+`labels`, and `kinds`, the formats, with those that `failed`; `from_jpeg`, see
+`components.images.portable.prepare`; `set_threshold`, null or the least probability of a label in
+the conformal set, beside the most probable one; `golden`, a list of `input` and `seen`, names of
+PNG files, and `probabilities`."""
 
 LABELS_FILE = "labels.txt"
 """The label of each output column, one per line."""
 
-LITE_PROPERTY = "lite"
-"""Property of the blessing: the kinds that may be pushed, separated by commas."""
+GOLDEN_FOLDER = "golden"
+"""Folder in `FORMATS_FOLDER` of images whose preparation and probabilities are known."""
 
-PUSHED_LITE = "lite"
-"""Folder of the LiteRT versions in a pushed model."""
+FORMATS_PROPERTY = "formats"
+"""Property of the blessing: the formats that may be pushed, separated by commas."""
+
+PUSHED_FORMATS = "formats"
+"""Folder of the other formats in a pushed model."""
 
 
-def lite_file(kind: str) -> str:
-    """Return the file name of a LiteRT version."""
-    return f"{kind}.tflite"
+def format_file(kind: str) -> str:
+    """Return the file name of an export."""
+    return "model.onnx" if kind == ONNX else f"{kind}.tflite"

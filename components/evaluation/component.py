@@ -10,7 +10,7 @@ from tfx.dsl.components.base import executor_spec
 
 from components.contract.configuration import to_json
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.executor import CONFIG_KEY, MAX_LITE_DROP_KEY, Executor
+from components.evaluation.executor import CONFIG_KEY, MAX_DROP_KEY, Executor
 
 
 class ImageEvaluator(component.Evaluator):
@@ -40,7 +40,7 @@ class ImageEvaluator(component.Evaluator):
         model: types.BaseChannel,
         baseline_model: types.BaseChannel | None = None,
         config: EvaluationConfig | None = None,
-        max_lite_drop: float = 0.01,
+        max_format_drop: float = 0.01,
     ) -> None:
         """Evaluate a model on the split `test` if there is one, else on `eval`.
 
@@ -49,8 +49,8 @@ class ImageEvaluator(component.Evaluator):
             model: output of ImageTrainer.
             baseline_model: output of BaselineFinder: the model in use, if there is one.
             config: conditions for blessing; None: `EvaluationConfig()`.
-            max_lite_drop: how far, 0 to 1, the accuracy of a small version may lie below that of
-                the model and still be pushed.
+            max_format_drop: how far, 0 to 1, the accuracy of an export may lie below that of the
+                model and still be pushed.
         """
         super().__init__(
             examples=examples,
@@ -60,4 +60,4 @@ class ImageEvaluator(component.Evaluator):
             eval_config=config_pb2.EvalConfig(),
         )
         self.exec_properties[CONFIG_KEY] = to_json(config or EvaluationConfig())
-        self.exec_properties[MAX_LITE_DROP_KEY] = max_lite_drop
+        self.exec_properties[MAX_DROP_KEY] = max_format_drop

@@ -37,7 +37,7 @@ from components.contract.example import (
     count_folds,
     name_folds,
 )
-from components.contract.model_files import LITE_PROPERTY
+from components.contract.model_files import FORMATS_PROPERTY
 from components.contract.properties import (
     BASELINE_PROPERTY,
     FOUND_PROPERTY,
@@ -47,8 +47,8 @@ from components.contract.properties import (
 )
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.fold_predictions import FoldPredictions, find_unseen, read_folds
+from components.evaluation.format_measurement import measure_formats
 from components.evaluation.inference import Job, predict_shards
-from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.metric_table import AUC
 from components.evaluation.metrics.predictions import (
     OVERALL,
@@ -78,7 +78,7 @@ from components.evaluation.verdict import (
     Verdict,
     decide,
     measure_accuracy,
-    write_lite_results,
+    write_format_results,
     write_thresholds,
     write_verdict,
 )
@@ -89,8 +89,8 @@ from components.storage.artifact_files import make_folders, open_file
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
 
-MAX_LITE_DROP_KEY = "max_lite_drop"
-"""The execution property that bounds the accuracy drop of a small version, 0 to 1."""
+MAX_DROP_KEY = "max_format_drop"
+"""The execution property that bounds the accuracy drop of an export, 0 to 1."""
 
 # Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
 _MOST_SCORES = 10_000_000
@@ -122,13 +122,13 @@ class Executor(BaseBeamExecutor):
         smoke_failure = self._predict(
             Job(paths, evaluation.uri, total, columns), examples.uri, split=split, config=config
         )
-        # Small versions are compared with what the exported model itself predicts.
-        lite = measure_lite(
+        # Exports are compared with what the exported model itself predicts.
+        formats = measure_formats(
             models[0].uri,
             examples.uri,
             split,
             lambda: read_predictions(evaluation.uri),
-            max_drop=exec_properties.get(MAX_LITE_DROP_KEY, 0.0),
+            max_drop=exec_properties.get(MAX_DROP_KEY, 0.0),
         )
         if any(unseen := find_unseen(examples.uri, split, folds)):
             replace_probabilities(evaluation.uri, unseen)
@@ -159,10 +159,10 @@ class Executor(BaseBeamExecutor):
             evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
         if count_folds(split):
             # The exported model was trained on these images, so only the drop is known.
-            lite = [replace(of, accuracy=measured.accuracy - of.drop) for of in lite]
-        write_lite_results(evaluation.uri, lite)
-        pushed = ",".join(result.kind for result in lite if not result.reason)
-        blessing.set_string_custom_property(LITE_PROPERTY, pushed)
+            formats = [replace(of, accuracy=measured.accuracy - of.drop) for of in formats]
+        write_format_results(evaluation.uri, formats)
+        pushed = ",".join(result.kind for result in formats if not result.reason)
+        blessing.set_string_custom_property(FORMATS_PROPERTY, pushed)
         _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
 
     def _predict(self, job: Job, examples_uri: str, *, split: str, config: EvaluationConfig) -> str:

@@ -1,6 +1,6 @@
 """The verdict on a model: whether it is good enough, or whether too few images can tell.
 
-It is written next to TFMA's files, with that on its small versions; the report reads it.
+It is written next to TFMA's files, with what was measured of its exports; the report reads it.
 """
 
 import json
@@ -27,7 +27,10 @@ from components.storage.artifact_files import open_file, read_json
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
-_FILE, _THRESHOLDS_FILE, _LITE_FILE = "verdict.json", "thresholds.json", "lite.json"
+_FILE, _THRESHOLDS_FILE, _FORMATS_FILE = "verdict.json", "thresholds.json", "formats.json"
+
+PLAIN_RESIZE = "resized without antialiasing"
+"""Kind of a `FormatResult` that shows what another resize would cost this model."""
 
 _THIS, _IN_USE = "this model", "the model in use"
 
@@ -48,18 +51,22 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class LiteResult:
-    """A small version, measured on the images that the model is evaluated on."""
+class FormatResult:
+    """An export in another format, measured on the images that the model is evaluated on."""
 
     kind: str
-    """float16, dynamic or int8."""
+    """onnx, float16, dynamic or int8; or `PLAIN_RESIZE`."""
     bytes: int = 0
     """Size of its file."""
     accuracy: float = 0.0
     drop: float = 0.0
-    """Accuracy of the model minus that of this version."""
+    """Accuracy of the model minus that of this format."""
+    interval: Interval | None = None
+    """95% confidence interval of the drop, paired by image."""
     agreement: float = 0.0
     """Fraction of the images, 0 to 1, for which it predicts the same class as the model."""
+    difference: float = 0.0
+    """Largest difference of any probability of any image from that of the model."""
     images_per_second: float = 0.0
     """One image at a time, on one core."""
     reason: str = ""
@@ -231,18 +238,22 @@ def read_thresholds(evaluation_uri: str) -> dict[str, str]:
     return dict(read_json(os.path.join(evaluation_uri, _THRESHOLDS_FILE)))
 
 
-def write_lite_results(evaluation_uri: str, results: Sequence[LiteResult]) -> None:
-    """Write the results of the small versions into an evaluation."""
-    _write([asdict(result) for result in results], evaluation_uri, _LITE_FILE)
+def write_format_results(evaluation_uri: str, results: Sequence[FormatResult]) -> None:
+    """Write the results of the exports into an evaluation."""
+    _write([asdict(result) for result in results], evaluation_uri, _FORMATS_FILE)
 
 
-def read_lite_results(evaluation_uri: str) -> tuple[LiteResult, ...]:
-    """Read the results of the small versions; none if there are no such versions."""
+def read_format_results(evaluation_uri: str) -> tuple[FormatResult, ...]:
+    """Read the results of the exports; none if there are no exports."""
     try:
-        found = read_json(os.path.join(evaluation_uri, _LITE_FILE))
+        found = read_json(os.path.join(evaluation_uri, _FORMATS_FILE))
     except FileNotFoundError:
         return ()
-    return tuple(LiteResult(**fields) for fields in found)
+    return tuple(
+        FormatResult(**fields, interval=ends and Interval(**ends))
+        for fields in found
+        for ends in [fields.pop("interval")]
+    )
 
 
 def _write(facts: Any, folder: str, name: str) -> None:

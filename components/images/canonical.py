@@ -39,12 +39,12 @@ def canonicalize(
             lambda: _resize(image, size=size, fit=config.fit),
         )
         if config.storage in ("png", "raw"):
-            return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
+            return encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
         # Encoding twice would cost time and quality for nothing.
         return tf.cond(
             tf.io.is_jpeg(file) & right_size & kept,
             lambda: file,
-            lambda: _encode(image, config),
+            lambda: encode(image, config),
         )
 
     rows = (encoded, read_orientations(encoded))
@@ -72,7 +72,8 @@ def _shrink(image: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
     return decode_jpeg(tf.io.encode_jpeg(pixels, quality=ingest.quality, chroma_downsampling=True))
 
 
-def _encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:
+def encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:
+    """Encode uint8 [size, size, 3] as a canonical file."""
     if config.storage == "png":
         return tf.io.encode_png(image)
     if config.storage == "raw":

@@ -12,12 +12,13 @@ from tfx.utils import io_utils, proto_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.model_files import (
+    FORMATS_FOLDER,
+    FORMATS_PROPERTY,
+    GOLDEN_FOLDER,
     LABELS_FILE,
-    LITE_FOLDER,
-    LITE_PROPERTY,
     MANIFEST_FILE,
-    PUSHED_LITE,
-    lite_file,
+    PUSHED_FORMATS,
+    format_file,
 )
 from components.push.versions import WithdrawnError, push_model
 from components.storage.tfx_filesystem import CARD_FILE, read_text, register_object_stores
@@ -32,7 +33,7 @@ class Executor(executor.Executor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Push a blessed model with its LiteRT versions and its card.
+        """Push a blessed model with its exports and its card.
 
         If the newest version already holds the same model, no new version is made: only the card
         may have changed, an earlier run may have been killed after the copy, or another run may
@@ -57,7 +58,7 @@ class Executor(executor.Executor):
             return
         if text is not None:
             _write_card(text, version)
-        _update_lite(input_dict, version)
+        _update_formats(input_dict, version)
         self._MarkPushed(pushed, version, os.path.basename(version))
 
 
@@ -86,23 +87,26 @@ def _write_card(text: str, version: str) -> None:
     fileio.rename(unfinished, os.path.join(version, PUSHED_CARD), overwrite=True)
 
 
-def _update_lite(input_dict: Artifacts, version: str) -> None:
-    """Make the LiteRT folder of the version hold the accepted versions and what describes them.
+def _update_formats(input_dict: Artifacts, version: str) -> None:
+    """Make the version hold the accepted exports and what describes them.
 
-    An earlier run may have pushed the same model with versions that are refused now.
+    An earlier run may have pushed the same model with exports that are refused now.
     """
     blessing = artifact_utils.get_single_instance(input_dict["model_blessing"])
-    kinds = (blessing.get_string_custom_property(LITE_PROPERTY) or "").split(",")
-    files = {lite_file(kind) for kind in kinds if kind}
-    target = os.path.join(version, PUSHED_LITE)
+    kinds = (blessing.get_string_custom_property(FORMATS_PROPERTY) or "").split(",")
+    files = {format_file(kind) for kind in kinds if kind}
+    target = os.path.join(version, PUSHED_FORMATS)
     if not files:
         if fileio.isdir(target):
             fileio.rmtree(target)
         return
-    source = os.path.join(artifact_utils.get_single_uri(input_dict["model"]), LITE_FOLDER)
+    source = os.path.join(artifact_utils.get_single_uri(input_dict["model"]), FORMATS_FOLDER)
     fileio.makedirs(target)
     files |= {LABELS_FILE, MANIFEST_FILE}
     for name in sorted(files):
         fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
+    golden = [os.path.join(folder, GOLDEN_FOLDER) for folder in (source, target)]
+    io_utils.copy_dir(*golden)
+    files.add(GOLDEN_FOLDER)
     for name in {entry.rstrip("/") for entry in fileio.listdir(target)} - files:
         fileio.remove(os.path.join(target, name))

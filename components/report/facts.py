@@ -12,7 +12,7 @@ from components.contract.example import EVAL, count_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.evaluation.metrics.calibration import Scaling, SetCoverage
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.verdict import LiteResult, Verdict
+from components.evaluation.verdict import FormatResult, Verdict
 from components.images.picture import Picture
 from components.report.suspects.near_duplicates import Leaks
 from components.report.suspects.shown import SimilarImage, SuspectFacts
@@ -203,7 +203,7 @@ class ReportFacts:
     leaks: Leaks | None = None
     """Evaluated images with copies among the training images."""
     """None if the trainer described no images."""
-    lite: tuple[LiteResult, ...] = ()
+    formats: tuple[FormatResult, ...] = ()
     baseline_version: str = ""
     notes: tuple[str, ...] = ()
 

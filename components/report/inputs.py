@@ -28,7 +28,7 @@ from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.evaluation.metrics.sampled import SampledPredictions
 from components.evaluation.prediction_file import read_sampled
-from components.evaluation.verdict import read_lite_results, read_thresholds, read_verdict
+from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
@@ -91,7 +91,7 @@ def gather_facts(
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=ExportedModel(**_read_optional(run, MODEL_FILE)),
-        lite=read_lite_results(evaluation.uri),
+        formats=read_format_results(evaluation.uri),
         notes=tuple(_describe_sample(evaluated.candidate)),
         scaling=_find_scaling(training, evaluated),
         sets=measure_sets(evaluated.candidate.held, **sets, held_out=held_out) if sets else None,

@@ -15,7 +15,7 @@ from components.contract.configuration import (
     require,
 )
 from components.contract.error_messages import did_you_mean
-from components.contract.model_files import LiteKind
+from components.contract.model_files import ExportFormat
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from pipeline_def.config.functions import check_path
 
@@ -169,27 +169,28 @@ class ModelConfig:
 
 @configuration("export")
 class ExportConfig:
-    """What the exported model answers, and its small versions for LiteRT on phones."""
+    """What the exported model answers, and the other formats it is exported to."""
 
     coverage: Annotated[Number, Interval(ge=0.5, le=0.999)] | None = None
     """Also answer with a conformal set of labels that contains the true one with this probability,
     for images like those of the eval split, on which it is fitted. Unset: the best label only. 0.95
     needs at least 19 images, and hundreds to be accurate."""
 
-    lite: list[LiteKind] = field(default_factory=list)
-    """Small versions to convert, evaluate and push: float16, dynamic (8-bit weights) and int8
-    (8-bit weights and activations). They take pixels of images that are already resized."""
+    formats: list[ExportFormat] = field(default_factory=list)
+    """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images
+    of any size. float16, dynamic (8-bit weights) and int8 (8-bit weights and activations) are small
+    versions for LiteRT on phones; they take pixels of images that are already resized."""
 
     max_drop: Fraction = 0.01
-    """How far the accuracy of a small version may lie below the model's on the evaluated split; a
-    version that loses more is not pushed."""
+    """How far the accuracy of another format may lie below the model's on the evaluated split; one
+    that loses more is not pushed."""
 
     calibration_images: Positive = 256
     """Random training images used to measure the activation ranges for int8."""
 
     def __post_init__(self) -> None:
-        """Check that no version is listed twice."""
+        """Check that no format is listed twice."""
         require(
-            len(set(self.lite)) == len(self.lite),
-            f"export.lite is {self.lite}: it lists a version twice.",
+            len(set(self.formats)) == len(self.formats),
+            f"export.formats is {self.formats}: it lists a format twice.",
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from components.contract.errors import DataError, ModelError
 from components.contract.example import EVAL, SPAN, TEST, TRAIN, sort_splits
+from components.contract.machine import require_formats
 from components.evaluation.config import EvaluationConfig
 from components.ingest.source.listing import Listing, check_labels, find_look_alikes
 from components.ingest.stratification import check_splits
@@ -80,6 +81,7 @@ def look(listing: Listing, config: Config) -> FirstLook:
 
         read_schema(config.validation.schema)
     check_accelerator(config.training)
+    require_formats(config.export.formats)
     code_digest(TRAINER.id, config.model.build_fn, config.augmentation.fn)
     config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)

@@ -18,9 +18,11 @@ import tf_keras
 
 from components.contract.configuration import from_dict
 from components.contract.errors import ModelError
-from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
+from components.contract.machine import require_formats
+from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
 from components.evaluation.fold_predictions import FoldPredictions, write_folds
 from components.evaluation.slices import decode_text
+from components.images.portable import find_kept
 from components.records.shard_files import read_index
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
@@ -39,7 +41,7 @@ from pipeline_def.model.warm_start import (
     start_from,
 )
 from pipeline_def.model.weights_file import name_network
-from pipeline_def.serving.lite import export_lite
+from pipeline_def.serving.formats import export_formats
 from pipeline_def.serving.signatures import Classifier, export_model, write_warmup
 from pipeline_def.serving.transform_graph import TransformGraph
 from pipeline_def.training.calibration import (
@@ -76,6 +78,9 @@ _LOGGER = logging.getLogger(__name__)
 # For TensorFlow Serving. Few, as every pushed model contains them.
 _WARMUP_IMAGES = 4
 
+# To find out whether Transform kept JPEGs as they are.
+_SAMPLED_FILES = 256
+
 
 def run_fn(fn_args: Any) -> None:
     """Train and export, as TFX's Trainer asks.
@@ -88,6 +93,7 @@ def run_fn(fn_args: Any) -> None:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
     config = _read_config(fn_args)
+    require_formats(config.export.formats)
     limit_threads()
     strategy = find_strategy(config.training)
     set_determinism(config.training, strategy)
@@ -173,15 +179,16 @@ def _train_and_export(
             labels=graph.labels,
             directory=run_dir,
         )
-    if config.export.lite and is_chief(strategy):
-        export_lite(
+    if config.export.formats and is_chief(strategy):
+        export_formats(
             classifier,
-            config.export.lite,
-            os.path.join(os.path.dirname(fn_args.serving_model_dir), LITE_FOLDER),
+            config.export.formats,
+            os.path.join(os.path.dirname(fn_args.serving_model_dir), FORMATS_FOLDER),
             labels=[label.decode() for label in graph.labels],
             images=data.draw_images(config.export.calibration_images),
             config=config.transform,
             ingest=read_index(data.train.uri).get("ingest", {}),
+            from_jpeg=find_kept(data.read_files(_SAMPLED_FILES), config.transform),
         )
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)

@@ -38,7 +38,7 @@ VALUES: dict[str, tuple[list[str], Any]] = {
     "transfer.unfreeze": (["--transfer.unfreeze", "3"], 3),
     "validation.drift": (["--validation.drift", "off"], "off"),
     "model.views": (["--model.views", "2"], 2),
-    "export.lite": (["--export.lite", "[float16, int8]"], ["float16", "int8"]),
+    "export.formats": (["--export.formats", "[onnx, int8]"], ["onnx", "int8"]),
     "ingest.splits": (
         ["--ingest.splits", '{"train": 0.5, "eval": 0.5}'],
         {"train": 0.5, "eval": 0.5},

@@ -238,8 +238,8 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
     connection = metadata.sqlite_metadata_connection_config(layout.metadata)
     names = ("kept", "gone", "damaged", "changed")
     for name in names:
-        (tmp_path / name / "lite").mkdir(parents=True)
-        (tmp_path / name / "lite" / "float.tflite").write_text("a small version")
+        (tmp_path / name / "formats").mkdir(parents=True)
+        (tmp_path / name / "formats" / "float.tflite").write_text("a small version")
         (tmp_path / name / "saved_model.pb").touch()
     pushes = []
     for name in names:
@@ -252,8 +252,8 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
     outputs = {artifact.uri: describe_output(artifact) for artifact in pushes}
     note_files(layout, Step("done", outputs=outputs))
     (tmp_path / "gone" / "saved_model.pb").unlink()
-    (tmp_path / "damaged" / "lite" / "float.tflite").write_text("a small")
-    (tmp_path / "changed" / "lite" / "float.tflite").write_text("a small Version")
+    (tmp_path / "damaged" / "formats" / "float.tflite").write_text("a small")
+    (tmp_path / "changed" / "formats" / "float.tflite").write_text("a small Version")
     assert drop_incomplete(layout) == [str(tmp_path / name) for name in sorted(names[1:])]
     assert drop_incomplete(layout) == []
 

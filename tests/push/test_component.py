@@ -56,13 +56,13 @@ def push(
     *,
     card: types.Artifact | None,
     blessed: bool = True,
-    lite: str = "",
+    formats: str = "",
 ) -> types.Artifact:
     """Push the model that lies in `model`/Format-Serving."""
     artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
     artifact.uri = str(model)
     blessing.set_int_custom_property("blessed", int(blessed))
-    blessing.set_string_custom_property("lite", lite)
+    blessing.set_string_custom_property("formats", formats)
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(archive)
     Executor().Do(
@@ -108,27 +108,30 @@ def test_a_pipeline_without_a_card_pushes_the_model_alone(tmp_path: Path) -> Non
     assert sorted(os.listdir(version)) == ["assets.extra", "saved_model.pb", "variables"]
 
 
-def test_accepted_lite_versions_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path) -> None:
+def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path) -> None:
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
-    lite = tmp_path / "model" / "Format-Lite"
-    lite.mkdir()
-    for name in ("float16.tflite", "int8.tflite", "labels.txt", "lite.json"):
-        (lite / name).write_bytes(name.encode())
+    folder = tmp_path / "model" / "Format-Exports"
+    (folder / "golden").mkdir(parents=True)
+    rest = ["formats.json", "golden", "labels.txt"]
+    for name in ("model.onnx", "int8.tflite", "labels.txt", "formats.json", "golden/0.png"):
+        (folder / name).write_bytes(name.encode())
     for kinds, expected in (
         ("", None),
-        ("int8", ["int8.tflite", "labels.txt", "lite.json"]),
-        ("int8,float16", ["float16.tflite", "int8.tflite", "labels.txt", "lite.json"]),
-        ("float16", ["float16.tflite", "labels.txt", "lite.json"]),
+        ("int8", [*rest, "int8.tflite"]),
+        ("int8,onnx", [*rest, "int8.tflite", "model.onnx"]),
+        ("onnx", [*rest, "model.onnx"]),
         ("", None),
-        ("int8", ["int8.tflite", "labels.txt", "lite.json"]),
+        ("int8", [*rest, "int8.tflite"]),
     ):
         # From the second time on the version exists, as after a kill or a stricter configuration.
         pushed = tmp_path / "pushed"
-        push(tmp_path / "model", str(pushed), tmp_path / "archive", card=None, lite=kinds)
+        push(tmp_path / "model", str(pushed), tmp_path / "archive", card=None, formats=kinds)
         [version] = pushed.iterdir()
-        found = sorted(os.listdir(version / "lite")) if (version / "lite").exists() else None
-        assert found == expected
-    assert (version / "lite" / "int8.tflite").read_bytes() == b"int8.tflite"
+        pushed_folder = version / "formats"
+        found = sorted(os.listdir(pushed_folder)) if pushed_folder.exists() else None
+        assert found == (expected and sorted(expected))
+    for name in ("int8.tflite", "golden/0.png"):
+        assert (pushed_folder / name).read_bytes() == name.encode()
 
 
 def test_the_card_makes_no_other_model_of_it(tmp_path: Path) -> None:

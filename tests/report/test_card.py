@@ -8,7 +8,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from components.contract.printable import make_printable
-from components.evaluation.verdict import LiteResult
+from components.evaluation.metrics.intervals import Interval
+from components.evaluation.verdict import FormatResult
 from components.report.card.card import MOST_CLASSES, escape, fence, write_card
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
@@ -88,19 +89,21 @@ def sections(facts: ReportFacts) -> dict[str, list[Token]]:
     return found
 
 
-def test_small_versions() -> None:
+def test_other_formats() -> None:
     versions = (
-        LiteResult("int8", 1_234, 0.91, 0.004, 0.987, 1_512.4),
-        LiteResult("float16", reason="conversion failed: <b>no | way"),
+        FormatResult("int8", 1_234, 0.91, 0.004, Interval(-0.001, 0.009), 0.987, 0.25, 1_512.4),
+        FormatResult("float16", reason="conversion failed: <b>no | way"),
     )
-    head, first, second = rows_of(sections(replace(FACTS, lite=versions))["Small versions"])
-    assert len(head) == 7
-    assert first == ["int8", "1,234", "0.9100", "0.0040", "98.7%", "1,512", "yes"]
+    head, first, second = rows_of(sections(replace(FACTS, formats=versions))["Other formats"])
+    assert len(head) == 9
+    interval = "-0.0010 to +0.0090"
+    assert first[:5] == ["int8", "1,234", "0.9100", "0.0040", interval]
+    assert first[5:] == ["98.7%", "0.2500", "1,512", "yes"]
     assert (second[0], second[-1]) == ("float16", "no: conversion failed: <b>no | way")
-    assert "Small versions" not in sections(FACTS)
-    page = str(render_section("metrics", replace(FACTS, lite=versions)))
+    assert "Other formats" not in sections(FACTS)
+    page = str(render_section("metrics", replace(FACTS, formats=versions)))
     assert "no: conversion failed: &lt;b&gt;no | way" in page
-    assert "Small versions" not in str(render_section("metrics", FACTS))
+    assert "Other formats" not in str(render_section("metrics", FACTS))
 
 
 def rows_of(tokens: list[Token]) -> list[list[str]]:

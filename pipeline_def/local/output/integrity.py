@@ -17,7 +17,7 @@ from ml_metadata.errors import StatusError
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
 
-from components.contract.model_files import PUSHED_LITE
+from components.contract.model_files import PUSHED_FORMATS
 from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
@@ -81,7 +81,7 @@ def note_files(layout: Layout, step: Step) -> None:
     uris = [output.uri for output in step.outputs.values()]
     # Pusher itself records the other files of a pushed model.
     pushed = [output.properties.get(_DESTINATION) for output in step.outputs.values()]
-    _note(layout, [*uris, *(os.path.join(folder, PUSHED_LITE) for folder in pushed if folder)])
+    _note(layout, [*uris, *(os.path.join(folder, PUSHED_FORMATS) for folder in pushed if folder)])
 
 
 def _note(layout: Layout, uris: Iterable[str]) -> None:
@@ -176,7 +176,7 @@ def _is_complete(
         destination = artifact.custom_properties[_DESTINATION].string_value
         if destination in damaged or not os.path.exists(os.path.join(destination, GRAPH)):
             return False
-        places.append(os.path.join(destination, PUSHED_LITE))
+        places.append(os.path.join(destination, PUSHED_FORMATS))
     return all(
         _is_as_noted(str(Path(place, name)), content)
         for place in places

@@ -1,0 +1,180 @@
+"""Measures the exports of a model in other formats on every image of the evaluated split."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from components.contract.configuration import from_dict
+from components.contract.example import ENCODED, FILENAME
+from components.contract.machine import require_formats
+from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
+from components.evaluation.metrics.intervals import Interval
+from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.proof import Change
+from components.evaluation.slices import decode_text
+from components.evaluation.verdict import PLAIN_RESIZE, FormatResult
+from components.images.canonical import canonicalize, decode, decode_upright
+from components.images.options import CHANNELS, TransformConfig
+from components.images.portable import prepare
+from components.images.upright import read_orientations
+from components.records.shard_files import list_shards
+from components.storage.artifact_files import open_file, read_json
+
+_AHEAD = 2
+
+_Run = Callable[[Any], Any]
+"""uint8 [height, width, 3] → probabilities [classes]."""
+
+
+def measure_formats(
+    model_uri: str,
+    examples_uri: str,
+    split: str,
+    read: Callable[[], Evaluated],
+    *,
+    max_drop: float,
+) -> list[FormatResult]:
+    """Measure the exports that Trainer wrote, if any, and what a plain resize would cost.
+
+    Raises:
+        ConfigurationError: the runtime of a format is not installed.
+    """
+    folder = os.path.join(model_uri, FORMATS_FOLDER)
+    try:
+        manifest = read_json(os.path.join(folder, MANIFEST_FILE))
+    except FileNotFoundError:
+        return []
+    form, failed = from_dict(TransformConfig, manifest["form"]), manifest["failed"]
+    rejected = [
+        FormatResult(kind, reason=f"conversion failed: {why}") for kind, why in failed.items()
+    ]
+    kinds = [kind for kind in manifest["kinds"] if kind not in failed]
+    if not kinds:
+        return rejected
+    require_formats(kinds)
+    model = read()
+    rows = {name: row for row, name in enumerate(model.filenames)}
+    versions = [_Version.load(kind, folder, model.candidate) for kind in kinds]
+    plain = replace(versions[0], kind=PLAIN_RESIZE, bytes=0)
+    resize, resized = _make_plain_resize(form, for_onnx=kinds[0] == ONNX), False
+    for name, pixels, seen in _read_images(examples_uri, split, form):
+        for version in versions:
+            version.predict(rows[name], pixels if version.kind == ONNX else seen)
+        plain.predict(rows[name], resize(pixels[np.newaxis])[0].numpy())
+        resized |= pixels.shape[:2] != (form.stored_size, form.stored_size)
+    measured = [version.compare(max_drop) for version in versions]
+    cost = replace(plain.compare(1.0), reason="what a wrong preparation costs")
+    return [*measured, *rejected, *([cost] if resized else [])]
+
+
+def _read_images(
+    examples_uri: str, split: str, form: TransformConfig
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of each image, its pixels, and what the model sees of it."""
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in (FILENAME, ENCODED)}
+
+    def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        parsed = tf.io.parse_single_example(record, features)
+        files = parsed[ENCODED][tf.newaxis]
+        pixels, _ = decode_upright(files[0], read_orientations(files)[0])
+        return parsed[FILENAME], pixels, decode(canonicalize(files, form), form)[0]
+
+    records = tf.data.TFRecordDataset(list_shards(examples_uri, split))
+    for name, pixels, seen in records.map(parse).prefetch(_AHEAD).as_numpy_iterator():
+        yield decode_text(name), pixels, seen
+
+
+@dataclass
+class _Version:
+    """An export, run by the runtime of its format, and what it answered so far."""
+
+    kind: str
+    bytes: int
+    run: _Run
+    model: Predictions
+    """What the SavedModel predicts."""
+    columns: Any = field(init=False)
+    """[examples], the most probable column."""
+    differences: Any = field(init=False)
+    """[examples], the largest difference of a probability from that of the SavedModel."""
+    seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        """Make room for the answers."""
+        examples = len(self.model.ids)
+        self.columns, self.differences = np.full(examples, -1), np.zeros(examples)
+
+    @classmethod
+    def load(cls, kind: str, folder: str, model: Predictions) -> Self:
+        with open_file(os.path.join(folder, format_file(kind)), "rb") as file:
+            content = file.read()
+        run = _load_onnx(content) if kind == ONNX else _load_lite(content)
+        return cls(kind, len(content), run, model)
+
+    def predict(self, row: int, pixels: Any) -> None:
+        """Record the answer for an image, and the time taken."""
+        started = time.perf_counter()
+        probabilities = self.run(pixels)
+        self.seconds += time.perf_counter() - started
+        self.columns[row] = probabilities.argmax()
+        self.differences[row] = np.abs(probabilities - self.model.probabilities[row]).max()
+
+    def compare(self, max_drop: float) -> FormatResult:
+        """Compare its answers with those of the SavedModel."""
+        change = Change.of(self.model.stats.right, self.columns == self.model.ids)
+        drop = -change.difference
+        lost = f"accuracy is {drop:.3f} below that of the model; at most {max_drop:g} is allowed"
+        return FormatResult(
+            kind=self.kind,
+            bytes=self.bytes,
+            accuracy=change.after,
+            drop=drop,
+            interval=Interval(-change.interval.high, -change.interval.low),
+            agreement=float(np.mean(self.columns == self.model.probabilities.argmax(axis=1))),
+            difference=float(self.differences.max()),
+            images_per_second=len(self.columns) / self.seconds if self.seconds else 0.0,
+            # Counts on the same images: exact, apart from the rounding of the quotients.
+            reason=lost if drop > max_drop + 1e-9 else "",
+        )
+
+
+def _make_plain_resize(form: TransformConfig, *, for_onnx: bool) -> Any:
+    """Return the preparation of an application that resizes as most libraries do by default."""
+    plain = replace(form.without_margin() if for_onnx else form, storage="png")
+
+    @tf.function(input_signature=[tf.TensorSpec([1, None, None, CHANNELS], tf.uint8)])
+    def resize(pixels: tf.Tensor) -> tf.Tensor:
+        return prepare(pixels, plain, antialias=False)
+
+    return resize
+
+
+def _load_onnx(content: bytes) -> _Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    [taken] = session.get_inputs()
+    return lambda pixels: session.run(None, {taken.name: pixels[np.newaxis]})[0][0]
+
+
+def _load_lite(content: bytes) -> _Run:
+    # Several threads spin while they wait for each other: two threads on busy cores took 100 ms for
+    # an image of 32 pixels.
+    interpreter = tf.lite.Interpreter(model_content=content, num_threads=1)
+    [taken], [given] = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter.resize_tensor_input(taken["index"], [1, *taken["shape_signature"][1:]])
+    interpreter.allocate_tensors()
+
+    def run(pixels: Any) -> Any:
+        interpreter.set_tensor(taken["index"], pixels[np.newaxis])
+        interpreter.invoke()
+        return interpreter.get_tensor(given["index"])[0]
+
+    return run

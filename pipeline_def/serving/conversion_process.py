@@ -1,0 +1,66 @@
+"""Converts a SavedModel: `conversion_process.py KIND MODEL IMAGES MANIFEST FILE`, run by its path.
+
+It is a process of its own because TensorFlow's converter aborts the process at an operation that
+LiteRT lacks, which would end a training without a model.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+# ONNX Runtime 1.12 and OpenVINO 2023 run it.
+_OPSET = 17
+
+
+def convert(kind: str, model: str, images: str, manifest: str, file: str) -> None:
+    """Convert the SavedModel in the folder `model` to `onnx`, or to a version for LiteRT.
+
+    `images` is a file of an array, uint8 [images, size, size, 3], to calibrate ranges; `manifest`
+    becomes metadata of the ONNX model.
+    """
+    if kind == "onnx":
+        _convert_to_onnx(model, manifest, file)
+        return
+    import tensorflow as tf
+
+    converter = tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=["serving_default"])
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if kind == "int8":
+        # Reject operations that need more than 8 bits.
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        some = np.load(images)
+        converter.representative_dataset = lambda: ([image[np.newaxis]] for image in some)
+    with open(file, "wb") as target:
+        target.write(converter.convert())
+
+
+def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
+    import onnx
+    import onnxruntime
+    import tensorflow as tf
+    import tf2onnx
+
+    loaded = tf.saved_model.load(model)
+    spec = tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
+    converted, _ = tf2onnx.convert.from_function(
+        loaded.probabilities, input_signature=[spec], opset=_OPSET
+    )
+    for tensor, names in (
+        (converted.graph.input[0], ("batch", "height", "width")),
+        (converted.graph.output[0], ("batch",)),
+    ):
+        for dimension, name in zip(tensor.type.tensor_type.shape.dim, names, strict=False):
+            dimension.dim_param = name
+    with open(manifest, encoding="utf-8") as facts:
+        texts = {name: json.dumps(value) for name, value in json.load(facts).items()}
+    onnx.helper.set_model_props(converted, texts)
+    onnx.save(converted, file)
+    # Fails for operations that the runtime lacks.
+    onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+
+
+if __name__ == "__main__":
+    convert(*sys.argv[1:])
