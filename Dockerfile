@@ -4,6 +4,7 @@
 #   docker run --rm -i IMAGE python - < .ci/check_image.py
 #
 # --build-arg VARIANT=gpu adds NVIDIA's libraries, 2.9 GB; not verified on a GPU.
+# --build-arg EXTRA=onnx adds what `export.formats: [onnx]` needs, 145 MB.
 # --build-arg BASE_IMAGE=python:3.13-slim-trixie takes TFX 1.21 and TensorFlow 2.21 in place of 1.16
 # and 2.16, with all of their files: compile with a Python of that set, too, as a step refuses what
 # another set compiled.
@@ -28,12 +29,14 @@ RUN apt-get update && apt-get install --yes --no-install-recommends binutils \
     && rm -rf /var/lib/apt/lists/*
 COPY pyproject.toml uv.lock .ci/slim_packages.py .ci/tensorflow_cpu.txt ./
 ARG VARIANT
+ARG EXTRA=
 # slim_packages.py says what it removes and why.
 RUN case "${VARIANT}" in \
         cpu) extra= ;; \
         gpu) extra=--extra=gpu ;; \
         *) echo "VARIANT is ${VARIANT}: it must be cpu or gpu." >&2; exit 1 ;; \
     esac \
+    && extra="${extra} ${EXTRA:+--extra=${EXTRA}}" \
     && uv sync --locked --no-dev --no-compile-bytecode ${extra} \
     && if [ "${VARIANT}" = cpu ] && [ -d /opt/venv/lib/python3.11 ]; then \
         uv pip install --python /opt/venv/bin/python --no-deps --require-hashes \

@@ -127,7 +127,7 @@ class _Version:
     def compare(self, max_drop: float) -> FormatResult:
         """Compare its answers with those of the SavedModel."""
         change = Change.of(self.model.stats.right, self.columns == self.model.ids)
-        drop = -change.difference
+        drop = change.before - change.after
         lost = f"accuracy is {drop:.3f} below that of the model; at most {max_drop:g} is allowed"
         return FormatResult(
             kind=self.kind,

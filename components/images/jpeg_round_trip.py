@@ -122,7 +122,9 @@ def _code_half(plane: tf.Tensor, table: Any) -> tf.Tensor:
 
 def _doubling(side: tf.Tensor) -> tf.Tensor:
     """Return weights [2 * side, side]: 3 of the nearer value and 1 of the next."""
-    target = tf.range(2 * side)
+    target, source = tf.range(2 * side), tf.range(side)
     near = target // 2
     other = tf.clip_by_value(near + 2 * (target % 2) - 1, 0, side - 1)
-    return 3 * tf.one_hot(near, side, dtype=tf.float64) + tf.one_hot(other, side, dtype=tf.float64)
+    # tf2onnx converts `one_hot` within a condition to an invalid node.
+    hits = [tf.cast(tf.equal(i[:, tf.newaxis], source), tf.float64) for i in (near, other)]
+    return 3 * hits[0] + hits[1]

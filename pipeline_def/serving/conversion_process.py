@@ -5,6 +5,7 @@ LiteRT lacks, which would end a training without a model.
 """
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -43,6 +44,7 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     import tensorflow as tf
     import tf2onnx
 
+    _allow_inlining(os.path.join(model, "saved_model.pb"))
     loaded = tf.saved_model.load(model)
     spec = tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
     converted, _ = tf2onnx.convert.from_function(
@@ -60,6 +62,20 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     onnx.save(converted, file)
     # Fails for operations that the runtime lacks.
     onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+
+
+def _allow_inlining(path: str) -> None:
+    """Keras compiles grouped convolutions for XLA, which keeps them in functions of their own."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    with open(path, "rb") as file:
+        saved = saved_model_pb2.SavedModel.FromString(file.read())
+    for graph in saved.meta_graphs:
+        for function in graph.graph_def.library.function:
+            for owner in (function, *function.node_def):
+                owner.attr.pop("_XlaMustCompile", None)
+    with open(path, "wb") as file:
+        file.write(saved.SerializeToString())
 
 
 if __name__ == "__main__":

@@ -208,7 +208,7 @@ def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
 
     reasons = [result.reason for result in measure(tmp_path)]
     assert all(reason.startswith("conversion failed: ") for reason in reasons)
-    assert all("Lgamma" in reason for reason in reasons), reasons
+    assert "Lgamma" in reasons[0]
     assert measure(tmp_path / "none") == []
     assert read_format_results(str(tmp_path)) == ()
 
