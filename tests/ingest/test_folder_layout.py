@@ -142,7 +142,13 @@ ERRORS = {
         ONE + " {0}/a has several",
     ),
     "one image of a class that train lacks": (
-        ["train/cat/1.jpg", "train/dog/1.jpg", "test/cat/2.jpg", "test/dog/2.jpg", "test/fox/1.jpg"],
+        [
+            "train/cat/1.jpg",
+            "train/dog/1.jpg",
+            "test/cat/2.jpg",
+            "test/dog/2.jpg",
+            "test/fox/1.jpg",
+        ],
         "Split 'train' of {0} has no images of class 'fox': add some, or remove the class from "
         "every split.",
     ),
