@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -50,8 +50,8 @@ class TakenOver(NamedTuple):
 
     uri: str = ""
     """The one whose shards are used again."""
-    numbers: Set[int] = frozenset()
-    """Plans whose shards have been taken over."""
+    facts: Mapping[int, PlanFacts] = {}
+    """Number of a plan whose shards have been taken over → what is known of its files."""
     sources: Mapping[int, Sequence[str]] = {}
     """Number of another plan → the earlier plans that know files of it, see `plan_path`."""
     unchanged: int = 0
@@ -136,9 +136,9 @@ def _adopt_plans(
             number: pool.submit(_adopt, plans[number], facts, earlier_uri, examples_uri, suffixes)
             for number, facts in adopted.items()
         }
-    lost = {number for number, job in jobs.items() if not job.result()}
-    unchanged -= sum(len(plans[number].files) for number in lost)
-    return TakenOver(earlier_uri, adopted.keys() - lost, sources, unchanged)
+    taken = {number: facts for number, job in jobs.items() if (facts := job.result())}
+    unchanged -= sum(len(plans[number].files) for number in adopted.keys() - taken.keys())
+    return TakenOver(earlier_uri, taken, sources, unchanged)
 
 
 def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
@@ -147,8 +147,8 @@ def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
 
 def _adopt(
     plan: ShardPlan, facts: PlanFacts, earlier_uri: str, examples_uri: str, suffixes: Sequence[str]
-) -> bool:
-    """Take over the shards of a plan; return False if the earlier ones are being removed."""
+) -> PlanFacts | None:
+    """Take over the shards of a plan; return None if the earlier ones are being removed."""
     now = dataclasses.replace(facts, plan=plan)
     source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
     pairs = [(source + suffix, target + suffix) for suffix in suffixes]
@@ -161,9 +161,9 @@ def _adopt(
         except FileNotFoundError:
             for _, made in pairs[:number]:
                 remove(made)
-            return False
+            return None
     write_facts(examples_uri, now)
-    return True
+    return now
 
 
 def _share(source: str, target: str) -> None:

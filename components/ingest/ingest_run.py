@@ -1,9 +1,10 @@
 """Ingest a listing: plan the shards, write them, and account for every file."""
 
 import dataclasses
+import itertools
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TRAIN
@@ -98,7 +99,7 @@ def ingest_listing(
         report_result(f"{files:,} images: {read}")
     else:
         logging.info("There are no earlier shards of these images here: all are read.")
-    numbers = [number for number in range(len(plans)) if number not in earlier.numbers]
+    numbers = [number for number in range(len(plans)) if number not in earlier.facts]
     total = sum(len(plans[number].files) for number in numbers)
     assignment = Assignment(_guess_rule(listing, config, earlier.uri), choose_labels(listing))
     job = IngestJob(
@@ -112,7 +113,10 @@ def ingest_listing(
     )
     if numbers:
         write(numbers, job)
-    facts = [read_facts(plan_path(examples, plan)) for plan in plans]
+    facts = [
+        earlier.facts.get(number) or read_facts(plan_path(examples, plan))
+        for number, plan in enumerate(plans)
+    ]
     decided = _decide(facts, job, listing, earlier)
     reports = _rearrange(facts, decided, job, write)
     # Also those whose copies have been dropped.
@@ -185,33 +189,36 @@ def _keep_splits(
     kept: dict[str, dict[str, str]] = {}
     for of in facts if earlier else ():
         for file, fact in zip(of.plan.files, of.facts, strict=True):
-            key = key_of(file, fact.sha256)
-            split = earlier.get(key) if file.split is None and fact.sha256 else None
+            split = earlier.get(key := key_of(file, fact.sha256)) if file.split is None else None
             if split and split != rule.split_of(file, fact.sha256):
                 kept.setdefault(file.label, {})[key] = split
     if not kept:
         return rule
-    every = {key: split for of_label in kept.values() for key, split in of_label.items()}
-    after = dataclasses.replace(rule, assigned=every)
-    lost = _find_labels(facts, rule, kept.keys()) - _find_labels(facts, after, kept.keys())
-    for label in {label for label, _ in lost}:
-        del kept[label]
-    every = {key: split for of_label in kept.values() for key, split in of_label.items()}
-    logging.info("%s images keep the split of the last ingest.", f"{len(every):,}")
-    return dataclasses.replace(rule, assigned=every)
+    after = dataclasses.replace(rule, assigned=_join(kept))
+    if lost := _list_missing(facts, after, kept.keys()):
+        for label in {label for label, _ in lost - _list_missing(facts, rule, kept.keys())}:
+            del kept[label]
+        after = dataclasses.replace(rule, assigned=_join(kept))
+    logging.info("%s images keep the split of the last ingest.", f"{len(after.assigned):,}")
+    return after
 
 
-def _find_labels(
-    facts: Sequence[PlanFacts], rule: SplitRule, labels: Set[str]
+def _join(kept: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {key: split for of_label in kept.values() for key, split in of_label.items()}
+
+
+def _list_missing(
+    facts: Sequence[PlanFacts], rule: SplitRule, labels: Iterable[str]
 ) -> set[tuple[str, str]]:
-    """Return which of `labels` are in train, and which in eval."""
-    return {
-        (file.label, split)
-        for of in facts
-        for file, fact in zip(of.plan.files, of.facts, strict=True)
-        if file.label in labels and fact.sha256 and not fact.category
-        if (split := rule.split_of(file, fact.sha256)) in (TRAIN, EVAL)
-    }
+    """Return each of `labels` that has no image in train or eval, with that split."""
+    missing = set(itertools.product(labels, (TRAIN, EVAL)))
+    for of in facts:
+        for file, fact in zip(of.plan.files, of.facts, strict=True):
+            if not missing:
+                return missing
+            if fact.sha256 and not fact.category:
+                missing.discard((file.label, rule.split_of(file, fact.sha256)))
+    return missing
 
 
 def _judge_corrections(
