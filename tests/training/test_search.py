@@ -16,11 +16,12 @@ from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE, TRAINING_FILE
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.checkpoint import Checkpoints
+from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
 from pipeline_def.training.search.search import _Search, compare, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.search.trials import Trial, TrialRunner
+from pipeline_def.training.training_input import TrainingInput
 from tests.data.shard_folder import ShardFolder
 from tests.training.test_run_fn import Graph, fn_args
 from tests.training.test_search_space import config
@@ -227,6 +228,34 @@ def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run = make(tmp_path, seconds=400, epochs=30, folds=5)
     run.run()
     assert "in cross-validation" in run.choose()[1]
+
+
+def test_a_trial_that_fails_leaves_no_network_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ModelError("Training diverged.")
+
+    runner = make(tmp_path, seconds=400).runner
+    shards: Any = SimpleNamespace(total=64)
+    runner.data = TrainingInput(shards, shards, {}, runner.data.config, 0)
+    runner.strategy = tf.distribute.get_strategy()
+    monkeypatch.setattr(TrialRunner, "_train_whole", fail)
+    model = SimpleNamespace(set_weights=lambda _: None, submodules=[])
+    built: Any = SimpleNamespace(model=model, initial=[])
+    runner.built[runner._key(Trial(0, {}))] = built
+    with pytest.raises(ModelError):
+        runner.train(Trial(1, {"training.learning_rate": 9.0}), 1.0)
+    assert runner.built == {}
+
+
+def test_the_score_of_a_rung(tmp_path: Path) -> None:
+    runner, nan = make(tmp_path, seconds=400, metric="loss").runner, float("nan")
+    history = {"val_loss": [nan, 2.0, 1.0, 3.0], "val_accuracy": [0.1, 0.5, 0.4, 0.9]}
+    progress = Progress("val_loss", history)
+    assert [runner._score(progress, epochs) for epochs in (1, 2, 4)] == [0.1, 0.5, 0.4]
+    diverged = Progress("val_loss", {"val_loss": [nan], "val_accuracy": [nan]})
+    assert runner._score(diverged, 4) == 0.0
 
 
 def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

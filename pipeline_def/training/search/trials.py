@@ -144,11 +144,14 @@ class TrialRunner:
         data = dataclasses.replace(self.data, config=config)
         data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
         logs = os.path.join(self.log_dir, "trials", str(trial.number))
-        with naming_fold(f"trial {trial.number}{note}:"):
-            if self.folds:
-                self._train_folds(trial, built, data, logs, rung)
-            else:
-                self._train_whole(trial, built, data, logs, rung)
+        train = self._train_folds if self.folds else self._train_whole
+        try:
+            with naming_fold(f"trial {trial.number}{note}:"):
+                train(trial, built, data, logs, rung)
+        except BaseException:
+            # It may leave layers frozen, which changes the order of the weights.
+            self.built.pop(self._key(trial), None)
+            raise
 
     def _train_folds(
         self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
@@ -203,13 +206,14 @@ class TrialRunner:
             trial.scores[-1] = trial.score
 
     def _score(self, progress: Progress, epochs: int) -> float:
-        """Return the accuracy in the best one of the first epochs."""
+        """Return the accuracy in the best one of the first epochs; 0 if all have diverged."""
         watched = progress.history[progress.watched][:epochs]
         best = 0
         for epoch, value in enumerate(watched):
             if progress.is_better(value, watched[best]) or not math.isfinite(watched[best]):
                 best = epoch
-        return progress.history[f"val_{self._measure}"][best]
+        accuracy = progress.history[f"val_{self._measure}"][best]
+        return accuracy if math.isfinite(accuracy) else 0.0
 
     @property
     def _measure(self) -> Literal["accuracy", "balanced_accuracy"]:
