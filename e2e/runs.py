@@ -7,10 +7,13 @@ from pathlib import Path
 
 from e2e.commands import Commands, Failure
 from pipeline_def import steps
+from pipeline_def.kubeflow.specification import pod_of
 
-LOOKUPS = frozenset({"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"})
+LOOKUPS = frozenset({"Data-lookup", "BaselineFinder-lookup"})
 # Nothing here sets predict.folder.
-NODES = [row.id for row in steps.STEPS.values() if row is not steps.PREDICTOR]
+NODES = list(
+    dict.fromkeys(pod_of(row.id) for row in steps.STEPS.values() if row is not steps.PREDICTOR)
+)
 STEPS = LOOKUPS | set(NODES)
 
 
@@ -86,7 +89,7 @@ def check_all_cached(run: RunOutput) -> None:
 
 def check_ran(run: RunOutput, *steps: str) -> None:
     """Check that these steps ran."""
-    _check(run, dict.fromkeys(steps, "SUCCEEDED"))
+    _check(run, dict.fromkeys(map(pod_of, steps), "SUCCEEDED"))
 
 
 def check_failed(run: RunOutput, step: str, text: str) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from components.storage.object_store import open_store
 from e2e.commands import Failure
+from pipeline_def.kubeflow.specification import pod_of
 from pipeline_def.local.preparation import write_digits
+from pipeline_def.steps import REPORT
 
 BUCKET = "mlpipeline"
 DATA = f"minio://{BUCKET}/e2e/digits"
@@ -65,7 +67,7 @@ class Store:
             Failure: the run did not write one such file.
         """
         fs, _ = open_store(DATA)
-        files = fs.glob(f"{self.root}/{run_id}/ImageReport/*/metrics")
+        files = fs.glob(f"{self.root}/{run_id}/{pod_of(REPORT.id)}/*/metrics")
         if len(files) != 1:
             raise Failure(f"The run {run_id} wrote {len(files)} files of metrics, not one.")
         metrics: dict[str, Any] = json.loads(fs.cat_file(files[0]))

@@ -113,7 +113,7 @@ REPORT = PipelineStep(
 PUSHER = PipelineStep(
     id="Pusher",
     component="ImagePusher",
-    stage="push",
+    stage="report",
     code=("components.push.executor",),
     opens=(STORAGE,),
 )

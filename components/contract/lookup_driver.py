@@ -11,7 +11,7 @@ from tfx.orchestration.portable import data_types
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils
 
-from components.contract.properties import Lookup, LookupInput
+from components.contract.properties import EXAMPLES_KEY_PROPERTY, Lookup, LookupInput
 
 
 class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
@@ -49,7 +49,11 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
             name: artifact_utils.get_single_instance(input_dict[name]) for name in cls.lookup_inputs
         }
         given = {
-            name: LookupInput(artifact.uri, int(getattr(artifact, "span", 0) or 0))
+            name: LookupInput(
+                artifact.uri,
+                int(getattr(artifact, "span", 0) or 0),
+                artifact.get_string_custom_property(EXAMPLES_KEY_PROPERTY),
+            )
             for name, artifact in found.items()
         }
         return cls.lookup_function(given, exec_properties)

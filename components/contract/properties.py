@@ -40,6 +40,9 @@ class LookupInput:
     span: int = 0
     """Span of the examples; 0 if the data has no spans."""
 
+    examples_key: str = ""
+    """See `EXAMPLES_KEY_PROPERTY`; empty if it is unknown."""
+
 
 Lookup = Callable[[Mapping[str, LookupInput], Mapping[str, Any]], dict[str, Any]]
 """Inputs and execution properties → resolved execution properties."""
@@ -52,6 +55,9 @@ PATTERN_PROPERTY = "pattern"
 
 CONFIG_PROPERTY = "ingest"
 """Examples: configuration of ingest, JSON."""
+
+EXAMPLES_KEY_PROPERTY = "examples_key"
+"""Examples and their statistics: digest of what decides on the examples' content."""
 
 FOUND_PROPERTY = "found"
 """Baseline: 1 if there is a model in use, else 0."""

@@ -15,6 +15,7 @@ from tfx.types import component_spec, standard_artifacts, standard_component_spe
 
 from components.contract.artifacts import ImageRejects
 from components.contract.configuration import to_json
+from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor
 from components.ingest.source.lookup import LISTING_PROPERTY, look_up
@@ -28,6 +29,7 @@ class ImageExampleGenSpec(component_spec.ComponentSpec):
         "config": component_spec.ExecutionParameter(type=str),
         "listings": component_spec.ExecutionParameter(type=str),
         LISTING_PROPERTY: component_spec.ExecutionParameter(type=str, optional=True),
+        EXAMPLES_KEY_PROPERTY: component_spec.ExecutionParameter(type=str, optional=True),
     }
     INPUTS: dict[str, Any] = {}
     OUTPUTS = {
@@ -40,13 +42,13 @@ class Driver(driver.Driver):
     """Lists the folder before the cache lookup, which TFX keys by the resolved properties."""
 
     lookup_function = staticmethod(look_up)
-    lookup_properties = ("input_base", "config", "listings")
+    lookup_properties = ("input_base", "config", "listings", "code_digest")
     lookup_inputs: tuple[str, ...] = ()
 
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], *_: Any, **__: Any
     ) -> dict[str, Any]:
-        """Add `span`, `version`, `input_fingerprint` and `listing`; cut `config` to what counts."""
+        """Add what the lookup finds, and cut `config` to what counts."""
         return {**exec_properties, **look_up({}, exec_properties)}
 
 

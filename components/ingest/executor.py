@@ -13,7 +13,12 @@ from tfx.types import artifact_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
-from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY, PATTERN_PROPERTY
+from components.contract.properties import (
+    CONFIG_PROPERTY,
+    EXAMPLES_KEY_PROPERTY,
+    FOLDER_PROPERTY,
+    PATTERN_PROPERTY,
+)
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.plan_writer import IngestJob
@@ -77,8 +82,9 @@ def _note_source(
     examples.set_string_custom_property(FOLDER_PROPERTY, root)
     examples.set_string_custom_property(PATTERN_PROPERTY, exec_properties["input_base"])
     examples.set_string_custom_property(CONFIG_PROPERTY, to_json(config))
-    if fingerprint := exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
-        examples.set_string_custom_property(utils.FINGERPRINT_PROPERTY_NAME, fingerprint)
+    for name in (utils.FINGERPRINT_PROPERTY_NAME, EXAMPLES_KEY_PROPERTY):
+        if exec_properties.get(name):
+            examples.set_string_custom_property(name, exec_properties[name])
     for name in (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME):
         if exec_properties.get(name) is not None:
             setattr(examples, name, exec_properties[name])

@@ -19,6 +19,7 @@ from tfx.utils import io_utils
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
 from components.contract.example import TRAIN
+from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.storage.tfx_filesystem import register_object_stores
 from components.validation.config import ValidationConfig
 from components.validation.feature_statistics import (
@@ -96,8 +97,10 @@ def add_to_history(folder: str, statistics: types.Artifact) -> None:
     for split in artifact_utils.decode_split_names(statistics.split_names):
         content = read_statistics(statistics.uri, split).SerializeToString(deterministic=True)
         io_utils.write_bytes_file(statistics_file(target, split), content)
+    key = statistics.get_string_custom_property(EXAMPLES_KEY_PROPERTY)
     # The span is a double on Kubeflow.
-    facts = json.dumps(asdict(HistoryEntry(now, int(statistics.span or 0), digest)), sort_keys=True)
+    entry = HistoryEntry(now, int(statistics.span or 0), digest, key)
+    facts = json.dumps(asdict(entry), sort_keys=True)
     io_utils.write_string_file(os.path.join(target, ENTRY_FILE), facts)
     for entry in entries[: max(0, len(entries) + 1 - _MAX_ENTRIES)]:
         fileio.rmtree(os.path.join(folder, str(entry.time)))

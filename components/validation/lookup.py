@@ -16,7 +16,7 @@ from components.contract.configuration import from_json
 from components.contract.errors import StorageError
 from components.contract.example import TRAIN
 from components.contract.printable import read_number
-from components.contract.properties import LookupInput
+from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.storage.folder import is_file, list_folders, read_bytes
 from components.validation.config import ValidationConfig
 from components.validation.feature_statistics import (
@@ -28,6 +28,10 @@ from components.validation.feature_statistics import (
 
 FOUND_KEY = "found_statistics"
 """Execution property set by the lookup: the folder of earlier statistics, or ""."""
+
+EXAMPLES_KEY = "examples"
+"""Property of the lookup on Kubeflow: what ImageExampleGen's lookup found, JSON. The lookup runs
+beside it, before there are statistics."""
 
 HISTORY_KEY = "statistics_history"
 CONFIG_KEY = "config"
@@ -46,13 +50,20 @@ class HistoryEntry:
     """Span of the examples; 0 if the data has no spans."""
     digest: str
     """Digest of the train split's statistics."""
+    examples_key: str = ""
+    """Digest of what decided on the examples; empty if it is unknown."""
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Find the folder of earlier statistics."""
     if is_drift_off(properties) or not properties[HISTORY_KEY]:
         return {FOUND_KEY: ""}
-    return {FOUND_KEY: find_earlier(properties[HISTORY_KEY], inputs["statistics"])}
+    if examples := properties.get(EXAMPLES_KEY):
+        known = json.loads(examples)
+        counted = LookupInput("", int(known["span"] or 0), known[EXAMPLES_KEY_PROPERTY])
+    else:
+        counted = inputs["statistics"]
+    return {FOUND_KEY: find_earlier(properties[HISTORY_KEY], counted)}
 
 
 def is_drift_off(properties: Mapping[str, Any]) -> bool:
@@ -60,21 +71,39 @@ def is_drift_off(properties: Mapping[str, Any]) -> bool:
     return from_json(ValidationConfig, properties[CONFIG_KEY]).drift == "off"
 
 
-def find_earlier(folder: str, statistics: LookupInput) -> str:
-    """Return the folder of the entry to compare `statistics` with, or "".
+def find_earlier(folder: str, counted: LookupInput) -> str:
+    """Return the folder of the entry to compare with, or "".
 
-    This is the newest entry of the latest earlier span. Without one, it is the newest entry with
-    different content, so that a run on unchanged examples is not compared with itself.
+    This is the newest entry of the latest earlier span. Without one, it is the newest entry of
+    other examples, so that a run on unchanged examples is not compared with itself. It reads the
+    span and the key of the examples, which are known before the statistics are.
     """
-    entries = list_history(folder)
-    if not entries:
-        return ""
-    digest = digest_statistics(read_statistics(statistics.uri, TRAIN))
-    others = [entry for entry in entries if entry.digest != digest]
-    before = [entry for entry in others if entry.span < statistics.span]
+    key = counted.examples_key
+    entries = [one for one in list_history(folder) if not key or one.examples_key != key]
+    return _choose(folder, entries, counted.span)
+
+
+def skip_equal(found: str, counted: LookupInput) -> str:
+    """Return `found`, or the entry before it to compare with if its statistics are the same ones.
+
+    Examples of another key may have the same statistics, as after a change of the code. An entry
+    that is newer than `found` is no choice, as it would not be part of the cache key.
+    """
+    entry = read_entry(found)
+    digest = digest_statistics(read_statistics(counted.uri, TRAIN))
+    if entry is None or entry.digest != digest:
+        return found
+    folder = os.path.dirname(found)
+    earlier = (one for one in list_history(folder) if one.time < entry.time)
+    return _choose(folder, [one for one in earlier if one.digest != digest], counted.span)
+
+
+def _choose(folder: str, entries: list[HistoryEntry], span: int) -> str:
+    """Return the newest entry of the latest span before `span`, or else the newest of all."""
+    before = [entry for entry in entries if entry.span < span]
     if before:
-        others = [max(before, key=lambda entry: (entry.span, entry.time))]
-    return os.path.join(folder, str(others[-1].time)) if others else ""
+        entries = [max(before, key=lambda entry: (entry.span, entry.time))]
+    return os.path.join(folder, str(entries[-1].time)) if entries else ""
 
 
 def list_history(folder: str) -> list[HistoryEntry]:
@@ -91,7 +120,8 @@ def read_entry(path: str) -> HistoryEntry | None:
         return None
     try:
         facts = json.loads(read_bytes(file))
-        return HistoryEntry(int(facts["time"]), int(facts["span"]), str(facts["digest"]))
+        time, span, digest = int(facts["time"]), int(facts["span"]), str(facts["digest"])
+        return HistoryEntry(time, span, digest, str(facts.get("examples_key", "")))
     except (LookupError, TypeError, ValueError) as error:
         raise _damaged(path, error) from error
 

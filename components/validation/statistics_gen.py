@@ -24,6 +24,7 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.contract.artifacts import Artifacts
 from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
+from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.records.record_reader import read_shortened
 from components.records.shard_files import list_shards
 from components.storage.artifact_files import list_names
@@ -67,6 +68,8 @@ class Executor(executor.Executor):
             return
         statistics = artifact_utils.get_single_instance(output_dict["statistics"])
         statistics.split_names, statistics.span = examples.split_names, examples.span
+        if key := examples.get_string_custom_property(EXAMPLES_KEY_PROPERTY):
+            statistics.set_string_custom_property(EXAMPLES_KEY_PROPERTY, key)
         with self._make_beam_pipeline() as pipeline:
             for split in artifact_utils.decode_split_names(examples.split_names):
                 folder = artifact_utils.get_split_uri([statistics], split)

@@ -19,6 +19,7 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import to_json
 from components.contract.example import TRAIN
 from components.contract.lookup_driver import LookupDriver
+from components.contract.properties import LookupInput
 from components.validation.anomalies import (
     Reference,
     check_images,
@@ -36,6 +37,7 @@ from components.validation.lookup import (
     look_up,
     read_entry,
     read_entry_statistics,
+    skip_equal,
 )
 
 
@@ -61,7 +63,9 @@ class Executor(executor.Executor):
             found = exec_properties.get(FOUND_KEY)
             if found is None:
                 found = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
-            self._drift = _read_reference(found, int(statistics.span or 0)) if found else None
+            counted = LookupInput(statistics.uri, int(statistics.span or 0))
+            found = found and skip_equal(found, counted)
+            self._drift = _read_reference(found, counted.span) if found else None
         return super().Do(input_dict, output_dict, exec_properties)
 
     def _Validate(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> anomalies_pb2.Anomalies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -143,7 +143,7 @@ class StepConfig:
             if isinstance(mine, dict):
                 merged[item.name] = {**other, **mine}
             elif isinstance(mine, list):
-                merged[item.name] = [*other, *mine]
+                merged[item.name] = [*other, *(one for one in mine if one not in other)]
             else:
                 merged[item.name] = other if mine is None else mine
         return StepConfig(**merged)
@@ -191,6 +191,26 @@ class KubeflowConfig:
         """Return the resources and settings of step `name`."""
         general = self.steps.get(EVERY_STEP, StepConfig())
         return self.steps.get(name, StepConfig()).over(general)
+
+    def shared(self, names: Sequence[str]) -> StepConfig:
+        """Return the settings of a pod that runs several steps.
+
+        Raises:
+            ConfigurationError: two of them have different values for one setting.
+        """
+        merged = StepConfig()
+        for name in names:
+            own = self.steps.get(name, StepConfig())
+            before, merged, other = merged, own.over(merged), merged.over(own)
+            for item in dataclasses.fields(own):
+                value, another = getattr(merged, item.name), getattr(other, item.name)
+                require(
+                    isinstance(value, list) or value == another,
+                    f"kubeflow.steps: {item.name} of {name} is {getattr(own, item.name)!r}, but "
+                    f"{' and '.join(names)} share a pod and another of them has "
+                    f"{getattr(before, item.name)!r}: give them the same value.",
+                )
+        return merged.over(self.steps.get(EVERY_STEP, StepConfig()))
 
     def lookup(self, name: str, step: str) -> StepConfig:
         """Return the settings of the lookup `name`: `step`'s access, without a large machine."""

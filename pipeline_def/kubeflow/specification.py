@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from pipeline_def import steps
+
 Spec = dict[str, Any]
 
 Target = Literal["oss", "vertex"]
@@ -27,6 +29,31 @@ def executor_label(task: str) -> str:
 def step_of(task: str) -> str:
     """Return the step of a task: for a lookup, the step it precedes."""
     return task.removesuffix(_LOOKUP)
+
+
+PODS = {
+    "Data-lookup": (lookup_of(steps.EXAMPLE_GEN.id), lookup_of(steps.EXAMPLE_VALIDATOR.id)),
+    "Statistics-Schema": (steps.STATISTICS_GEN.id, steps.SCHEMA_GEN.id),
+    "Validator-Gate": (steps.EXAMPLE_VALIDATOR.id, steps.ANOMALY_GATE.id),
+    "Baseline-Evaluator": (steps.BASELINE_FINDER.id, steps.EVALUATOR.id),
+    "Report-Pusher": (steps.REPORT.id, steps.PUSHER.id),
+}
+"""Task → the lookups or light steps that share its pod, in their order.
+
+A pod costs seconds even if its step is cached. In a pair, what changes the first step's cache key
+changes the second's too, and the reverse repeats only light work."""
+
+_POD_OF = {part: pod for pod, parts in PODS.items() for part in parts}
+
+
+def pod_of(name: str) -> str:
+    """Return the task that runs a step or a lookup; any other name stays."""
+    return _POD_OF.get(name, name)
+
+
+def parts_of(task: str) -> tuple[str, ...]:
+    """Return the steps or lookups that a task runs."""
+    return PODS.get(task, (task,))
 
 
 def _part(document: Spec, *keys: str) -> Spec:

@@ -97,6 +97,16 @@ class StepInterface:
     tracking: TrackingConfig | None = None
     """Services that the step reports to; None: there are none."""
 
+    parts: Sequence["StepInterface"] = ()
+    """Instead of an executor or lookup: those that share the pod, in their order."""
+
+    received: Mapping[str, str] = field(default_factory=dict)
+    """Input, an artifact or a parameter → output of an earlier part of the pod."""
+
+    def shared(self, parameter: str) -> str:
+        """Return the name of a parameter of this part among those of the pod."""
+        return f"{self.step}_{parameter}"
+
 
 @dataclass(frozen=True)
 class RunParameter:

@@ -21,7 +21,6 @@ from e2e.store import Store
 from tests.kubeflow.client.argo_nodes import Task, listed, pod_of
 from tests.kubeflow.client.kfp_server import KfpServer
 from tests.kubeflow.small_spec import SPEC
-from tests.nodes import NODES
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +109,7 @@ def test_images_and_models_in_the_store() -> None:
         assert store.pushed_versions() == ["9", "10"]
         with pytest.raises(Failure, match="wrote 0 files of metrics"):
             store.read_metrics("id")
-        fs.pipe_file(f"{root}/id/ImageReport/task/metrics", b'{"a": 1}')
+        fs.pipe_file(f"{root}/id/Report-Pusher/task/metrics", b'{"a": 1}')
         assert store.read_metrics("id") == {"a": 1}
 
 
@@ -124,7 +123,7 @@ def scenario_store() -> Any:
 URL = "http://localhost/#/runs/details/abc"
 DONE = f"Run SUCCEEDED: {URL}"
 FAILED = f"Run FAILED in the task ImageExampleGen: 5 of 9 files are not usable; see {URL}"
-CACHED = dict.fromkeys(NODES, "CACHED")
+CACHED = dict.fromkeys(runs.NODES, "CACHED")
 
 
 def output(end: str = DONE, **states: str) -> runs.RunOutput:
@@ -148,13 +147,13 @@ def test_a_run_is_read_from_what_the_runner_prints(
     runner = runs.Runner(Printed(), tmp_path, "http://e", "mine")
     with pytest.raises(Failure, match="first did not start: cannot reach it"):
         runner.run("first")
-    lines = ["Run: abc", URL, "Pusher: RUNNING", "ImageExampleGen-lookup: SUCCEEDED after 10 s"]
+    lines = ["Run: abc", URL, "Pusher: RUNNING", "Data-lookup: SUCCEEDED after 10 s"]
     lines += ["Trainer: CACHED", "Pusher: FAILED after 2 s", FAILED]
     monkeypatch.setattr(Printed, "said", "\n".join(lines))
     assert runner.run("first") == runs.RunOutput(
         "abc",
         URL,
-        {"Pusher": "FAILED", "ImageExampleGen-lookup": "SUCCEEDED", "Trainer": "CACHED"},
+        {"Pusher": "FAILED", "Data-lookup": "SUCCEEDED", "Trainer": "CACHED"},
         FAILED,
     )
 
@@ -163,7 +162,10 @@ def test_a_run_is_read_from_what_the_runner_prints(
     ("check", "message"),
     [
         (lambda: runs.check_all_ran(output(Trainer="CACHED")), "Trainer is CACHED, not SUCC"),
-        (lambda: runs.check_all_cached(output(**{**CACHED, "Pusher": "RUNNING"})), "Pusher is RUN"),
+        (
+            lambda: runs.check_all_cached(output(**{**CACHED, "Transform": "RUNNING"})),
+            "Transform is",
+        ),
         (lambda: runs.check_ran(output(**CACHED), "Trainer"), "Trainer is CACHED, not SUCCEEDED"),
         (lambda: runs.check_failed(output(), "Trainer", ""), "not: Run SUCCEEDED"),
         (lambda: runs.check_failed(output(FAILED), "ImageExampleGen", "epochs"), "with 'epochs'"),
@@ -238,7 +240,7 @@ class Cluster(KfpServer):
         self.read[run_id] += 1
         [run] = [run for run in self.runs if run["run_id"] == run_id]
         if self.read[run_id] == 1:
-            return run | listed({"ImageExampleGen-lookup": Task("RUNNING")})
+            return run | listed({"Data-lookup": Task("RUNNING")})
         return run | listed(*self.finish(run["display_name"]))
 
     def finish(self, name: str) -> tuple[dict[str, Task], str]:

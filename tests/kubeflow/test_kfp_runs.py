@@ -11,6 +11,7 @@ import tensorflow as tf
 import kfp_runner
 from components.storage.object_store import open_store
 from e2e.store import Store
+from pipeline_def.kubeflow.specification import pod_of
 from tests.kubeflow import kfp_backend
 from tests.kubeflow.kfp_backend import installation
 from tests.kubeflow.kfp_backend.pod import has_namespaces
@@ -23,10 +24,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kfp")]
 
 BUCKET = "mlpipeline"
 SECRETS = {"mlpipeline-minio-artifact": {"accesskey": ACCESS_KEY, "secretkey": SECRET_KEY}}
-LOOKUPS = {"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"}
-TASKS = {*NODES, *LOOKUPS}
-STAGES = {"data", "transform", "train", "evaluate", "report", "push"}
-BEFORE_TRAINING = {*NODES[: NODES.index("Trainer")]}
+LOOKUPS = {"Data-lookup", "BaselineFinder-lookup"}
+TASKS = {*map(pod_of, NODES), *LOOKUPS}
+STAGES = {"data", "transform", "train", "evaluate", "report"}
+BEFORE_TRAINING = {*map(pod_of, NODES[: NODES.index("Trainer")])}
 STEPS = "{all: {volumes: {images: /mnt/images}, cpu: 2}, ImageExampleGen: {retries: 1}}"
 # All that driver and launcher, and our own steps, want of Kubernetes.
 ASKED = {"configmaps/kfp-launcher", "secrets/mlpipeline-minio-artifact"}
@@ -93,8 +94,8 @@ def test_runs_under_kfps_own_driver_and_launcher(
     first = kubeflow.run(compile_small(tmp_path / "nested.yaml", "nested"))
     assert states(first) == dict.fromkeys(TASKS, "COMPLETE"), first.failure()
     assert {first.tasks[stage].state for stage in STAGES} == {"COMPLETE"}
-    assert property_of(first, "Evaluator", "blessing", "blessed") == 1
-    check_report(first.tasks["ImageReport"].outputs)
+    assert property_of(first, "Baseline-Evaluator", "blessing", "blessed") == 1
+    check_report(first.tasks["Report-Pusher"].outputs)
     check_pushed(tmp_path / "model")
 
     # Nesting is no part of the cache's key, and what is flat has no stage that seems to run.
@@ -102,26 +103,26 @@ def test_runs_under_kfps_own_driver_and_launcher(
     assert not STAGES & set(second.tasks)
     cached = {name: "COMPLETE" if name in LOOKUPS else "CACHED" for name in TASKS}
     assert states(second) == cached, second.failure()
-    html = second.tasks["ImageReport"].outputs["html"]
-    assert html.id == first.tasks["ImageReport"].outputs["html"].id
+    html = second.tasks["Report-Pusher"].outputs["html"]
+    assert html.id == first.tasks["Report-Pusher"].outputs["html"].id
 
     # So few images show no smaller drop than that, even by the same answers.
     third = kubeflow.run(spec, {"training_epochs": 2, "max_accuracy_drop": 0.2})
     assert {name for name, state in states(third).items() if state == "CACHED"} == BEFORE_TRAINING
     assert "FAILED" not in states(third).values(), third.failure()
-    assert property_of(first, "BaselineFinder", "baseline", "found") == 0
-    assert property_of(third, "BaselineFinder", "baseline", "found") == 1
+    assert property_of(first, "Baseline-Evaluator", "baseline", "found") == 0
+    assert property_of(third, "Baseline-Evaluator", "baseline", "found") == 1
 
     for number in range(5):
         (images / "red" / f"broken-{number}.jpeg").write_bytes(b"no image")
     fourth = kubeflow.run(spec)
-    assert states(fourth) == {"ImageExampleGen-lookup": "COMPLETE", "ImageExampleGen": "FAILED"}
+    assert states(fourth) == {"Data-lookup": "COMPLETE", "ImageExampleGen": "FAILED"}
     log = fourth.log("ImageExampleGen")
     # Once more, as its retries say.
     assert log.count("ImageExampleGen: error: 5 of 185 files in /mnt/images are not usable") == 2
     assert "Traceback" not in log
     # The log outlives the pod, and the second attempt adds to it.
-    assert kept_logs(fourth.run_id) == {"ImageExampleGen-lookup", "ImageExampleGen"}
+    assert kept_logs(fourth.run_id) == {"Data-lookup", "ImageExampleGen"}
     kept = content_of(fourth.run_id, "ImageExampleGen")
     assert kept.count(b"ImageExampleGen: error: 5 of 185 files") == 2
     assert kept_logs(first.run_id) == TASKS
@@ -160,6 +161,7 @@ def check_report(outputs: Any) -> None:
         "classification": "system.ClassificationMetrics",
         "card": "system.Markdown",
         "suspects": "images.ImageSuspects",
+        "pushed_model": "tfx.PushedModel",
     }
     accuracy = outputs["metrics"].custom_properties["accuracy"].double_value
     numbers = json.loads(content(outputs["metrics"]))

@@ -37,7 +37,13 @@ from components.validation.feature_statistics import (
 )
 from components.validation.findings import describe_warnings, read_anomalies, read_findings
 from components.validation.gate import AnomalyGate, add_to_history
-from components.validation.lookup import find_earlier, list_history, read_entry_statistics
+from components.validation.lookup import (
+    find_earlier,
+    list_history,
+    look_up,
+    read_entry_statistics,
+    skip_equal,
+)
 from components.validation.schema_gen import correct_schema, free_columns
 from components.validation.statistics_gen import statistics_options
 from tests import nodes
@@ -161,11 +167,17 @@ class Run:
     """The data nodes of one run in a folder of its own, on statistics made on the spot."""
 
     def __init__(
-        self, folder: Path, train: Statistics, held_out: Statistics | None = None, span: int = 0
+        self,
+        folder: Path,
+        train: Statistics,
+        held_out: Statistics | None = None,
+        span: int = 0,
+        key: str = "",
     ) -> None:
         self.folder = folder
         self.statistics = self._artifact(standard_artifacts.ExampleStatistics)
         self.statistics.span = span
+        self.statistics.set_string_custom_property("examples_key", key)
         splits = {"train": train} | ({"eval": held_out} if held_out else {})
         self.statistics.split_names = artifact_utils.encode_split_names(list(splits))
         for split, content in splits.items():
@@ -215,7 +227,8 @@ class Run:
 
 
 def looked_at(statistics: types.Artifact) -> LookupInput:
-    return LookupInput(statistics.uri, int(statistics.span))
+    key = statistics.get_string_custom_property("examples_key")
+    return LookupInput(statistics.uri, int(statistics.span), key)
 
 
 def finished(folder: Path, train: Statistics, *, span: int = 0) -> None:
@@ -452,15 +465,48 @@ def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
 def test_unchanged_examples_are_added_once_and_never_compared_with_themselves(
     tmp_path: Path,
 ) -> None:
-    finished(tmp_path / "first", labelled(cat=30, dog=30))
-    run = Run(tmp_path / "again", labelled(cat=30, dog=30))
-    run.validate()
-    run.pass_gate()
-    assert len(list_history(run.history)) == 1
-    assert find_earlier(run.history, looked_at(run.statistics)) == ""
+    first = Run(tmp_path / "first", labelled(cat=30, dog=30), key="a")
+    add_to_history(first.history, first.statistics)
+    again = Run(tmp_path / "again", labelled(cat=30, dog=30), key="a")
+    # The cache key of the first run, before which there was nothing.
+    assert find_earlier(again.history, looked_at(again.statistics)) == ""
+    add_to_history(again.history, again.statistics)
+    assert len(list_history(again.history)) == 1
     assert digest_statistics(labelled(cat=30, dog=30)) != digest_statistics(
         labelled(cat=31, dog=30)
     )
+
+
+def test_equal_statistics_of_another_key_are_skipped(tmp_path: Path) -> None:
+    """New code gives another key; no key comes from another ExampleGen, or from an older run."""
+    runs = [
+        Run(tmp_path / f"{more}", labelled(cat=30 + more, dog=30), key=key)
+        for key, more in (("a", 0), ("b", 9), ("", 5))
+    ]
+    for run in runs:
+        add_to_history(run.history, run.statistics)
+    oldest, middle, newest = (
+        os.path.join(runs[0].history, str(entry.time)) for entry in list_history(runs[0].history)
+    )
+    for key in ("c", ""):
+        run = Run(tmp_path / "again", labelled(cat=35, dog=30), key=key)
+        assert find_earlier(run.history, looked_at(run.statistics)) == newest
+        assert skip_equal(newest, looked_at(run.statistics)) == middle
+        # What is newer than the entry found is no part of the cache key.
+        assert skip_equal(oldest, looked_at(run.statistics)) == oldest
+    run = Run(tmp_path / "first", labelled(cat=30, dog=30), key="c")
+    assert skip_equal(oldest, looked_at(run.statistics)) == ""
+
+
+def test_the_lookup_on_kubeflow_needs_no_statistics(tmp_path: Path) -> None:
+    for key in ("a", "b"):
+        run = Run(tmp_path / key, labelled(cat=len(key + key), dog=ord(key)), key=key)
+        add_to_history(run.history, run.statistics)
+    first, second = (os.path.join(run.history, str(e.time)) for e in list_history(run.history))
+    given = {"statistics_history": run.history, "config": to_json(ValidationConfig())}
+    for key, found in (("a", second), ("b", first), ("c", second)):
+        examples = json.dumps({"span": None, "examples_key": key, "input_fingerprint": "f"})
+        assert look_up({}, {**given, "examples": examples}) == {"found_statistics": found}
 
 
 @pytest.mark.slow

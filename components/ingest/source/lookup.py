@@ -5,6 +5,7 @@ Imports neither TensorFlow nor TFX, as Kubeflow Pipelines looks up the cache in 
 
 import collections
 import dataclasses
+import hashlib
 import itertools
 import json
 import posixpath
@@ -18,7 +19,7 @@ from components.contract.errors import DataError
 from components.contract.example import SPAN
 from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
-from components.contract.properties import LookupInput
+from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Corrections, load_corrections
 from components.ingest.datasets.formats import find_shards
@@ -88,7 +89,10 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
         # The listing holds the corrections, so moving their file must not ingest again.
         name = posixpath.basename(config.corrections)
         cut["config"] = to_json(dataclasses.replace(config, corrections=name))
-    return {**cut, **facts, LISTING_PROPERTY: path}
+    found = {**cut, **facts}
+    made_of = {"config": properties["config"], "code": properties.get("code_digest"), **found}
+    key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    return {**found, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
 
 
 def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:

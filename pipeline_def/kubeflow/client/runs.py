@@ -27,7 +27,7 @@ from pipeline_def.kubeflow.client.task_details import (
     read_state,
     read_view,
 )
-from pipeline_def.kubeflow.specification import Specification
+from pipeline_def.kubeflow.specification import Specification, pod_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, kept_log
 
 # The SDK's variable for an interface at another address than the API.
@@ -217,8 +217,9 @@ def stop_run(api: Api, run_id: str) -> None:
 
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
-    """Return the log of a task, as far as it exists."""
+    """Return the log of a task, or of a step that shares a task with others."""
     run = _get(api, run_id)
+    task = task if find_pod(run, task) else pod_of(task)
     state = {view.name: view.state for view in read_view(run, [task]).tasks}[task]
     pod = find_pod(run, task)
     if pod is None or state in ("", "PENDING", "CACHED", "SKIPPED"):

@@ -20,6 +20,7 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
+from pipeline_def.kubeflow.compile.pods import share_pods, transform_beside_validation
 from pipeline_def.kubeflow.compile.stages import drop_implied, nest_stages
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
@@ -102,6 +103,9 @@ def compile_documents(
         )
     _name_system_types(document)
     _tidy(document, config)
+    if config.kubeflow.graph == "flat":
+        transform_beside_validation(document)
+    share_pods(document)
     add_resources(document, config.kubeflow, target)
     documents = [document.spec]
     if platform := platform_document(document, config, target):

@@ -1,5 +1,6 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
+import functools
 import operator
 from typing import Any
 
@@ -8,7 +9,14 @@ from components.contract.errors import ConfigurationError
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
-from pipeline_def.kubeflow.specification import Spec, Specification, Target, executor_label, step_of
+from pipeline_def.kubeflow.specification import (
+    Spec,
+    Specification,
+    Target,
+    executor_label,
+    parts_of,
+    step_of,
+)
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
     STORE_KEYS,
@@ -38,8 +46,12 @@ def add_resources(document: Specification, config: KubeflowConfig, target: Targe
 
 
 def _step(config: KubeflowConfig, task: str) -> StepConfig:
-    if (step := step_of(task)) != task:
-        return config.lookup(task, step)
+    parts = parts_of(task)
+    if step_of(parts[0]) != parts[0]:
+        lookups = [config.lookup(part, step_of(part)) for part in parts]
+        return functools.reduce(lambda first, other: first.over(other), lookups)
+    if len(parts) > 1:
+        return config.shared(parts)
     starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)
 
@@ -69,7 +81,7 @@ def platform_document(document: Specification, config: Config, target: Target) -
         )
         log = ""
         if target == "oss":
-            log, secrets = _log_secret(config), _store_secrets(config, step_of(task))
+            log, secrets = _log_secret(config), _store_secrets(config, task)
             step = step.over(StepConfig(secrets=secrets))
         if settings := _kubernetes(step, optional="" if log in step.secrets else log):
             executors[executor_label(task)] = settings
@@ -78,11 +90,12 @@ def platform_document(document: Specification, config: Config, target: Target) -
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
-    """Return the secret of the cluster's own object store, if the step itself opens it."""
-    kubeflow = config.kubeflow
-    places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
-    if STORAGE in places or (step == TRAINER.id and config.model.start):
+def _store_secrets(config: Config, task: str) -> dict[str, dict[str, str]]:
+    """Return the secret of the cluster's own object store, if the task itself opens it."""
+    kubeflow, steps = config.kubeflow, [step_of(part) for part in parts_of(task)]
+    opened = [option for step in steps for option in STEPS[step].opens]
+    places = {option: operator.attrgetter(option)(config) for option in opened}
+    if STORAGE in places or (TRAINER.id in steps and config.model.start):
         places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or DEFAULT_ROOT
     needed = any(str(place).startswith(SCHEMES) for place in places.values())
     return {kubeflow.store_secret: STORE_KEYS} if needed and kubeflow.store_secret else {}

@@ -8,7 +8,7 @@ container, parameters and artifacts) stays as it is.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline_def.kubeflow.specification import Spec, Specification, step_of
+from pipeline_def.kubeflow.specification import Spec, Specification, parts_of, step_of
 from pipeline_def.steps import STEPS
 
 
@@ -51,7 +51,7 @@ class _Stage:
 
 def nest_stages(document: Specification) -> None:
     """Move every task into the sub-DAG of its stage."""
-    places = {task: STEPS[step_of(task)].stage for task in document.tasks}
+    places = {task: STEPS[step_of(parts_of(task)[0])].stage for task in document.tasks}
     stages = {name: _Stage(name) for name in dict.fromkeys(places.values())}
     for task, definition in document.tasks.items():
         stage = stages[places[task]]

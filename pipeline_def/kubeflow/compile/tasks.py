@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.contract.configuration import to_json
+from components.validation.lookup import EXAMPLES_KEY
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
 from pipeline_def.kubeflow.step_interface import (
@@ -20,7 +21,7 @@ from pipeline_def.kubeflow.step_interface import (
     StepInterface,
     WorkerGroup,
 )
-from pipeline_def.steps import TRAINER
+from pipeline_def.steps import EXAMPLE_GEN, EXAMPLE_VALIDATOR, TRAINER
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
 _LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
@@ -53,6 +54,8 @@ def add_lookup(document: Specification, component: Any) -> None:
     }
     document.executors[label] = {"container": {"image": document.container(task)["image"]}}
     sources = _copy_inputs(step.get("inputs", {}), driver)
+    if early := component.id == EXAMPLE_VALIDATOR.id:
+        inputs["artifacts"], sources["artifacts"] = {}, {}
     # It waits only for its own inputs, so it may run beside tasks that only the step waits for.
     before = sorted(
         {s["taskOutputArtifact"]["producerTask"] for s in sources["artifacts"].values()}
@@ -63,9 +66,16 @@ def add_lookup(document: Specification, component: Any) -> None:
         "inputs": sources,
         **({"dependentTasks": before} if before else {}),
     }
+    if early:
+        # The span and the key of the examples, all that it needs, are known before any step runs.
+        document.bind(name, EXAMPLES_KEY, "STRING", _resolved_by(lookup_of(EXAMPLE_GEN.id)))
     step["dependentTasks"] = sorted([*step.get("dependentTasks", []), name])
-    output = {"producerTask": name, "outputParameterKey": RESOLVED_PARAMETER}
-    document.bind(task, RESOLVED_PARAMETER, "STRING", {"taskOutputParameter": output})
+    document.bind(task, RESOLVED_PARAMETER, "STRING", _resolved_by(name))
+
+
+def _resolved_by(lookup: str) -> Spec:
+    output = {"producerTask": lookup, "outputParameterKey": RESOLVED_PARAMETER}
+    return {"taskOutputParameter": output}
 
 
 def _copy_inputs(inputs: Spec, driver: Any) -> Spec:
@@ -103,7 +113,7 @@ def replace_commands(
         workers=workers,
         tracking=tracking,
     )
-    _write(document, component.id, executor, ["--", *beam_args] if beam else [])
+    write_command(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:
         driver = component.driver_class
         function = driver.lookup_function
@@ -111,14 +121,17 @@ def replace_commands(
             step=component.id,
             lookup=f"{function.__module__}.{function.__qualname__}",
             pipeline=executor.pipeline,
-            inputs={name: types[name] for name in driver.lookup_inputs},
+            inputs={name: types[name] for name in document.sources(lookup, "artifacts")},
             integers=_integers(document, lookup),
             direct=direct,
         )
-        _write(document, lookup, interface, [])
+        write_command(document, lookup, interface, [])
 
 
-def _write(document: Specification, task: str, interface: StepInterface, beam: list[str]) -> None:
+def write_command(
+    document: Specification, task: str, interface: StepInterface, beam: list[str]
+) -> None:
+    """Start our entrypoint for a task; `beam` are the arguments after the launcher's."""
     container = document.container(task)
     # KFP ignores TFX's hook before the cache; a lookup replaces it.
     container.pop("lifecycle", None)

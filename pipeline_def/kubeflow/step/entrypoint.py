@@ -23,6 +23,7 @@ from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, to_integer
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
+from pipeline_def.kubeflow.step.shared_pod import SharedPod
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module
@@ -64,47 +65,65 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run_step(arguments: argparse.Namespace) -> None:
-    """Run an executor or a lookup, and write the output that the launcher reads."""
+    """Run all steps or lookups of the pod, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
     given = read_executor_input(arguments.executor_input)
     if arguments.step == TRAINER.id:
         given = _with_own_output(given)
-    prepared = prepare_input(given, interface)
     choose_endpoint(given)
-    output_file = given["outputs"]["outputFile"]
+    if not interface.parts:
+        _run_part(interface, given, arguments.beam_args)
+        return
+    shared = SharedPod(given)
+    for part in interface.parts:
+        print(f"Running {part.step}.", flush=True)
+        own = shared.input_of(part)
+        try:
+            _run_part(part, own, arguments.beam_args)
+        except BaseException:
+            if not part.direct:
+                shared.keep_outputs()
+            raise
+        shared.add(part, json.loads(read_bytes(own["outputs"]["outputFile"])))
+    write_json(given["outputs"]["outputFile"], shared.made)
+
+
+def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
+    """Run an executor or a lookup, and write its output."""
+    prepared = prepare_input(given, interface)
     if interface.lookup:
-        found = _look_up(prepared, interface)
-        write_json(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
+        found = {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}
+        write_json(given["outputs"]["outputFile"], {"parameterValues": found})
         return
     import_libraries()
     # It imports TFX.
     from components.storage.tfx_filesystem import register_object_stores
 
     register_object_stores()
-    _check_code(arguments.step, prepared)
+    _check_code(interface.step, prepared)
     if interface.tracking:
         from pipeline_def.kubeflow.step.reporting import reporting
 
-        with reporting(arguments.step, interface, given, prepared):
-            _execute(arguments, interface, given, prepared)
+        with reporting(interface.step, interface, given, prepared):
+            _execute(interface, given, prepared, beam_args)
     else:
-        _execute(arguments, interface, given, prepared)
+        _execute(interface, given, prepared, beam_args)
 
 
 def _execute(
-    arguments: argparse.Namespace,
     interface: StepInterface,
     given: dict[str, Any],
     prepared: dict[str, Any],
+    beam_args: list[str],
 ) -> None:
     """Run the executor here or in workers, and write the output that the launcher reads."""
     output_file = given["outputs"]["outputFile"]
     if interface.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers
 
-        write_json(output_file, run_workers(arguments.step, given, interface))
+        write_json(output_file, run_workers(interface.step, given, interface))
         return
-    _run_executor(prepared, interface, arguments.beam_args)
+    _run_executor(prepared, interface, beam_args)
     output = json.loads(read_bytes(output_file))
     write_json(output_file, finish_output(output, given, direct=interface.direct))
 

@@ -3,13 +3,13 @@
 import pytest
 
 from pipeline_def.kubeflow.specification import Spec, Specification
-from tests.kubeflow.compile.test_compiler import LOOKUPS, nested
+from tests.kubeflow.compile.test_compiler import LOOKUPS
 
-__all__ = ["nested"]
-
-# From a run of KFP 2.17.0 on Argo 4.0.5, nested, all cached but the lookups: seconds of the pods
-# themselves, medians of 21 drivers and 3 lookups, and of the whole run.
+# From a run of KFP 2.17.0 on Argo 4.0.5, nested and with a pod for each step, all cached but the
+# lookups: seconds of the pods themselves, medians of 21 drivers and 3 lookups, and of the whole.
 DRIVER_POD, LOOKUP_POD, WHOLE = 4.0, 6.0, 243.0
+MEASURED = ["driver"] * 20 + list(LOOKUPS[:1]) * 3
+"""Pods that followed one another in it."""
 
 
 def pods_in_a_row(spec: Spec) -> list[str]:
@@ -44,15 +44,21 @@ def seconds(pods: list[str], *, requeue: float) -> float:
     return sum(max(requeue, pod + 1.0) for pod in own)
 
 
-def test_the_model_agrees_with_the_measured_run(nested: Spec) -> None:
-    pods = pods_in_a_row(nested)
-    assert sum(name.endswith("-driver") for name in pods) == 20
+def test_the_model_agrees_with_the_measured_run() -> None:
     # One lookup took a second slot.
-    assert seconds(pods, requeue=10.0) + 10 == pytest.approx(WHOLE, rel=0.02)
+    assert seconds(MEASURED, requeue=10.0) + 10 == pytest.approx(WHOLE, rel=0.02)
 
 
-def test_a_cached_run_in_one_layer_costs_a_quarter_less(compiled: list[Spec]) -> None:
+def test_a_cached_run_takes_two_minutes_or_one_if_argo_goes_on_at_once(
+    compiled: list[Spec],
+) -> None:
     pods = pods_in_a_row(compiled[0])
-    assert len(pods) == 17
-    assert seconds(pods, requeue=10.0) == 170
-    assert seconds(pods, requeue=1.0) == 91
+    assert pods == [
+        *("root-driver", "Data-lookup-driver", "Data-lookup", "ImageExampleGen-driver"),
+        *("Statistics-Schema-driver", "Transform-driver", "Trainer-driver"),
+        *("BaselineFinder-lookup-driver", "BaselineFinder-lookup"),
+        *("Baseline-Evaluator-driver", "Report-Pusher-driver"),
+    ]
+    # A lookup may take a second slot.
+    assert seconds(pods, requeue=10.0) + 10 <= 120
+    assert seconds(pods, requeue=1.0) <= 60

@@ -12,7 +12,7 @@ import yaml
 import kfp_runner
 from components.ingest.corrections import COLUMNS
 from pipeline_def.config.options import list_options
-from pipeline_def.kubeflow.specification import Spec, Specification
+from pipeline_def.kubeflow.specification import Spec, Specification, parts_of, pod_of, step_of
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL
@@ -89,14 +89,17 @@ def test_urls_are_left_to_the_cluster(
         secrets = platform[0]["platforms"]["kubernetes"]["deploymentSpec"] if platform else {}
         given = {label.removesuffix("_executor") for label in secrets.get("executors", {})}
         opening = {row.id for row in STEPS.values() if row.opens} if "s3" in folder else set()
-        assert {name.removesuffix("-lookup") for name in given} == opening
+        steps = {step_of(part) for name in given for part in parts_of(name)}
+        # Steps that share a pod with one that opens the store.
+        assert steps - {"Evaluator"} == opening
 
 
 def resolved(spec: Spec, step: str, folder: Path) -> dict[str, Any]:
     """Run the lookup of a step as Kubeflow would; return the properties that it finds."""
-    name, layers = f"{step}-lookup", Specification(spec).layers()
+    name, layers = pod_of(f"{step}-lookup"), Specification(spec).layers()
     [layer] = [layer for layer in layers if name in layer.tasks]
     defaults = {key: one["defaultValue"] for key, one in layer.run_parameters.items()}
+    defaults["storage"] = str(folder / "storage")
     values = {
         key: source["runtimeValue"]["constant"]
         if "runtimeValue" in source
@@ -107,7 +110,8 @@ def resolved(spec: Spec, step: str, folder: Path) -> dict[str, Any]:
     given = {"inputs": {"parameterValues": values}, "outputs": {"outputFile": str(output)}}
     command = layer.executor(name)["container"]["args"]
     assert entrypoint.main([json.dumps(given) if a == "{{$}}" else a for a in command]) == 0
-    found = json.loads(json.loads(output.read_text())["parameterValues"]["resolved"])
+    key = "resolved" if name == f"{step}-lookup" else f"{step}_resolved"
+    found = json.loads(json.loads(output.read_text())["parameterValues"][key])
     # The name of the listing contains the fingerprint.
     return {key: value for key, value in found.items() if key != "listing"}
 

@@ -1,5 +1,6 @@
 """The command of a step, run in this process: its output and its error messages."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from components.contract.configuration import to_json
 from components.contract.errors import UserError
 from components.contract.properties import LookupInput
 from pipeline_def.code_digest import code_digest
+from pipeline_def.kubeflow import executor_input
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step_interface import StepInterface
 
@@ -29,7 +31,7 @@ class Copier(base_executor.BaseExecutor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        [model], [copy] = input_dict["model"], output_dict["copy"]
+        [model], [[copy]] = input_dict["model"], output_dict.values()
         copy.set_int_custom_property("found", model.get_int_custom_property("found"))
         copy.set_string_custom_property("kinds", json.dumps(describe(exec_properties)))
         Path(copy.uri).write_text(Path(model.uri).read_text())
@@ -139,7 +141,7 @@ def test_an_image_with_other_code_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: str | None, status: int
 ) -> None:
     here = digest or code_digest("Trainer")
-    argv = arguments(tmp_path, interface("Copier"), step="Trainer", code_digest=here)
+    argv = arguments(tmp_path, interface("Copier", step="Trainer"), code_digest=here)
     assert entrypoint.main(argv) == status
     told = "This container image holds other code for Trainer" in capsys.readouterr().err
     assert told is (status == 2)
@@ -220,3 +222,68 @@ def test_invalid_lookup_input(
     given["inputs"]["artifacts"]["model"]["artifacts"][0]["metadata"] = metadata
     assert entrypoint.main([*argv, json.dumps(given)]) == 2
     assert said in capsys.readouterr().err
+
+
+def pod(second: StepInterface) -> StepInterface:
+    """A copier, and a part that reads its copy as `model`."""
+    first = interface("Copier", step="First", integers=("count",))
+    received = {"model": "copy"}
+    return StepInterface(parts=[first, dataclasses.replace(second, received=received)])
+
+
+def in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]) -> list[str]:
+    """Give outputs URIs of a store that the launcher would copy them to."""
+    mounts = {f"{tmp_path}/store/": f"{tmp_path}/mount/"}
+    monkeypatch.setattr(executor_input, "_MOUNTS", mounts)
+    (tmp_path / "mount").mkdir()
+    given = json.loads(argv[-1])
+    for name in ("copy", "again"):
+        uri = f"{tmp_path}/store/{name}"
+        given["outputs"]["artifacts"][name] = {"artifacts": [{"uri": uri}]}
+    return [*argv[:-1], json.dumps(given)]
+
+
+def test_steps_in_one_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets its own properties, and the artifacts of those before it."""
+    second = interface("Copier", step="Second", outputs={"again": METRICS})
+    values = {"First_count": 5.0, "Second_count": 6.0}
+    argv = in_a_store(tmp_path, monkeypatch, arguments(tmp_path, pod(second), **values))
+    assert entrypoint.main(argv) == 0
+    found = output(tmp_path)["artifacts"]
+    kinds = {}
+    for name in ("copy", "again"):
+        [artifact] = found[name]["artifacts"]
+        assert artifact["uri"] == f"{tmp_path}/store/{name}"
+        assert artifact["metadata"]["found"] == 1
+        kinds[name] = json.loads(artifact["metadata"]["kinds"])
+        # The launcher uploads what lies there.
+        assert (tmp_path / "mount" / name).read_text() == "weights"
+    assert kinds == {"copy": {"count": "int 5"}, "again": {"count": "float 6.0"}}
+
+
+def test_what_a_pod_made_before_it_failed_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """KFP's launcher uploads nothing of a task that fails, such as the anomalies of a gate."""
+    argv = arguments(tmp_path, pod(interface("Refusing", step="Second", outputs={})))
+    argv = in_a_store(tmp_path, monkeypatch, argv)
+    assert entrypoint.main(argv) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Copier: error: There are no images."
+    assert (tmp_path / "store" / "copy").read_text() == "weights"
+    assert not (tmp_path / "new/output_metadata.json").exists()
+
+
+def find_other(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"other": properties["found"]}
+
+
+def test_lookups_in_one_pod(tmp_path: Path) -> None:
+    lookup = f"{__name__}.find_other"
+    first = StepInterface(step="First", lookup=lookup)
+    second = StepInterface(step="Second", lookup=lookup, received={"found": "First_resolved"})
+    argv = arguments(tmp_path, StepInterface(parts=[first, second]), First_found="it")
+    assert entrypoint.main(argv) == 0
+    assert output(tmp_path)["parameterValues"] == {
+        "First_resolved": '{"other": "it"}',
+        "Second_resolved": json.dumps({"other": '{"other": "it"}'}),
+    }

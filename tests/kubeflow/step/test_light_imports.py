@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.specification import Spec, pod_of
 from pipeline_def.kubeflow.step_interface import StepInterface
 from tests.kubeflow.compile.test_compiler import LOOKUPS
 from tests.kubeflow.conftest import interface
@@ -48,7 +48,8 @@ def modules_after(script: str) -> set[str]:
 
 
 def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None:
-    paths = [interface(compiled[0], name).lookup for name in LOOKUPS]
+    interfaces = [interface(compiled[0], name) for name in LOOKUPS]
+    paths = [one.lookup for each in interfaces for one in each.parts or [each]]
     paths += ["components.predict.files.look_up", "pipeline_def.model.weights_file.look_up"]
     assert all(paths)
     found = modules_after("".join(f"entrypoint._import({path!r})\n" for path in paths))
@@ -60,7 +61,8 @@ def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Evaluator", "Trainer"])
 def test_steps_skip_unused_libraries(compiled: list[Spec], name: str) -> None:
-    step: StepInterface = interface(compiled[0], name)
+    pod: StepInterface = interface(compiled[0], pod_of(name))
+    [step] = [one for one in pod.parts or [pod] if one.step == name]
     found = modules_after(_EXECUTOR.format(path=step.executor))
     unused = _NEVER - ({"matplotlib.pyplot"} if name == "Trainer" else set())
     assert found & unused == set()

@@ -1,0 +1,121 @@
+"""Lets light steps that follow each other, and lookups, share a pod, which is one task of Kubeflow.
+
+The pod runs them one after the other. Artifacts keep their names; parameters get the name of their
+step as a prefix. `PODS` lists the groups.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from components.contract.configuration import from_json
+from pipeline_def.kubeflow.compile.tasks import write_command
+from pipeline_def.kubeflow.specification import PODS, Spec, Specification, executor_label, pod_of
+from pipeline_def.kubeflow.step_interface import StepInterface
+from pipeline_def.steps import ANOMALY_GATE, TRAINER, TRANSFORM
+
+# Kind of an input → how its source names an output of another task, and that output.
+_SOURCES = {
+    "artifacts": ("taskOutputArtifact", "outputArtifactKey"),
+    "parameters": ("taskOutputParameter", "outputParameterKey"),
+}
+
+
+def transform_beside_validation(document: Specification) -> None:
+    """Let Trainer wait for the gate in the place of Transform, so that both sides run at once."""
+    document.tasks[TRANSFORM.id]["dependentTasks"].remove(ANOMALY_GATE.id)
+    waits = document.tasks[TRAINER.id]["dependentTasks"]
+    waits[:] = sorted({*waits, ANOMALY_GATE.id})
+
+
+def share_pods(document: Specification) -> None:
+    """Join the tasks of every group in `PODS`."""
+    interfaces = {}
+    for pod, parts in PODS.items():
+        joined = _Pod(document, pod, parts)
+        for part in parts:
+            joined.add(part)
+        interfaces |= dict(zip(parts, joined.interfaces, strict=True))
+        joined.write()
+    for task, definition in document.tasks.items():
+        for kind, (reference, key) in _SOURCES.items():
+            for source in document.sources(task, kind).values():
+                output = source.get(reference, {})
+                if interface := interfaces.get(output.get("producerTask")):
+                    output["producerTask"] = pod_of(output["producerTask"])
+                    output[key] = _own_name(interface, kind, output[key])
+        waits = {pod_of(name) for name in definition.get("dependentTasks", ())} - {task}
+        definition["dependentTasks"] = sorted(waits)
+
+
+def _own_name(interface: StepInterface, kind: str, name: str) -> str:
+    """Return the name that an input or output of a part has in its pod."""
+    return interface.shared(name) if kind == "parameters" else name
+
+
+@dataclass
+class _Pod:
+    document: Specification
+    name: str
+    parts: tuple[str, ...]
+    task: Spec = field(default_factory=lambda: {"inputs": {"artifacts": {}, "parameters": {}}})
+    component: Spec = field(default_factory=dict)
+    container: Spec = field(default_factory=dict)
+    beam: list[str] = field(default_factory=list)
+    interfaces: list[StepInterface] = field(default_factory=list)
+
+    def add(self, part: str) -> None:
+        """Move a task into the pod."""
+        document, container = self.document, self.document.container(part)
+        _, _, _, text, _, _, *beam = container["args"]
+        interface = from_json(StepInterface, text)
+        received: dict[str, str] = {}
+        for kind in _SOURCES:
+            received |= self._add_inputs(part, interface, kind)
+            self._define(
+                "outputDefinitions",
+                kind,
+                {
+                    _own_name(interface, kind, name): one
+                    for name, one in document.definitions(part, "outputDefinitions", kind).items()
+                },
+            )
+        self.interfaces.append(dataclasses.replace(interface, received=received))
+        self.beam, self.container = beam or self.beam, container
+        del document.components[part], document.executors[executor_label(part)]
+        definition = document.tasks.pop(part)
+        waits = [*self.task.get("dependentTasks", ()), *definition.get("dependentTasks", ())]
+        self.task = {**definition, "inputs": self.task["inputs"], "dependentTasks": waits}
+
+    def _add_inputs(self, part: str, interface: StepInterface, kind: str) -> dict[str, str]:
+        """Add the inputs from outside; return the others, with the outputs that they read."""
+        reference, key = _SOURCES[kind]
+        inputs, received = self.task["inputs"][kind], {}
+        defined = self.document.definitions(part, "inputDefinitions", kind)
+        for name, source in self.document.sources(part, kind).items():
+            output, own = source.get(reference, {}), _own_name(interface, kind, name)
+            if output.get("producerTask") in self.parts:
+                maker = self.interfaces[self.parts.index(output["producerTask"])]
+                received[name] = _own_name(maker, kind, output[key])
+            elif inputs.setdefault(own, source) != source:
+                raise AssertionError(f"Two steps of {self.name} have different inputs {own}")
+            else:
+                self._define("inputDefinitions", kind, {own: defined[name]})
+        return received
+
+    def _define(self, side: str, kind: str, definitions: Spec) -> None:
+        if definitions:
+            self.component.setdefault(side, {}).setdefault(kind, {}).update(definitions)
+
+    def write(self) -> None:
+        """Add the pod's task in the place of its parts."""
+        label, direct = executor_label(self.name), any(one.direct for one in self.interfaces)
+        self.document.tasks[self.name] = self.task | {
+            "taskInfo": {"name": self.name},
+            "componentRef": {"name": self.name},
+        }
+        self.document.components[self.name] = self.component | {"executorLabel": label}
+        self.document.executors[label] = {"container": {"image": self.container["image"]}}
+        # A part reads what an earlier one wrote in the pod.
+        parts = [dataclasses.replace(one, direct=direct) for one in self.interfaces]
+        pod = StepInterface(pipeline=parts[0].pipeline, parts=parts)
+        write_command(self.document, self.name, pod, self.beam)
