@@ -29,7 +29,7 @@ def transform_beside_validation(document: Specification) -> None:
 
 def share_pods(document: Specification) -> None:
     """Join the tasks of every group in `PODS`."""
-    interfaces = {}
+    interfaces: dict[str, StepInterface] = {}
     for pod, parts in PODS.items():
         joined = _Pod(document, pod, parts)
         for part in parts:

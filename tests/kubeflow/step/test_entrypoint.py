@@ -246,8 +246,8 @@ def in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str])
 def test_steps_in_one_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gets its own properties, and the artifacts of those before it."""
     second = interface("Copier", step="Second", outputs={"again": METRICS})
-    values = {"First_count": 5.0, "Second_count": 6.0}
-    argv = in_a_store(tmp_path, monkeypatch, arguments(tmp_path, pod(second), **values))
+    argv = arguments(tmp_path, pod(second), First_count=5.0, Second_count=6.0)
+    argv = in_a_store(tmp_path, monkeypatch, argv)
     assert entrypoint.main(argv) == 0
     found = output(tmp_path)["artifacts"]
     kinds = {}
