@@ -103,7 +103,8 @@ def compile_documents(
         )
     _name_system_types(document)
     _tidy(document, config)
-    if config.kubeflow.graph == "flat":
+    nested = target == "oss" and config.kubeflow.graph == "nested"
+    if not nested:
         transform_beside_validation(document)
     share_pods(document)
     add_resources(document, config.kubeflow, target)
@@ -112,7 +113,7 @@ def compile_documents(
         documents.append(platform)
     if target == "oss":
         drop_implied(document)
-        if config.kubeflow.graph == "nested":
+        if nested:
             nest_stages(document)
     check_documents(documents, target)
     return documents

@@ -27,7 +27,7 @@ def pods_in_a_row(spec: Spec) -> list[str]:
         ]
         before = {one["producerTask"] for one in sources if "producerTask" in one}
         waits = before.union(definition.get("dependentTasks", []))
-        earlier = max((chain(layer, one) for one in waits), key=len, default=[])
+        earlier = max((chain(layer, one) for one in sorted(waits)), key=len, default=[])
         inner = layers.get(definition["componentRef"]["name"])
         own = [f"{task}-driver", *([task] if task in LOOKUPS else [])]
         return [*earlier, *own, *(longest(inner) if inner else [])]
