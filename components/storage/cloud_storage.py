@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import functools
+import itertools
 import urllib.request
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import aiohttp
 import fsspec
@@ -22,9 +24,16 @@ from components.storage.folder_listing import digest
 from components.storage.retry import Retrier
 
 _DAMAGED_ATTEMPTS = 3
+# Prefixes listed at the same time; fields of the objects of a page, and its size, the largest.
+_LISTINGS = 16
+_LISTED = {
+    "fields": "nextPageToken,prefixes,items(name,size,generation,crc32c,md5Hash,etag)",
+    "maxResults": 5000,
+}
 _TEMPORARY_STATUSES = (401, 408, 429)
 
 _Response = tuple[int, Any, Any, bytes]
+_Described = TypeVar("_Described")
 
 
 class _UnsettledError(Exception):
@@ -129,6 +138,50 @@ class CloudStorage(GCSFileSystem):
     async def _describe(self, path: str) -> dict[str, Any]:
         bucket, _, name = path.partition("/")
         found: dict[str, Any] = await self._call("GET", "b/{}/o/{}", bucket, name, json_out=True)
+        return found
+
+    def find_all(
+        self, root: str, describe: Callable[[dict[str, Any]], _Described]
+    ) -> list[_Described]:
+        """Return `describe` of each object below `root`, `bucket/folder`, in any order.
+
+        gcsfs would keep all fields of each object, over 1 KB, and list one page after another.
+        """
+        found: list[_Described] = fsspec.asyn.sync(self.loop, self._find_all, root, describe)
+        return found
+
+    async def _find_all(
+        self, root: str, describe: Callable[[dict[str, Any]], _Described]
+    ) -> list[_Described]:
+        bucket, _, folder = root.partition("/")
+        found: list[_Described] = []
+        limit = asyncio.Semaphore(_LISTINGS)
+
+        async def list_page(prefix: str, delimiter: str | None, token: str | None) -> Any:
+            options = {"prefix": prefix or None, "delimiter": delimiter, "pageToken": token}
+            async with limit:
+                return await self._call(
+                    "GET", "b/{}/o", bucket, json_out=True, **options, **_LISTED
+                )
+
+        async def list_below(prefix: str, delimiter: str | None) -> list[str]:
+            prefixes, token = [], None
+            while True:
+                page = await list_page(prefix, delimiter, token)
+                found.extend(map(describe, page.get("items", ())))
+                prefixes += page.get("prefixes", ())
+                if not (token := page.get("nextPageToken")):
+                    return prefixes
+
+        top = f"{folder}/" if folder else ""
+        first = await list_page(top, None, None)
+        if not first.get("nextPageToken"):
+            return [*map(describe, first.get("items", ()))]
+        # Folders of splits have few, those of labels many neighbors.
+        prefixes = [top]
+        for delimiter in ("/", "/", None):
+            below = await asyncio.gather(*(list_below(one, delimiter) for one in prefixes))
+            prefixes = [*itertools.chain.from_iterable(below)]
         return found
 
     async def read_version(self, path: str, version: str, end: int | None = None) -> bytes:

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import functools
 import hashlib
 import heapq
 import os
@@ -100,11 +101,16 @@ def explain_ignored(entry: Found) -> str:
 
 
 def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Found]:
-    """Yield the objects below `root`, with one request per page of the listing."""
+    """Yield the objects below `root`."""
     with explaining_errors("list", folder):
         try:
             # A cached listing would hide recent changes.
             fs.invalidate_cache()
+            if hasattr(fs, "find_all"):
+                folder_path = f"{root.partition('/')[2]}/".lstrip("/")
+                describe = functools.partial(_describe_listed, folder_path)
+                yield from fs.find_all(root, describe)
+                return
             objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
         except FileNotFoundError as error:
             if not folder.startswith(CLOUD_STORAGE):
@@ -113,6 +119,11 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
             raise StorageError(f"Cannot list {folder}: there is no bucket {bucket}.") from error
     for path, info in objects.items():
         yield _describe_object(path.removeprefix(root).removeprefix("/"), info)
+
+
+def _describe_listed(folder: str, info: dict[str, Any]) -> Found:
+    """Describe an object of Cloud Storage; `folder`, in its bucket, ends with a slash or is ""."""
+    return _describe_object(info["name"].removeprefix(folder), {**info, "type": "file"})
 
 
 def _describe_object(path: str, info: dict[str, Any]) -> Found:
