@@ -13,6 +13,7 @@ import pytest
 
 import kfp_runner
 from components.contract.errors import UserError
+from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
 from pipeline_def import code_digest
 from pipeline_def.config.config import Config
@@ -286,6 +287,25 @@ def test_a_warm_start_is_looked_up_before_training() -> None:
     assert "Trainer-lookup" in steps(made)
     assert {"Trainer", "Trainer-lookup"} <= with_secrets(made, choices)
     assert re.search(r'/pushed[\\"]', json.dumps(made))
+
+
+def test_each_run_of_a_schedule_reads_the_newest_spans_and_continues_the_model_in_use() -> None:
+    pattern, ingest = "gs://b/day-{SPAN}", IngestConfig(window=3)
+    model = ModelConfig(name="cnn", warm_start=True)
+    choices = dataclasses.replace(config(), data=pattern, ingest=ingest, model=model)
+    made = compiler.compile_documents(choices, target="oss", image="i")[0]
+    parameters = made["root"]["inputDefinitions"]["parameters"]
+    # A schedule gives no values, so that these defaults hold.
+    assert parameters["data"]["defaultValue"] == pattern
+    assert parameters["span"]["defaultValue"] == -1
+    for step, key in (("ImageExampleGen", "config"), ("Trainer", "custom_config")):
+        lookup = steps(made)[f"{step}-lookup"]
+        # What it finds changes from run to run, and decides whether its step is cached.
+        assert not lookup.get("cachingOptions", {}).get("enableCache")
+        assert f"{step}-lookup" in json.dumps(steps(made)[step]["inputs"])
+        found = json.loads(lookup["inputs"]["parameters"][key]["runtimeValue"]["constant"])
+        wanted = {"window": 3, "span": None} if key == "config" else {"warm_start": True}
+        assert wanted.items() <= found.get("model", found).items()
 
 
 def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
