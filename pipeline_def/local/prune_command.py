@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.contract.printable import describe_bytes, make_printable, read_number
+from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.repair import check_metadata
@@ -49,7 +51,10 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
     if not confirmed:
         print(f"\n{counted}, would be removed: add --yes. Records and pushed models would stay.")
         return
-    with quick_imports():
+    import_quietly()
+    with warnings.catch_warnings(), quick_imports():
+        # Libraries warn about Python versions.
+        warnings.simplefilter("ignore")
         from pipeline_def.local.output.integrity import explaining_metadata, mark_deleted
     layout = Layout(output)
     check_metadata(layout)
