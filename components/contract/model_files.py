@@ -15,7 +15,8 @@ from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whethe
 instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
 null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
 fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent or the
-fields of `LabelSets` beside it; `folds`, null or, after cross-validation,
+fields of `LabelSets` beside it; `known`, null or absent or the fields of
+`pipeline_def.training.known.Known`; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
@@ -34,6 +35,10 @@ EXAMPLES_SIGNATURE = "serving_examples"
 
 IN_SET = "in_set"
 """Optional output of `serving_default`: whether each label is in the conformal set."""
+
+KNOWN, KNOWN_SCORE = "known", "known_score"
+"""Optional outputs of `serving_default`: whether an image is like those of training, and the score
+that decides it, the higher the more alike."""
 
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
@@ -60,6 +65,7 @@ ExportFormat = Literal["onnx", "float16", "dynamic", "int8"]
 int8: weights and activations, whose ranges are measured."""
 
 ONNX: ExportFormat = "onnx"
+INT8: ExportFormat = "int8"
 
 FORMATS_FOLDER = "Format-Exports"
 """Folder of the other formats in the model artifact, next to TFX's folder of the SavedModel."""
@@ -68,7 +74,8 @@ MANIFEST_FILE = "formats.json"
 """Describes the exports: `ingest`, how to shrink an image first, `form`, how to resize it then,
 `labels`, and `kinds`, the formats, with those that `failed`; `from_jpeg`, see
 `components.images.portable.prepare`; `set_threshold`, null or the least probability of a label in
-the conformal set, beside the most probable one; `golden`, a list of `input` and `seen`, names of
+the conformal set, beside the most probable one; `known_threshold`, null or the least
+`known_score` of a known image, for float16 and dynamic; `golden`, a list of `input` and `seen`, names of
 PNG files, and `probabilities`."""
 
 LABELS_FILE = "labels.txt"

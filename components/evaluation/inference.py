@@ -24,7 +24,7 @@ from components.contract.example import (
     LUMINANCE,
     WIDTH,
 )
-from components.contract.model_files import EXAMPLES_SIGNATURE
+from components.contract.model_files import EXAMPLES_SIGNATURE, KNOWN_SCORE
 from components.contract.progress import add_progress
 from components.evaluation.metrics.predictions import Scores
 from components.evaluation.prediction_file import open_part
@@ -97,12 +97,13 @@ class _ServedModel:
         # Signatures alone do not keep the model's variables alive.
         self._model = tf.saved_model.load(path)
 
-    def predict(self, examples: tf.Tensor) -> Scores:
-        """Return probabilities, [examples, classes]; `examples` is string [examples]."""
-        scores: Scores = self._model.signatures[EXAMPLES_SIGNATURE](examples=examples)[
-            "probabilities"
-        ].numpy()
-        return scores
+    def predict(self, examples: tf.Tensor) -> dict[str, Scores]:
+        """Return the outputs for `examples`, string [examples].
+
+        They are `probabilities`, [examples, classes], and possibly `known_score`, [examples].
+        """
+        outputs = self._model.signatures[EXAMPLES_SIGNATURE](examples=examples)
+        return {name: of.numpy() for name, of in outputs.items()}
 
     def read_labels(self, examples: tf.Tensor) -> list[bytes]:
         """Return the labels of the columns, which come with the prediction of an image."""
@@ -147,10 +148,10 @@ class PredictShard(beam.DoFn):
         yield from ()
 
     def _predict(self, part: Any, examples: Any, features: dict[str, Any]) -> None:
-        probabilities = [model.predict(examples) for model in self._models]
+        outputs = [model.predict(examples) for model in self._models]
         texts = {"filename": features[FILENAME].tolist(), "label": features[LABEL].tolist()}
         slices = describe_slices(features, self._job.columns)
         texts |= {name: list(map(encode_text, of)) for name, of in slices.items()}
-        part.add(texts, probabilities)
+        part.add(texts, [of["probabilities"] for of in outputs], outputs[0].get(KNOWN_SCORE))
         done, total = len(texts["label"]), self._job.total
         add_progress(self._job.evaluation_uri, done, total=total, unit="images")

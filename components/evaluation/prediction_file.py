@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from components.contract.model_files import KNOWN_SCORE
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions, Scores
 from components.evaluation.metrics.sampled import SampledPredictions
 from components.evaluation.slices import decode_text, encode_text
@@ -42,7 +43,7 @@ PREDICTIONS_FILE = "predictions.parquet"
 _PARTS = "prediction_parts"
 _ROWS, _TEXTS = ".rows", ".parquet"
 
-# Columns of arrays of float32, [classes]; all other columns are bytes.
+# Columns of arrays of float32, [classes]; all others but `known_score` are bytes.
 _PROBABILITIES = ("probabilities", "baseline_probabilities")
 # Keys of the metadata: the label of each column of probabilities, JSON.
 _LABELS = (b"labels", b"baseline_labels")
@@ -66,21 +67,32 @@ class PartWriter:
 
     _rows: Any
     _texts: dict[str, list[bytes]] = field(default_factory=dict)
+    _known: list[Scores] = field(default_factory=list)
 
-    def add(self, texts: Mapping[str, Sequence[bytes]], probabilities: Sequence[Scores]) -> None:
+    def add(
+        self,
+        texts: Mapping[str, Sequence[bytes]],
+        probabilities: Sequence[Scores],
+        known_scores: Scores | None = None,
+    ) -> None:
         """Add a batch.
 
         Args:
             texts: column → value of each example: `filename`, `label` and the slicings.
             probabilities: of each model, [examples, classes].
+            known_scores: of the candidate, [examples], if it has this output.
         """
         for name, values in texts.items():
             self._texts.setdefault(name, []).extend(values)
+        self._known += [] if known_scores is None else [known_scores]
         self._rows.write(np.concatenate(probabilities, axis=1, dtype=np.float32).tobytes())
 
     def table(self) -> Any:
-        """Return the texts of all batches."""
-        return pa.table({name: pa.array(of, pa.binary()) for name, of in self._texts.items()})
+        """Return the texts and the known scores of all batches."""
+        columns = {name: pa.array(of, pa.binary()) for name, of in self._texts.items()}
+        if self._known:
+            columns[KNOWN_SCORE] = pa.array(np.concatenate(self._known), pa.float32())
+        return pa.table(columns)
 
 
 @contextmanager
@@ -223,8 +235,9 @@ def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:
     parquet = _open(os.path.join(evaluation_uri, PREDICTIONS_FILE))
     facts = parquet.schema_arrow.metadata
     rows = np.sort(np.random.default_rng(0).choice(images, held, replace=False))
+    numbers = (KNOWN_SCORE, *_PROBABILITIES)
     texts: dict[str, list[str]] = {
-        name: [] for name in parquet.schema_arrow.names if name not in _PROBABILITIES
+        name: [] for name in parquet.schema_arrow.names if name not in numbers
     }
     for number in range(parquet.num_row_groups):
         group = parquet.read_row_group(number, columns=list(texts))
@@ -237,7 +250,10 @@ def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:
         if key in facts
     ]
     slices = {name: tuple(of) for name, of in texts.items() if name not in ("filename", "label")}
-    return Evaluated(tuple(texts["filename"]), slices, *models)
+    baseline = models[1] if len(models) > 1 else None
+    scores = set(parquet.schema_arrow.names) & {KNOWN_SCORE}
+    known = _read_known(parquet.read(list(scores)))
+    return Evaluated(tuple(texts["filename"]), slices, models[0], baseline, known)
 
 
 def count_scores(evaluation_uri: str) -> tuple[int, int]:
@@ -282,9 +298,15 @@ def _parse(table: Any) -> Evaluated:
         for column, key in zip(_PROBABILITIES, _LABELS, strict=True)
         if key in labels
     ]
-    others = ("filename", "label", *_PROBABILITIES)
+    others = ("filename", "label", KNOWN_SCORE, *_PROBABILITIES)
     slices = {name: _texts(table, name) for name in table.column_names if name not in others}
-    return Evaluated(_texts(table, "filename"), slices, *models)
+    baseline = models[1] if len(models) > 1 else None
+    return Evaluated(_texts(table, "filename"), slices, models[0], baseline, _read_known(table))
+
+
+def _read_known(table: Any) -> NDArray[np.float32] | None:
+    """Return the column of known scores, [rows]; None if the candidate has no such output."""
+    return table[KNOWN_SCORE].to_numpy() if KNOWN_SCORE in table.column_names else None
 
 
 def _texts(table: Any, name: str) -> tuple[str, ...]:

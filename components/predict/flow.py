@@ -17,7 +17,7 @@ from components.images.check_result import Category, CheckedImage, Rejected, usa
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.files import Entry, Source, divide
-from components.predict.model import Ranking
+from components.predict.model import Answer, Ranking
 from components.storage.artifact_files import on_disk
 from components.storage.fetch import Content, read_files
 
@@ -46,6 +46,9 @@ class Outcome:
     the model cannot decode it."""
     ranking: Ranking = ()
     """Empty unless the file was answered."""
+    known: bool | None = None
+    """Whether the image is like those of training; None if the model does not say."""
+    known_score: float | None = None
     category: str = ""
     """Category of the reject, as in ingest."""
     reason: str = ""
@@ -60,6 +63,8 @@ class Tally:
         self.total = total
         self.by_status: collections.Counter[str] = collections.Counter()
         self.labels: collections.Counter[str] = collections.Counter()
+        self.unknown = 0
+        """Answered images that the model calls unknown."""
 
     def count(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         """Yield the outcomes and count them.
@@ -71,6 +76,7 @@ class Tally:
             self.by_status[outcome.status] += 1
             if outcome.ranking:
                 self.labels[outcome.ranking[0][0]] += 1
+            self.unknown += outcome.known is False
             yield outcome
         if self.by_status.total() != self.total:
             raise RuntimeError(f"{self.total:,} files, but {self.by_status.total():,} outcomes")
@@ -81,7 +87,7 @@ class Tally:
         return f"{self.total:,} files = {' + '.join(counts)}"
 
 
-Model = Callable[[Sequence[bytes]], Sequence[Ranking | str]]
+Model = Callable[[Sequence[bytes]], Sequence[Answer | str]]
 """Image files → the labels of each, or why the model cannot decode it."""
 
 
@@ -189,4 +195,4 @@ def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]
         elif isinstance(found := next(predictions), str):
             yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=found)
         else:
-            yield Outcome(name, "answered", found)
+            yield Outcome(name, "answered", *found)

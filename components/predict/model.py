@@ -5,11 +5,12 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from components.contract.errors import ModelError
+from components.contract.model_files import KNOWN, KNOWN_SCORE
 
 DEFAULT_SIGNATURE = "serving_default"
 INPUT = "image_bytes"
@@ -17,6 +18,16 @@ INPUT = "image_bytes"
 
 Ranking = tuple[tuple[str, float], ...]
 """Labels with their probabilities, most probable first."""
+
+
+class Answer(NamedTuple):
+    """The prediction for an image."""
+
+    ranking: Ranking
+    known: bool | None = None
+    """Whether the image is like those of training; None if the model does not say."""
+    known_score: float | None = None
+
 
 _File = TypeVar("_File")
 _Prediction = TypeVar("_Prediction")
@@ -98,8 +109,8 @@ class RankingModel:
             )
         self._labels: list[str] = []
 
-    def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
-        """Return the most probable labels of each image, or why the model cannot decode it.
+    def predict(self, images: Sequence[bytes]) -> list[Answer | str]:
+        """Return the prediction for each image, or why the model cannot decode it.
 
         If a batch fails, because of one image or for lack of memory, it is bisected.
         """
@@ -108,15 +119,18 @@ class RankingModel:
         found = predict_each(self._predict_batch, images, errors=expected)
         return [find_reason(one) if isinstance(one, Exception) else one for one in found]
 
-    def _predict_batch(self, images: Sequence[bytes]) -> list[Ranking | str]:
+    def _predict_batch(self, images: Sequence[bytes]) -> list[Answer | str]:
         outputs = self._model.predict(DEFAULT_SIGNATURE, images)
         if not self._labels:
             self._labels = [label.decode() for label in outputs["labels"][0]]
         reasons = outputs.get(_ERROR, [b""] * len(images))
-        rankings = self._rank(outputs["probabilities"])
+        nothing = [None] * len(images)
+        known = outputs[KNOWN].tolist() if KNOWN in outputs else nothing
+        scores = outputs[KNOWN_SCORE].tolist() if KNOWN_SCORE in outputs else nothing
+        answers = zip(self._rank(outputs["probabilities"]), known, scores, strict=True)
         return [
-            find_reason(reason.decode(errors="replace")) if reason else ranking
-            for reason, ranking in zip(reasons, rankings, strict=True)
+            find_reason(reason.decode(errors="replace")) if reason else Answer(*answer)
+            for reason, answer in zip(reasons, answers, strict=True)
         ]
 
     def _rank(self, probabilities: Any) -> list[Ranking]:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from components.contract.errors import ConfigurationError
+from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.contract.printable import disarm
 from components.contract.stopping import before_stopping
 from components.predict.flow import Outcome
 from components.storage.folder import is_local, open_folder, storage_error
 
 _ROWS_AT_ONCE = 4096
+_KNOWN = (KNOWN, KNOWN_SCORE)
 
 Row = dict[str, Any]
 _Write = Callable[[list[Row]], object]
@@ -55,12 +57,13 @@ def list_columns(top: int) -> list[str]:
     """Return the column names."""
     ranks = ["", *(f"_{rank}" for rank in range(2, top + 1))]
     labels = [f"{name}{rank}" for rank in ranks for name in ("label", "probability")]
-    return ["file", "status", *labels, "category", "reason"]
+    return ["file", "status", *labels, *_KNOWN, "category", "reason"]
 
 
 def _make_row(outcome: Outcome, top: int) -> Row:
     row: Row = dict.fromkeys(list_columns(top))
     row.update(file=_as_text(outcome.file), status=outcome.status)
+    row.update(known=outcome.known, known_score=outcome.known_score)
     row.update(category=outcome.category or None, reason=_as_text(outcome.reason) or None)
     for rank, (label, probability) in enumerate(outcome.ranking, start=1):
         end = "" if rank == 1 else f"_{rank}"
@@ -109,8 +112,8 @@ def _open_parquet(file: BinaryIO, columns: list[str]) -> Iterator[_Write]:
     import pyarrow.parquet as pq
 
     numbers = {name for name in columns if name.startswith("probability")}
-    kinds = [pa.float32() if name in numbers else pa.string() for name in columns]
-    schema = pa.schema(list(zip(columns, kinds, strict=True)))
+    kinds = {**dict.fromkeys(numbers | {KNOWN_SCORE}, pa.float32()), KNOWN: pa.bool_()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     with pq.ParquetWriter(file, schema) as writer:
         yield lambda rows: writer.write_table(pa.Table.from_pylist(rows, schema))
 

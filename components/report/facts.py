@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.contract.example import EVAL, count_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.evaluation.metrics.calibration import Scaling, SetCoverage
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
+from components.evaluation.metrics.unknowns import Unknowns
 from components.evaluation.verdict import FormatResult, Verdict
 from components.images.picture import Picture
 from components.report.suspects.near_duplicates import Leaks
@@ -119,6 +121,7 @@ class PredictedImage:
     """Areas that contributed most to `predicted`, over the image as the model saw it."""
     similar: tuple[SimilarImage, ...] = ()
     """The most similar training images."""
+    known_score: float | None = None
 
     @property
     def is_right(self) -> bool:
@@ -191,6 +194,9 @@ class ReportFacts:
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
     sets: SetCoverage | None = None
+    unknowns: Unknowns | None = None
+    known_scores: NDArray[np.float32] | None = None
+    """Of the evaluated images."""
     samples: tuple[ClassSample, ...] = ()
     rejects: tuple[Reject, ...] = ()
     """The first of `files["rejected"]`."""
@@ -199,6 +205,8 @@ class ReportFacts:
     mistakes: tuple[PredictedImage, ...] = ()
     """The most confident ones first."""
     images: tuple[PredictedImage, ...] = ()
+    strange: tuple[PredictedImage, ...] = ()
+    """Images with the lowest scores of `known`."""
     suspects: SuspectFacts | None = None
     leaks: Leaks | None = None
     """Evaluated images with copies among the training images."""
@@ -284,6 +292,50 @@ class ReportFacts:
             f"{fit}. Of the images of {self.judged_on}, {sets.found:.4f} (95% CI "
             f"{interval.low:.4f} to {interval.high:.4f}) have their true label in the set, which "
             f"has {sets.size:.2f} labels on average."
+        )
+
+    @property
+    def has_known(self) -> bool:
+        """Whether the model answers whether an image is known."""
+        return self.unknowns is not None and self.unknowns.threshold is not None
+
+    @property
+    def false_alarms(self) -> str:
+        """Say how often `known` calls images unknown by mistake; "" without it."""
+        if not (unknowns := self.unknowns):
+            return ""
+        wanted, fitted = f"{unknowns.wanted:.1%}", f"{unknowns.images:,} images of the {EVAL} split"
+        if unknowns.threshold is None:
+            return (
+                f"The model does not answer whether an image is known: {wanted} false alarms take "
+                f"more than the {fitted}."
+            )
+        fit = (
+            f"The model answers whether an image is known. Its score is {unknowns.score}; the "
+            f"threshold was fitted to {wanted} false alarms on {fitted}"
+        )
+        if unknowns.found is None or not (interval := unknowns.interval):
+            return f"{fit}; no other images were left to measure it on."
+        return (
+            f"{fit}. Of the images of {self.judged_on}, {unknowns.found:.1%} (95% CI "
+            f"{interval.low:.1%} to {interval.high:.1%}) are called unknown by mistake."
+        )
+
+    @property
+    def unknown_classes(self) -> str:
+        """Say how well `known` tells images of other classes; "" if it was not asked for."""
+        if not (self.unknowns and (left_out := self.unknowns.left_out)):
+            return ""
+        if left_out.reason or not (interval := left_out.interval):
+            return f"No classes were left out to measure it: {left_out.reason}."
+        return (
+            f"To measure how well it tells images of other classes, {left_out.trainings} further "
+            f"trainings left out a part of the classes each. The AUROC of a class against the "
+            f"others on {left_out.images:,} images of the {EVAL} split is {left_out.auroc:.3f} on "
+            f"average (95% CI {interval.low:.3f} to {interval.high:.3f}; 0.5 is chance), and "
+            f"{left_out.softmax:.3f} with the highest probability as the score. At this rate of "
+            f"false alarms {left_out.found:.1%} of the images of a new class are called unknown. "
+            f"Images of no class at all may be easier or harder to tell."
         )
 
     @property

@@ -27,6 +27,7 @@ from components.evaluation.metrics.calibration import Scaling, measure_sets, und
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.evaluation.metrics.sampled import SampledPredictions
+from components.evaluation.metrics.unknowns import Unknowns
 from components.evaluation.prediction_file import read_sampled
 from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
@@ -94,6 +95,8 @@ def gather_facts(
         formats=read_format_results(evaluation.uri),
         notes=tuple(_describe_sample(evaluated.candidate)),
         scaling=_find_scaling(training, evaluated),
+        unknowns=_find_unknowns(training, evaluated, held_out=held_out),
+        known_scores=evaluated.known_scores,
         sets=measure_sets(evaluated.candidate.held, **sets, held_out=held_out) if sets else None,
         **gather_pictures(
             given,
@@ -125,6 +128,17 @@ def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling 
         return None
     temperature, images = fitted["temperature"], fitted["images"]
     return undo_scaling(evaluated.candidate.held, temperature=temperature, images=images)
+
+
+def _find_unknowns(
+    training: Mapping[str, Any], evaluated: Evaluated, *, held_out: bool
+) -> Unknowns | None:
+    if not (fitted := training.get("known")):
+        return None
+    scores = evaluated.known_scores
+    # Images of a class that the model does not have are rightly unknown.
+    usual = scores if scores is None else scores[evaluated.candidate.ids >= 0]
+    return Unknowns.read(fitted).measure(usual, held_out=held_out)
 
 
 def _make_header(

@@ -176,6 +176,17 @@ class ExportConfig:
     for images like those of the eval split, on which it is fitted. Unset: the best label only. 0.95
     needs at least 19 images, and hundreds to be accurate."""
 
+    false_alarms: Annotated[Number, Interval(ge=0.001, le=0.5)] | None = None
+    """Also answer whether an image is like those of training (`known`). This fraction of images
+    like those of the eval split, on which the threshold is fitted, is called unknown by mistake.
+    Unset: every image gets a label. 0.05 needs at least 19 images, and hundreds to be accurate; no
+    folds are made then."""
+
+    left_out: Annotated[Count, Interval(le=20)] = 0
+    """Train so many times more, each time without other classes, to measure how well `known` tells
+    images of classes that the model has never seen. Each training takes as long as the model's. 0:
+    it is not measured."""
+
     formats: list[ExportFormat] = field(default_factory=list)
     """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images
     of any size. float16, dynamic (8-bit weights) and int8 (8-bit weights and activations) are small
@@ -189,8 +200,14 @@ class ExportConfig:
     """Random training images used to measure the activation ranges for int8."""
 
     def __post_init__(self) -> None:
-        """Check that no format is listed twice."""
+        """Check that no format is listed twice, and that there is something to measure."""
         require(
             len(set(self.formats)) == len(self.formats),
             f"export.formats is {self.formats}: it lists a format twice.",
+        )
+        require(self.left_out != 1, "export.left_out is 1: it must be 0, or from 2 to 20.")
+        require(
+            not self.left_out or self.false_alarms is not None,
+            f"export.left_out is {self.left_out}, but without export.false_alarms the model does "
+            f"not answer whether an image is known: set both.",
         )

@@ -156,7 +156,7 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
 def _describe_folds(listing: Listing, config: Config) -> str:
     """Say, as a clause, that folds judge all images, if they may."""
     by_hash = not any(file.split for file in listing.files) and not config.ingest.splits
-    unwanted = config.training.folds == 0 or config.model.start
+    unwanted = config.training.folds == 0 or config.model.start or config.export.false_alarms
     if unwanted or not by_hash or len(listing.files) >= FEW_IMAGES:
         return ""
     sure = "a run" if config.training.folds != "auto" else "a short run"

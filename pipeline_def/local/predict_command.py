@@ -131,7 +131,8 @@ def _draw(outcomes: Sequence[Outcome], *, top: int) -> Table:
     for outcome in outcomes:
         (label, probability), *others = outcome.ranking
         more = ", ".join(f"{name} {value:.3f}" for name, value in others)
-        texts = (outcome.file, label, f"{probability:.3f}", more)
+        mark = " (unknown)" if outcome.known is False else ""
+        texts = (outcome.file, f"{label}{mark}", f"{probability:.3f}", more)
         table.add_row(*(Text(make_printable(text)) for text in texts))
     return table
 
@@ -146,6 +147,8 @@ def _summarize(
     more = len(tally.labels) - len(most)
     if most:
         yield "Labels", f"{', '.join(most)}{f', … and {more} more' if more > 0 else ''}"
+    if tally.unknown:
+        yield "Unknown", f"{tally.unknown:,} images are unlike those of training"
     for number, outcome in enumerate(refused):
         why = f"{outcome.category}: {outcome.reason}"
         yield "" if number else "Refused", f"{outcome.file}: {why}"

@@ -9,13 +9,14 @@ import contextlib
 import gc
 import inspect
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 # The layers of TensorFlow Transform are tf_keras layers, and so is the whole model: Keras 3 could
 # neither track them nor train with MultiWorkerMirroredStrategy.
+import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 
@@ -43,6 +44,22 @@ def precision(name: Literal["float32", "bfloat16", "float16"]) -> Iterator[None]
         yield
     finally:
         tf_keras.mixed_precision.set_global_policy(before)
+
+
+def make_plain(
+    model: tf_keras.Model, build: Callable[[], tf_keras.Model], computed_in: str
+) -> tf_keras.Model:
+    """Return a model that TensorFlow can save, as it computes in float32 on one device.
+
+    It is `model`, or what `build` returns, with its weights.
+    """
+    distributed = any(isinstance(v, tf.distribute.DistributedValues) for v in model.variables)
+    if not distributed and computed_in == "float32":
+        return model
+    copy = build()
+    for target, source in zip(copy.variables, model.variables, strict=True):
+        target.assign(source.numpy())
+    return copy
 
 
 def build_model(

@@ -5,6 +5,7 @@ separate file. The ONNX model prepares pixels of any size as Transform does. Gol
 whether an application does the same as this code.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from components.contract.model_files import (
     GOLDEN_FOLDER,
     LABELS_FILE,
     MANIFEST_FILE,
+    INT8,
     ONNX,
     ExportFormat,
     format_file,
@@ -55,7 +57,8 @@ def export_formats(
 ) -> None:
     """Write each format, the labels, golden images and a manifest.
 
-    All return the probabilities of the served model, float32 [batch, classes]. ONNX takes uint8
+    All return the probabilities of the served model, float32 [batch, classes]; float16 and dynamic
+    also `known` and `known_score`, if it has them: LiteRT aborts when it runs the score of int8. ONNX takes uint8
     [batch, height, width, 3], upright and of any size; LiteRT takes uint8 [batch, size, size, 3],
     as Transform stores images.
 
@@ -70,12 +73,12 @@ def export_formats(
         ingest: how ingest shrank the images before.
         from_jpeg: see `prepare`.
     """
+    plain = dataclasses.replace(classifier, known=None)
     size, texts, some = config.seen_size, list(labels), np.stack(list(images))
     shrinking = from_dict(ImageOptions, dict(ingest))
 
-    def probabilities_of_any(pixels: tf.Tensor) -> tf.Tensor:
-        seen = prepare(pixels, config, ingest=shrinking, from_jpeg=from_jpeg)
-        return classifier.probabilities(seen)
+    def answer_any(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return plain.answer(prepare(pixels, config, ingest=shrinking, from_jpeg=from_jpeg))
 
     manifest = {
         "ingest": dict(ingest),
@@ -84,15 +87,18 @@ def export_formats(
         "kinds": list(kinds),
         "from_jpeg": from_jpeg,
         "set_threshold": classifier.set_threshold,
+        "known_threshold": classifier.known and classifier.known.threshold,
     }
     tf.io.gfile.makedirs(os.path.join(directory, GOLDEN_FOLDER))
     with tempfile.TemporaryDirectory(prefix="formats-") as work:
         np.save(os.path.join(work, _IMAGES), some)
         with open(os.path.join(work, MANIFEST_FILE), "w", encoding="utf-8") as file:
             json.dump(manifest, file)
-        _save(classifier, classifier.probabilities, size, os.path.join(work, _MODEL))
+        _save(classifier, classifier.answer, size, os.path.join(work, _MODEL))
+        if INT8 in kinds:
+            _save(classifier, plain.answer, size, os.path.join(work, INT8))
         if ONNX in kinds:
-            _save(classifier, probabilities_of_any, None, os.path.join(work, ONNX))
+            _save(classifier, answer_any, None, os.path.join(work, ONNX))
         reasons = {kind: _convert(kind, work, directory) for kind in kinds}
     manifest["failed"] = {kind: reason for kind, reason in reasons.items() if reason}
     manifest["golden"] = [
@@ -105,7 +111,7 @@ def export_formats(
 
 def _save(
     classifier: Classifier,
-    function: Callable[[tf.Tensor], tf.Tensor],
+    function: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     side: int | None,
     directory: str,
 ) -> None:
@@ -113,17 +119,17 @@ def _save(
     spec = tf.TensorSpec([None, side, side, CHANNELS], tf.uint8, name="images")
 
     @tf.function(input_signature=[spec], autograph=False)
-    def probabilities(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"probabilities": function(images)}
+    def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        return function(images)
 
     served = tf.Module()
-    served.weights, served.probabilities = classifier.model.variables, probabilities
-    tf.saved_model.save(served, directory, signatures={"serving_default": probabilities})
+    served.weights, served.answer = classifier.model.variables, answer
+    tf.saved_model.save(served, directory, signatures={"serving_default": answer})
 
 
 def _convert(kind: ExportFormat, work: str, directory: str) -> str:
     """Convert the model in the folder `work`; return why it failed, or ""."""
-    names = (ONNX if kind == ONNX else _MODEL, _IMAGES, MANIFEST_FILE, format_file(kind))
+    names = (kind if kind in (ONNX, INT8) else _MODEL, _IMAGES, MANIFEST_FILE, format_file(kind))
     model, images, manifest, file = (os.path.join(work, name) for name in names)
     done = subprocess.run(
         [sys.executable, str(conversion_process.__file__), kind, model, images, manifest, file],

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
-from components.contract.model_files import IN_SET
+from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
 from components.images.options import CHANNELS
 from components.storage.artifact_files import on_disk
@@ -19,6 +19,7 @@ from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
 from pipeline_def.serving.explanation import make_explain
 from pipeline_def.serving.graph_digest import write_identity
+from pipeline_def.serving.known import KnownScore
 
 if TYPE_CHECKING:
     from pipeline_def.serving.transform_graph import TransformGraph
@@ -43,6 +44,8 @@ class Classifier:
     """Divisor of the logits."""
     set_threshold: float | None = None
     """Least probability of a label in the conformal set; None: there are no sets."""
+    known: KnownScore | None = None
+    """Score of how alike an image is to those of training; None: there is none."""
 
     def logits(self, images: tf.Tensor) -> tf.Tensor:
         """Return the mean over all views, float32 [batch, classes], before calibration.
@@ -50,21 +53,40 @@ class Classifier:
         As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
         together count half.
         """
+        return self._average(images, self.model(images, training=False))
+
+    def _average(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
+        """Return the mean over all views; `plain` are the logits of the images themselves."""
         if self.views == 1:
-            return self.model(images, training=False)
+            return plain
+        mirrored = self._mirrored(images, plain)
         if self.views == 2:
-            return self._mirrored(images)
+            return mirrored
         size = images.shape[1]
         distance = max(1, round(size / 32))
         margin = [distance, distance]
         padded = tf.pad(images, [[0, 0], margin, margin, [0, 0]], "REFLECT")
         corners = [slice(0, size), slice(2 * distance, None)]
-        moved = [self._mirrored(padded[:, corner, corner]) for corner in corners]
-        return (self._mirrored(images) + tf.add_n(moved) / 2) / 2
+        views = [padded[:, corner, corner] for corner in corners]
+        moved = [self._mirrored(view, self.model(view, training=False)) for view in views]
+        return (mirrored + tf.add_n(moved) / 2) / 2
 
-    def _mirrored(self, images: tf.Tensor) -> tf.Tensor:
-        logits, mirrored = (self.model(i, training=False) for i in (images, images[:, :, ::-1]))
-        return (logits + mirrored) / 2
+    def _mirrored(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
+        return (plain + self.model(images[:, :, ::-1], training=False)) / 2
+
+    def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return `probabilities`, float32 [batch, classes].
+
+        With a score, also `known_score`, float32 [batch], and `known`, bool [batch]; then it must
+        be called within a `tf.function`. The score is of one view.
+        """
+        plain = self.model(images, training=False)
+        logits = self._average(images, plain)
+        found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
+        if self.known and self.known.threshold is not None:
+            found[KNOWN_SCORE] = self.known.score(plain)
+            found[KNOWN] = found[KNOWN_SCORE] >= self.known.threshold
+        return found
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
         """Return float32 [batch, classes]."""
@@ -89,9 +111,11 @@ def export_model(
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
             `labels` string [batch, classes], the text of each column; `error` string [batch],
             empty, or why a file was not decoded: its label is empty, its probabilities are 0;
-            with `export.coverage`, `in_set` bool [batch, classes], the labels of the conformal set.
+            with `export.coverage`, `in_set` bool [batch, classes], the labels of the conformal set;
+            with `export.false_alarms`, `known` bool [batch], whether the image is like those of
+            training, and `known_score` float32 [batch], 0 for a file that was not decoded.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
-            `probabilities`. For TFMA.
+            `probabilities`, `known` and `known_score` likewise. For TFMA and the Evaluator.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
         explain: `image_bytes` likewise → a heat map for the label, see `make_explain`.
     """
@@ -186,7 +210,7 @@ def make_signatures(
     def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
         images = graph.pixels(tf.reshape(features[ENCODED], [-1]))
-        return {"probabilities": classifier.probabilities(images)}
+        return classifier.answer(images)
 
     @tf.function(input_signature=_EXAMPLES, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -208,16 +232,24 @@ def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[by
     @tf.function(input_signature=_BYTES, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images, indices, errors = graph.decoded(image_bytes)
-        scores = classifier.probabilities(images)[: tf.size(indices)]
-        shape = tf.stack([tf.size(image_bytes), len(labels)])
-        scores = tf.scatter_nd(tf.cast(indices, tf.int32)[:, tf.newaxis], scores, shape)
+        rows = tf.cast(indices, tf.int32)[:, tf.newaxis]
+        count = tf.size(image_bytes)
+
+        def spread(found: tf.Tensor) -> tf.Tensor:
+            """Return a row for each file: zeros for those that were not decoded."""
+            shape = tf.concat([[count], tf.shape(found)[1:]], axis=0)
+            return tf.scatter_nd(rows, found[: tf.size(indices)], shape)
+
+        answer = {name: spread(found) for name, found in classifier.answer(images).items()}
+        scores = answer["probabilities"]
         texts = tf.constant(labels)
         best = tf.gather(texts, tf.argmax(scores, axis=1))
         sets = {} if classifier.set_threshold is None else {IN_SET: classifier.find_sets(scores)}
         return {
+            **answer,
             **sets,
             "label": tf.where(tf.equal(errors, ""), best, ""),
-            "labels": tf.tile(texts[tf.newaxis], [shape[0], 1]),
+            "labels": tf.tile(texts[tf.newaxis], [count, 1]),
             "probabilities": tf.ensure_shape(scores, [None, len(labels)]),
             "error": errors,
         }

@@ -24,6 +24,7 @@ from components.contract.model_files import (
     RATE,
     TRAINING_FILE,
 )
+from components.evaluation.metrics.unknowns import Unknowns
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.training.calibration import Calibration, LabelSets
 from pipeline_def.training.log import TrainingLog
@@ -37,6 +38,7 @@ def describe_training(
     training: Training,
     calibration: Calibration | None,
     sets: LabelSets | None = None,
+    unknowns: Unknowns | None = None,
     *,
     started: float,
     directory: str,
@@ -57,6 +59,7 @@ def describe_training(
         "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
         "label_sets": sets and dataclasses.asdict(sets),
+        "known": unknowns and dataclasses.asdict(unknowns),
         "folds": folds,
         "search": search,
     }

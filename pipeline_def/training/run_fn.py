@@ -2,7 +2,8 @@
 
 `training_input.py` reads the splits, `phases.py` runs the phases of a training, each a
 `TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature,
-`image_pass.py` describes the images, and `pipeline_def/serving` exports the model.
+`known.py` a score, `image_pass.py` describes the images, and `pipeline_def/serving` exports the
+model.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.augmentation.own import check_own
 from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
-from pipeline_def.model.networks import build_model, precision
+from pipeline_def.model.networks import build_model, make_plain, precision
 from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.warm_start import (
     NETWORK_FILE,
@@ -67,6 +68,7 @@ from pipeline_def.training.distribution.workers import (
     report_lost_worker,
 )
 from pipeline_def.training.image_pass import write_images
+from pipeline_def.training.known import fit_known, judge_left_out
 from pipeline_def.training.phases import Training
 from pipeline_def.training.run_files import describe_model, describe_training
 from pipeline_def.training.search.search import search
@@ -152,21 +154,30 @@ def _train_and_export(
     if start:
         data = dataclasses.replace(data, config=shorten(data.config))
     training, validated = _train(model, data, run_dir, folder, start)
-    if not _is_plain(model, config.training.precision):
-        model = _copy(model, build(config.model))
+    model = make_plain(model, lambda: build(config.model), config.training.precision)
     plain = Classifier(model, config.model.views)
     classifier, calibration, sets = _calibrate(plain, data, validated)
+    texts = tuple(map(decode_text, graph.labels))
+    unknowns = None
+    if rate := config.export.false_alarms:
+        known, unknowns = fit_known(model, data, rate=rate)
+        classifier = dataclasses.replace(classifier, known=known)
+    if config.export.left_out:
+        left_out = judge_left_out(
+            training, build, data, texts, log_dir=run_dir, checkpoint_dir=checkpoints
+        )
+        unknowns = unknowns and dataclasses.replace(unknowns, left_out=left_out)
     folds = validated.describe(training) if validated else None
     describe_training(
         training,
         calibration,
         sets,
+        unknowns,
         started=started,
         directory=run_dir,
         folds=folds,
         search=found.facts if found else None,
     )
-    texts = tuple(map(decode_text, graph.labels))
     unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
     _export(classifier, graph, data, fn_args, unseen, earlier)
@@ -307,16 +318,3 @@ def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfi
         )
 
     return build
-
-
-def _is_plain(model: tf_keras.Model, computed_in: str) -> bool:
-    """Return whether TensorFlow can save the model: it computes in float32 on one device."""
-    distributed = any(isinstance(v, tf.distribute.DistributedValues) for v in model.variables)
-    return not distributed and computed_in == "float32"
-
-
-def _copy(model: tf_keras.Model, copy: tf_keras.Model) -> tf_keras.Model:
-    """Return a copy, built in float32 on one device, with the weights of `model`."""
-    for target, source in zip(copy.variables, model.variables, strict=True):
-        target.assign(source.numpy())
-    return copy

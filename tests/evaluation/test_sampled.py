@@ -55,7 +55,9 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(tmp_path: Path)
     texts["filename"] = [b"%05d" % row for row in range(count)]
     texts["label"] = [LABELS[number].encode() for number in models[0].ids]
     with open_part(str(tmp_path), "shard", labels) as part:
-        part.add(texts, [of.probabilities for of in models])
+        # The last image is the strangest: files are written in the order of their names.
+        backwards = np.arange(count, 0, -1, dtype=np.float32)
+        part.add(texts, [of.probabilities for of in models], backwards)
     join_parts(str(tmp_path))
     whole, sampled = read_predictions(str(tmp_path)), read_sampled(str(tmp_path), most=14_000)
     model = sampled.candidate
@@ -63,6 +65,9 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(tmp_path: Path)
     assert (model.probabilities.shape, len(model.held.ids)) == ((1_000, 7), 1_000)
     np.testing.assert_array_equal(model.probabilities, whole.candidate.probabilities[model.rows])
     assert (sampled.filenames, sampled.slices) == (whole.filenames, whole.slices)
+    for of in (whole, sampled):
+        assert of.known_scores is not None
+        assert of.known_scores.tolist() == backwards.tolist()
     found, exact = compare(sampled), compare(whole)
     assert found.slices == exact.slices
     assert found.confused == exact.confused

@@ -18,7 +18,7 @@ from components.predict import flow
 from components.predict.config import PredictConfig
 from components.predict.files import Source, count_files, find_sources
 from components.predict.flow import Outcome, Tally
-from components.predict.model import Ranking, find_reason
+from components.predict.model import Answer, find_reason
 from components.records.record_reader import read_features
 from tests.ingest.plain import ingest
 from tests.pictures import encode, picture, write_folder
@@ -33,10 +33,11 @@ class RecordingModel:
     def __init__(self) -> None:
         self.batches: list[list[bytes]] = []
 
-    def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
+    def predict(self, images: Sequence[bytes]) -> list[Answer | str]:
         first = sum(map(len, self.batches))
         self.batches.append(list(images))
-        return [((str(number), 1.0),) for number in range(first, first + len(images))]
+        numbers = range(first, first + len(images))
+        return [Answer(((str(number), 1.0),)) for number in numbers]
 
     @property
     def received(self) -> list[bytes]:
@@ -156,7 +157,7 @@ def test_what_waits_for_a_slow_model_does_not_grow_with_the_number_of_files(
     most: list[int] = []
 
     class Slow(RecordingModel):
-        def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
+        def predict(self, images: Sequence[bytes]) -> list[Answer | str]:
             time.sleep(0 if self.batches else 0.3)
             most.append(done - len(self.received))
             return super().predict(images)
@@ -171,7 +172,7 @@ def test_what_a_model_cannot_read_is_refused_and_costs_no_other_image(tmp_path: 
     write_folder(tmp_path, each=4, labels=("red",))
 
     class Picky(RecordingModel):
-        def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
+        def predict(self, images: Sequence[bytes]) -> list[Answer | str]:
             return [answer if n != 2 else "bad" for n, answer in enumerate(super().predict(images))]
 
     outcomes = ask(find_sources([str(tmp_path)]), Picky())

@@ -67,8 +67,8 @@ def test_one_bad_image_does_not_fail_its_batch(output: Path, version: str, reaso
     assert reason in answers[3]
     assert "{{" not in answers[3]
     rest = [answer for answer in answers if not isinstance(answer, str)]
-    assert [ranking[0][0] for ranking in rest] == ["red", "green", "blue", "red"]
-    for first, second in rest:
+    assert [answer.ranking[0][0] for answer in rest] == ["red", "green", "blue", "red"]
+    for first, second in (answer.ranking for answer in rest):
         assert first[1] > second[1]
 
 

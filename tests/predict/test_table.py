@@ -13,7 +13,7 @@ from components.predict.flow import Outcome
 from components.predict.table import write_table
 
 OUTCOMES = [
-    Outcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25))),
+    Outcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25)), True, 1.5),
     Outcome("b.jpg", "refused", category="truncated", reason="cut"),
     Outcome(".c", "skipped", reason="hidden"),
     Outcome("=cmd|' /C calc'!A0", "answered", (("-1+1", 0.5), ("'@", 0.5))),
@@ -27,6 +27,8 @@ ROWS = [
         "probability": 0.75,
         "label_2": "b",
         "probability_2": 0.25,
+        "known": True,
+        "known_score": 1.5,
     },
     {"file": "b.jpg", "status": "refused", "category": "truncated", "reason": "cut"},
     {"file": ".c", "status": "skipped", "reason": "hidden"},
@@ -45,7 +47,9 @@ def read(path: Path) -> list[dict[str, Any]]:
         for row in rows:
             assert not any(value.startswith(tuple("=+-@\t\r")) for value in row.values())
             row.update({k: v.removeprefix("'") for k, v in row.items()})
-            row.update({k: float(v) for k, v in row.items() if k.startswith("prob") and v})
+            numbers = ("probability", "known_score")
+            row.update({k: float(v) for k, v in row.items() if k.startswith(numbers) and v})
+            row.update({k: v == "True" for k, v in row.items() if k == "known" and v})
     elif path.suffix == ".jsonl":
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     else:

@@ -12,6 +12,7 @@ import pytest
 import local_runner
 from components.images.options import FileOptions
 from components.ingest.corrections import Correction
+from components.predict.model import Answer
 from pipeline_def.local.review import labeling
 from pipeline_def.local.review.labeling import Predicted, choose, describe_control, is_control
 from pipeline_def.local.review.options import ReviewOptions
@@ -80,7 +81,8 @@ class FakeModel:
         self.names = {digest(data): path.partition("-")[0] for path, data in IMAGES.items()}
 
     def predict(self, images: Sequence[bytes]) -> list[Any]:
-        return [((self.names[digest(data)], 0.9), ("other", 0.1)) for data in images]
+        names = (self.names[digest(data)] for data in images)
+        return [Answer(((name, 0.9), ("other", 0.1))) for name in names]
 
 
 @pytest.fixture

@@ -148,6 +148,8 @@ class Evaluated:
     """Slicing, such as "class" or "size" → value of each example."""
     candidate: Predictions
     baseline: Predictions | None = None
+    known_scores: NDArray[np.float32] | None = None
+    """`known_score` of the candidate for each example, if it has this output."""
 
     @cached_property
     def known(self) -> Ints:

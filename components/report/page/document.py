@@ -21,7 +21,11 @@ from components.report.page.sections.classes import (
     describe_confusion,
     describe_images,
 )
-from components.report.page.sections.curves import describe_calibration, describe_curves
+from components.report.page.sections.curves import (
+    describe_calibration,
+    describe_curves,
+    describe_unknowns,
+)
 from components.report.page.sections.map import describe_map
 from components.report.page.sections.metrics import describe_metrics, describe_slices
 from components.report.page.sections.summary import describe_summary
@@ -41,6 +45,7 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "map": ("Map", describe_map),
     "slices": ("Slices", describe_slices),
     "calibration": ("Calibration", describe_calibration),
+    "unknowns": ("Unknown images", describe_unknowns),
     "curves": ("ROC and precision-recall", describe_curves),
     "training": ("Training", describe_training),
     "balance": ("Class balance", describe_balance),
@@ -72,7 +77,10 @@ FILTERS: dict[str, Callable[..., Any]] = {
 
 def render(facts: ReportFacts) -> str:
     """Write the page; the same facts give the same text."""
-    sections = [(key, title, render_section(key, facts)) for key, (title, _) in _SECTIONS.items()]
+    shown = {key: title for key, (title, _) in _SECTIONS.items()}
+    if not facts.unknowns:
+        del shown["unknowns"]
+    sections = [(key, title, render_section(key, facts)) for key, title in shown.items()]
     return _templates().get_template("page.html.j2").render(facts=facts, sections=sections)
 
 

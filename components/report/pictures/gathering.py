@@ -34,7 +34,7 @@ _SUSPECT_BYTES = 1_500_000
 """Limit of the pictures of suspects, and of similar images."""
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
-_REJECTS, _DUPLICATES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
+_REJECTS, _DUPLICATES, _MISTAKES, _IMAGES, _STRANGE = 40, 40, 48, 1000, 24
 
 # Small, as each image is run through the network several times.
 _EXPLAIN_BATCH = 16
@@ -59,9 +59,9 @@ def gather_pictures(
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
     duplicates = show_duplicates(rejects_uri, root, most=_DUPLICATES)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
-    chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
+    chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown)
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
-    mistakes, images = show(evaluated, chosen, examples_uri, split, explain)
+    mistakes, images, strange = show(evaluated, chosen, examples_uri, split, explain)
     left = MOST_BYTES
     for sample in samples:
         left -= count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
@@ -69,6 +69,8 @@ def gather_pictures(
     left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
     left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
+    strange = keep_within(strange, left)
+    left -= count_bytes(one.picture for one in strange)
     suspects = None
     if found:
         limit = min(left, _SUSPECT_BYTES)
@@ -82,6 +84,7 @@ def gather_pictures(
         "rejects": rejects,
         "duplicates": duplicates,
         "mistakes": mistakes,
+        "strange": strange,
         "images": keep_within(images, left),
     }
 

@@ -34,10 +34,17 @@ class Chosen(NamedTuple):
     """The worst mistakes, the most confident first."""
     images: Ints
     """Images to browse, the most important first."""
+    strange: Ints
+    """Images with the lowest scores of `known`, the lowest first; none without scores."""
 
 
 def choose(
-    evaluated: Evaluated, *, mistakes: int, images: int, shown: Collection[str] = ()
+    evaluated: Evaluated,
+    *,
+    mistakes: int,
+    images: int,
+    strange: int = 0,
+    shown: Collection[str] = (),
 ) -> Chosen:
     """Choose the most informative examples.
 
@@ -54,8 +61,12 @@ def choose(
     wrong = order[predicted[order] != evaluated.candidate.ids[order]]
     turns = _take_turns(_pairs(evaluated, predicted, wrong))
     varied = np.argsort(turns >= _MOST_ALIKE, kind="stable")[:mistakes]
+    scores = evaluated.known_scores
+    lowest = np.argsort([] if scores is None else scores, kind="stable")[:strange]
     return Chosen(
-        wrong[np.sort(varied)], _choose_images(evaluated, predicted, order, shown)[:images]
+        wrong[np.sort(varied)],
+        _choose_images(evaluated, predicted, order, shown)[:images],
+        lowest,
     )
 
 
@@ -100,13 +111,13 @@ def show(
     examples_uri: str,
     split: str,
     explain: Explain = lambda files: {},
-) -> tuple[tuple[PredictedImage, ...], tuple[PredictedImage, ...]]:
+) -> tuple[tuple[PredictedImage, ...], ...]:
     """Read the pictures of the chosen examples, all in one pass.
 
     Returns:
-        Mistakes and images, in the order of `chosen`.
+        Mistakes, images and strange images, in the order of `chosen`.
     """
-    rows = np.union1d(chosen.mistakes, chosen.images).tolist()
+    rows = np.unique(np.concatenate(chosen)).tolist()
     names = {evaluated.filenames[row] for row in rows}
     side = 2 * SIDE if len(names) <= _FEW else SIDE
     wrong = {evaluated.filenames[row] for row in chosen.mistakes}
@@ -116,18 +127,19 @@ def show(
         pictures[name] = make_thumbnail(encoded, side=side)
         if name in wrong:
             files[name] = encoded
-    mistakes, images = (_describe(evaluated, part.tolist(), pictures) for part in chosen)
+    mistakes, images, strange = (_describe(evaluated, part.tolist(), pictures) for part in chosen)
     heat_maps = explain(files)
     mistakes = tuple(
         dataclasses.replace(image, heat_map=heat_maps.get(image.filename)) for image in mistakes
     )
-    return mistakes, images
+    return mistakes, images, strange
 
 
 def _describe(
     evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Picture | None]
 ) -> tuple[PredictedImage, ...]:
     model, stats = evaluated.candidate, evaluated.candidate.stats
+    scores = evaluated.known_scores
     described = []
     for row in rows:
         column = int(model.ids[row])
@@ -140,6 +152,7 @@ def _describe(
                 confidence=float(stats.confidence[row]),
                 probability=math.exp(-stats.loss[row]) if known else 0.0,
                 picture=pictures.get(evaluated.filenames[row]),
+                known_score=None if scores is None else float(scores[row]),
             )
         )
     return tuple(described)

@@ -55,6 +55,8 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
 
 def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds: int) -> str:
     """Say as a clause why the images are not divided into folds; "" if they can be."""
+    if data.config.export.false_alarms:
+        return "export.false_alarms fits its threshold on the eval split"
     if data.config.model.start:
         return "no training could start from a model that was trained on all images"
     index = read_index(data.train.uri)

@@ -1,4 +1,4 @@
-"""Calibration, ROC and precision-recall curves."""
+"""Calibration, unknown images, ROC and precision-recall curves."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from components.evaluation.metrics.calibration import Bins
 from components.evaluation.metrics.curves import ClassCurves, Roc
 from components.evaluation.metrics.intervals import Interval, proportion_interval
+from components.evaluation.metrics.predictions import Scores
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number
@@ -65,6 +66,36 @@ def _paint_dots(axes: Axes, bins: Bins, intervals: list[Interval]) -> None:
     total = sum(of.examples for of in bins)
     sizes = [max(_SMALLEST, _LARGEST * of.examples / total) for of in bins]
     axes.scatter(confidence, [of.accuracy for of in bins], sizes, color=FIRST, zorder=3)
+
+
+def describe_unknowns(facts: ReportFacts) -> dict[str, Any]:
+    """Draw the scores of the evaluated images with the threshold, and the classes left out."""
+    unknowns, scores = facts.unknowns, facts.known_scores
+    threshold = unknowns.threshold if unknowns else None
+    drawn = None if threshold is None or scores is None else _draw_scores(scores, threshold)
+    left_out = unknowns and unknowns.left_out
+    return {
+        "drawing": drawn,
+        "classes": left_out.classes if left_out else (),
+    }
+
+
+def _draw_scores(scores: Scores, threshold: float) -> Drawing:
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="score", ylabel="images")
+        # Outliers would leave no room for the others.
+        low = min(float(np.quantile(scores, 0.005)), threshold)
+        axes.hist(scores.clip(low), bins=40, color=FIRST)
+        axes.axvline(threshold, color=SECOND, linestyle="--")
+        axes.grid(visible=False, axis="x")
+
+    return draw(
+        paint,
+        caption="Scores of the evaluated images; those to the left of the dashed line, the "
+        "threshold, are called unknown",
+        name=f"Histogram of the scores; the threshold is {number(threshold)}",
+        height=2.2,
+    )
 
 
 def describe_curves(facts: ReportFacts) -> dict[str, Any]:

@@ -70,7 +70,7 @@ async function showAll(files) {
   say("");
 }
 
-function makeCard(file, { label, probabilities, error }) {
+function makeCard(file, { label, probabilities, error, known }) {
   const [item, button, picture, name, share] = ["li", "button", "img", "bdi", "span"].map(kind => document.createElement(kind));
   button.type = "button";
   button.addEventListener("click", () => show(file));
@@ -79,7 +79,8 @@ function makeCard(file, { label, probabilities, error }) {
   picture.onload = picture.onerror = () => URL.revokeObjectURL(picture.src);
   name.textContent = error || label;
   name.className = error ? "bad" : "";
-  share.textContent = error ? file.name : percent.format(Math.max(...probabilities));
+  share.textContent = error ? file.name :
+    `${percent.format(Math.max(...probabilities))}${known === false ? ", unknown" : ""}`;
   button.append(picture, name, share);
   item.append(button);
   return item;
@@ -129,7 +130,7 @@ function showPicture(file) {
   find("result").hidden = false;
 }
 
-function showLabels({ label, labels, probabilities, in_set: inSet }) {
+function showLabels({ label, labels, probabilities, in_set: inSet, known }) {
   const order = probabilities.map((_, place) => place)
     .sort((one, other) => probabilities[other] - probabilities[one]);
   const describe = (text, place) => {
@@ -142,7 +143,10 @@ function showLabels({ label, labels, probabilities, in_set: inSet }) {
   find("answer").replaceChildren(...describe(label, first));
   // Models pushed without export.coverage do not answer with a set.
   const possible = inSet ? order.filter(place => inSet[place]).map(place => labels[place]) : [];
-  find("set").textContent = possible.length > 1 ? `It may be any of: ${possible.join(", ")}.` : "";
+  find("set").textContent = [
+    known === false ? "It is unlike the pictures of training, so the label may mean nothing." : "",
+    possible.length > 1 ? `It may be any of: ${possible.join(", ")}.` : "",
+  ].join(" ").trim();
   find("filled").style.width = `${100 * probabilities[first]}%`;
   find("bars").replaceChildren(...others.map((place, rank) => {
     const item = document.createElement("li");

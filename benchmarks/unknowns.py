@@ -1,0 +1,266 @@
+"""Compares scores that tell images of a class that a network has never seen.
+
+    uv run -m benchmarks.unknowns
+    uv run -m benchmarks.unknowns --data DIR --option training.epochs=20 --option model.name=cnn
+
+For each choice of two classes, a network is trained without them, as Trainer trains. The AUROC is
+that of the other images of the eval split against all images of the two classes; each score is
+compared with the highest probability in the same networks. The last table has the time of an
+answer with and without the score.
+"""
+
+import argparse
+import dataclasses
+import glob
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tf_keras
+from scipy.special import logsumexp, softmax
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.measuring import options
+from benchmarks.measuring.process import Progress, run_pipeline
+from benchmarks.measuring.results import Figures, Spread, write_results
+from components.contract.configuration import from_dict
+from components.contract.model_files import TRAINING_FILE
+from pipeline_def.config.training import TrainerConfig
+from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
+from pipeline_def.local.preparation import write_digits
+from pipeline_def.model.networks import build_model
+from pipeline_def.serving.known import KnownScore, features_or_logits
+from pipeline_def.serving.signatures import Classifier
+from pipeline_def.serving.transform_graph import TransformGraph
+from pipeline_def.training.known import learn_score, leave_out, select
+from pipeline_def.training.phases import Training
+from pipeline_def.training.training_input import TrainingInput
+
+_MODULE = "benchmarks.unknowns"
+_LEFT_OUT, _NEIGHBORS = 2, 10
+_BASE = "highest probability"
+
+Array = npt.NDArray[Any]
+Areas = dict[str, float]
+Figure = dict[str, Any]
+
+
+def main() -> int:
+    """Measure what the command line asks for; print the tables."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _measure(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = options.make_parser(_MODULE, __doc__, repeats=10)
+    parser.add_argument("--data", help="folder of images; default: the built-in digits")
+    parser.add_argument("--option", action="append", default=[], help="of the run: NAME=VALUE")
+    return parser
+
+
+def _measure(arguments: argparse.Namespace) -> None:
+    figures: dict[str, list[Figure]] = {"areas": []}
+    progress = Progress(arguments.repeats)
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
+        source = arguments.data or f"{work}/digits"
+        if not arguments.data:
+            write_digits(source)
+        words = [f"--{option}" for option in arguments.option]
+        run_pipeline(["--data", source, "--output", f"{work}/out", *words])
+        trainer = Trainer(f"{work}/out")
+        for number in range(arguments.repeats):
+            figures["areas"].append(trainer.compare(number))
+            progress.report(f"choice {number + 1}")
+            tables = [_tabulate(figures["areas"])]
+            write_results(_MODULE, tables, figures, arguments.json)
+        seconds = trainer.time_answers()
+    tables.append(_tabulate_seconds(seconds))
+    figures["milliseconds"] = [seconds]
+    write_results(_MODULE, tables, figures, arguments.json)
+    for table in tables:
+        table.show()
+
+
+class Trainer:
+    """Trains networks on the transformed images of a run."""
+
+    def __init__(self, output: str) -> None:
+        """Read what the run in the folder `output` has left."""
+        [facts] = glob.glob(f"{output}/artifacts/Trainer/model_run/*/{TRAINING_FILE}")
+        [graph] = glob.glob(f"{output}/artifacts/Transform/transform_graph/*")
+        [examples] = glob.glob(f"{output}/artifacts/Transform/transformed_examples/*")
+        self._graph = TransformGraph(graph)
+        arguments = SimpleNamespace(
+            train_files=[f"{examples}/Split-train/*"], eval_files=[f"{examples}/Split-eval/*"]
+        )
+        self._data = TrainingInput.find(
+            arguments,
+            from_dict(TrainerConfig, json.loads(Path(facts).read_text())["config"]),
+            self._graph.transformed_spec,
+            replicas=1,
+        )
+        self._mean, self._variance = pixel_moments(self._data.read_in_order(self._data.train))
+
+    def compare(self, number: int) -> Areas:
+        """Train without two classes; return score → AUROC."""
+        classes = len(self._graph.labels)
+        group = np.random.default_rng(number).choice(classes, _LEFT_OUT, replace=False)
+        data = leave_out(self._data, 1, group)
+        model = self._train(data, number)
+        measure, fitted = self._make_measure(model), learn_score(model, data)
+        train = _predict(measure, data.read_in_order(data.train))
+        parts = [
+            _predict(measure, data.read_in_order(select(of, group, without=without)))
+            for of, without in (
+                (self._data.evaluation, True),
+                (self._data.evaluation, False),
+                (self._data.train, False),
+            )
+        ]
+        usual = len(parts[0][2])
+        logits, features, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
+        scores = score_all(fitted, train, logits, features, usual=usual)
+        truth = np.arange(len(logits)) < usual
+        return {name: float(roc_auc_score(truth, of)) for name, of in scores.items()}
+
+    def _train(self, data: TrainingInput, seed: int) -> tf_keras.Model:
+        config = data.config
+        tf_keras.utils.set_random_seed(seed)
+        model = build_model(
+            config.model,
+            size=config.transform.seen_size,
+            classes=len(self._graph.labels),
+            mean=self._mean,
+            variance=self._variance,
+            patches=self._find_patches() if config.model.name == "resnet9" else None,
+            seed=seed,
+        )
+        lengths = Training.full_lengths(config)
+        with tempfile.TemporaryDirectory() as folder:
+            Training(model, data, f"{folder}/logs", f"{folder}/kept", lengths=lengths).run()
+        return model
+
+    def _find_patches(self) -> Any:
+        return patch_covariance(self._data.read_in_order(self._data.train))
+
+    @staticmethod
+    def _make_measure(model: tf_keras.Model) -> Any:
+        @tf.function(input_signature=[tf.TensorSpec(model.input_shape, tf.uint8)], autograph=False)
+        def measure(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            logits = model(images, training=False)
+            return logits, features_or_logits(logits)
+
+        return measure
+
+    def time_answers(self, repeats: int = 200) -> dict[str, list[float]]:
+        """Return milliseconds of each answer to one image, without and with the score, in turn."""
+        data = leave_out(self._data, 1, np.empty(0, np.int64))
+        images = next(iter(data.read_in_order(data.train)))[0][:1]
+        model = self._train(dataclasses.replace(data, config=_shorten(data.config)), 0)
+        known = dataclasses.replace(learn_score(model, data), threshold=0.0)
+        kinds = {"without": Classifier(model), "with": Classifier(model, known=known)}
+        spec = [tf.TensorSpec(model.input_shape, tf.uint8)]
+        answers = {
+            name: tf.function(of.answer, input_signature=spec, autograph=False)
+            for name, of in kinds.items()
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in kinds}
+        for _ in range(repeats):
+            for name, answer in answers.items():
+                started = time.perf_counter()
+                answer(images)["probabilities"].numpy()
+                seconds[name].append(1000 * (time.perf_counter() - started))
+        # The first ones trace the graph.
+        return {name: of[repeats // 10 :] for name, of in seconds.items()}
+
+
+def _shorten(config: TrainerConfig) -> TrainerConfig:
+    """Return a training of one epoch, after which an answer takes as long as after all."""
+    return dataclasses.replace(config, training=dataclasses.replace(config.training, epochs=1))
+
+
+def _predict(measure: Any, batches: tf.data.Dataset) -> tuple[Array, Array, Array]:
+    """Return logits, features and label ids."""
+    rows = [(*(of.numpy() for of in measure(images)), ids.numpy()) for images, ids in batches]
+    logits, features, ids = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return logits, features, ids
+
+
+def score_all(
+    known: KnownScore,
+    train: tuple[Array, Array, Array],
+    logits: Array,
+    features: Array,
+    *,
+    usual: int,
+) -> dict[str, Array]:
+    """Return the scores of images by name, [images] each, higher for images that are known.
+
+    Args:
+        known: fitted on the training images.
+        train: logits, features and label ids of the training images.
+        logits: of the images, [images, classes].
+        features: of the images, [images, features].
+        usual: number of the first images, of classes that are known, which give the scale.
+    """
+    energy, relative = logsumexp(logits, axis=1), measure_distance(known, features)
+    parts = np.stack([energy, relative], axis=1).astype(np.float64)
+    cosine = _unit(features) @ _unit(train[1]).T
+    return {
+        _BASE: softmax(logits, axis=1).max(axis=1),
+        "highest logit": logits.max(axis=1),
+        "energy": energy,
+        f"{_NEIGHBORS} nearest neighbors": np.sort(cosine, axis=1)[:, -_NEIGHBORS:].mean(axis=1),
+        "Mahalanobis distance": -_measure_nearest(known, features),
+        "relative Mahalanobis distance": relative,
+        "energy + relative distance": known.standardize(parts[:usual]).add(parts),
+    }
+
+
+def _unit(features: Array) -> Array:
+    lengths: Array = np.linalg.norm(features, axis=1, keepdims=True)
+    return features / np.maximum(lengths, 1e-12)
+
+
+def measure_distance(known: KnownScore, features: Array) -> Array:
+    """Return the relative distance as `KnownScore.measure` does."""
+    at = (features - known.center) @ known.projection
+    distance: Array = (at**2 * (1 - known.shrinkage)).sum(axis=1)
+    return distance - _measure_nearest(known, features)
+
+
+def _measure_nearest(known: KnownScore, features: Array) -> Array:
+    at = (features - known.center) @ known.projection
+    nearest: Array = ((at[:, np.newaxis] - known.means) ** 2).sum(axis=2).min(axis=1)
+    return nearest
+
+
+def _tabulate(areas: list[Areas]) -> Figures:
+    title = f"AUROC of {_LEFT_OUT} classes left out, {len(areas)} choices"
+    table = Figures(title, ("score", "AUROC", "ahead of the highest probability"))
+    for name in areas[0]:
+        ahead = sum(of[name] > of[_BASE] for of in areas)
+        values = Spread.of([of[name] for of in areas]).show(3)
+        table.add(name, values, "" if name == _BASE else f"{ahead} of {len(areas)}")
+    return table
+
+
+def _tabulate_seconds(seconds: dict[str, list[float]]) -> Figures:
+    table = Figures("An answer to one image", ("score", "ms, median", "times"))
+    base = float(np.median(seconds["without"]))
+    for name, of in seconds.items():
+        middle = float(np.median(of))
+        table.add(name, f"{middle:.3f}", f"{middle / base:.3f}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
