@@ -226,8 +226,9 @@ def score_all(
 
 
 def _unit(features: Array) -> Array:
-    lengths: Array = np.linalg.norm(features, axis=1, keepdims=True)
-    return features / np.maximum(lengths, 1e-12)
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit: Array = features / np.maximum(lengths, 1e-12)
+    return unit
 
 
 def measure_distance(known: KnownScore, features: Array) -> Array:

@@ -48,7 +48,7 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     loaded = tf.saved_model.load(model)
     spec = tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
     converted, _ = tf2onnx.convert.from_function(
-        loaded.probabilities, input_signature=[spec], opset=_OPSET
+        loaded.answer, input_signature=[spec], opset=_OPSET
     )
     for tensor, names in (
         (converted.graph.input[0], ("batch", "height", "width")),

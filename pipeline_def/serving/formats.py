@@ -22,9 +22,9 @@ import tensorflow as tf
 from components.contract.configuration import from_dict, to_dict
 from components.contract.model_files import (
     GOLDEN_FOLDER,
+    INT8,
     LABELS_FILE,
     MANIFEST_FILE,
-    INT8,
     ONNX,
     ExportFormat,
     format_file,
@@ -58,9 +58,9 @@ def export_formats(
     """Write each format, the labels, golden images and a manifest.
 
     All return the probabilities of the served model, float32 [batch, classes]; float16 and dynamic
-    also `known` and `known_score`, if it has them: LiteRT aborts when it runs the score of int8. ONNX takes uint8
-    [batch, height, width, 3], upright and of any size; LiteRT takes uint8 [batch, size, size, 3],
-    as Transform stores images.
+    also its `known` and `known_score`: LiteRT aborts when it runs the score of int8. ONNX takes
+    uint8 [batch, height, width, 3], upright and of any size; LiteRT takes uint8 [batch, size, size,
+    3], as Transform stores images.
 
     Args:
         classifier: as in the SavedModel.
