@@ -60,7 +60,7 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
         labels=["red", "green", "blue"],
         images=draw(COLORS, 30, seed=9)[0],
         config=config,
-        ingest={"shrink": 0, "quality": 95},
+        ingest={},
     )
     manifest = read_json(str(tmp_path / "formats.json"))
     assert manifest["known_threshold"] == unknowns.threshold
