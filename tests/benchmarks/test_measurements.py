@@ -75,6 +75,7 @@ def test_whole_runs_are_tabulated(
     assert row == "│ many │ 9.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
 
 
+@pytest.mark.slow
 def test_a_grown_folder_is_learned_anew_and_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def case_name(options: dict[str, Any]) -> str:
 every_case = pytest.mark.parametrize("options", CASES, ids=case_name)
 
 
+@pytest.mark.slow
 def test_a_graph_gives_the_same_as_eager_calls() -> None:
     config = dataclasses.replace(OFF, **EVERYTHING)
 

@@ -213,6 +213,7 @@ def test_the_streamed_reader_shuffles_with_a_global_seed_of_0(shard_folder: Shar
     assert epoch != shard_folder.stored("train")[: len(epoch)]
 
 
+@pytest.mark.slow
 def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
     length = 1000
     opened = tf.Variable(tf.zeros([4], tf.bool))

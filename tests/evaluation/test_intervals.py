@@ -42,6 +42,7 @@ def test_intervals_of_proportions_are_as_published(
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.1, 0.05, 0.05), (0.02, 0.06, 0.01), (0.3, 0.01, 0.0)])
 def test_f1_intervals_have_95_percent_coverage(
     shares: tuple[float, float, float],

@@ -72,6 +72,7 @@ def ingest(
     return {str(p.relative_to(target)): p.read_bytes() for p in target.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_processes_write_the_same_bytes_and_report_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def job_in(place: Path, **changes: object) -> IngestJob:
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_killed_processes_are_explained_and_none_outlives_the_run(tmp_path: Path) -> None:
     processes = PlanProcesses(job_in(tmp_path), answer)
     with pytest.raises(FileNotFoundError, match="plans") as caught:

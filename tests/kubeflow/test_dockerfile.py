@@ -97,6 +97,7 @@ def test_the_image_contains_all_code_of_the_digest(app: Path) -> None:
     assert digest == whole_digest()
 
 
+@pytest.mark.slow
 def test_the_command_of_a_step_and_the_runners_start(app: Path) -> None:
     module = "pipeline_def.kubeflow.step.entrypoint"
     assert "--executor_input" in in_the_image(app, "-m", module, "--help")

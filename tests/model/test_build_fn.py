@@ -147,7 +147,11 @@ def test_a_warning_about_keras_dropout(caplog: pytest.LogCaptureFixture) -> None
         ("networks.failing", r"failing\(size=32, classes=5\) failed with ZeroDivisionError: on "),
         ("networks.positional", r"positional\(size=32, classes=5\) failed with TypeError: "),
         ("networks.nothing", r"it returned dict, but must return a model of tf_keras"),
-        ("networks.keras_3", r"it returned keras.Sequential, but must return a model of tf_keras"),
+        pytest.param(
+            "networks.keras_3",
+            r"it returned keras.Sequential, but must return a model of tf_keras",
+            marks=pytest.mark.slow,
+        ),
         ("networks.softmax", r"ends with softmax, but must return logits"),
         ("networks.flat", r"returns \[None, 3\], but must return logits \[None, 5\]"),
         ("networks.large", r"takes \[None, 224, 224, 3\], but .* uint8 \[None, 32, 32, 3\]"),

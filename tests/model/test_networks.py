@@ -55,6 +55,7 @@ def test_networks_normalize_with_the_statistics_of_the_data(
         np.testing.assert_allclose(of_dark, of_bright, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_batch_statistics_follow_a_short_training(
     tiny: dict[str, tf_keras.Model], mobilenet: ModelConfig
 ) -> None:

@@ -71,6 +71,7 @@ def test_labels_keep_their_outputs_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(bias[[1, 3]], fresh_bias[[1, 3]])
 
 
+@pytest.mark.slow
 def test_a_start_that_does_not_fit_changes_no_weight(tmp_path: Path) -> None:
     version, _ = push(tmp_path, ["a", "b"])
     larger = dataclasses.replace(CONFIG, transform=TransformConfig(size=32))
@@ -87,6 +88,7 @@ def test_a_start_that_does_not_fit_changes_no_weight(tmp_path: Path) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_the_model_to_start_from(tmp_path: Path) -> None:
     pushed = str(tmp_path)
     assert find_start("true", pushed) == start_key("true", pushed) == find_start("", pushed) == ""

@@ -39,6 +39,7 @@ def test_the_receiver_has_the_features_of_the_donor(
     assert len(receiver.trainable_weights) == len(model.trainable_weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -32,6 +32,7 @@ def read_weights(version: str) -> bytes:
     return content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["disk", "bucket"])
 def test_an_earlier_version_is_in_use_until_another_model_is_blessed(
     place: str, tmp_path: Path

@@ -68,6 +68,7 @@ class Document(HTMLParser):
         self.texts.add(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -279,6 +280,7 @@ def _search(chosen: int) -> dict[str, Any]:
     return {**found, "importance": importance}
 
 
+@pytest.mark.slow
 def test_a_search_is_drawn_and_its_optimism_said() -> None:
     history = {"accuracy": [0.5], "loss": [1.0]}
     facts = replace(report_sample.small(), history=history, search=_search(2), split="eval")
@@ -307,6 +309,7 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     assert "Searched." in say("training", history=history, search=_search(0))
 
 
+@pytest.mark.slow
 def test_the_range_test_is_drawn() -> None:
     history = {"loss": [3.0, 2.0]}
     found = {"rates": [1e-3, 1e-2, 1e-1], "losses": [2.0, 1.0, 3.0], "used": 1e-3}
@@ -326,6 +329,7 @@ def test_the_range_test_is_drawn() -> None:
     assert "NaN" in say("training", history=history, range_test=bad)
 
 
+@pytest.mark.slow
 def test_drift_over_spans_is_drawn() -> None:
     examples = types.SimpleNamespace(
         get_string_custom_property={"ingest": '{"window": "all"}', "pattern": "/d/day-{SPAN}"}.get

@@ -102,6 +102,7 @@ def test_bad_files_have_errors_and_good_ones_predictions() -> None:
     assert mixed["labels"].shape == (len(bad) + 4, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [[], [b""], [b"", b"x"], [PNG[:50]]], ids=len)
 def test_only_bad_files(files: list[bytes]) -> None:
     found = predict(files)

@@ -50,6 +50,7 @@ def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
     assert [data for _, data in heads] == [b"a", b"a", b"b", b"b"]
 
 
+@pytest.mark.slow
 def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

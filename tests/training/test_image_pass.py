@@ -24,6 +24,7 @@ def predict(model: Any, **options: Any) -> dict[str, Any]:
     return {name: value.numpy() for name, value in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cnn", "resnet9"])
 def test_features_are_those_of_the_backbone(name: str) -> None:
     config = ModelConfig(name=name, width=4, dropout=0.5)

@@ -320,6 +320,7 @@ def test_patience_ends_training_with_the_best_weights(
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "before"), [(STEPS + 1, True), (2 * STEPS - 1, False)])
 def test_divergence_ends_training_with_the_best_weights(
     shard_folder: ShardFolder,
@@ -349,6 +350,7 @@ def test_divergence_ends_training_with_the_best_weights(
     assert not training.seen, "a diverged training is over"
 
 
+@pytest.mark.slow
 def test_another_number_of_replicas_changes_the_steps_of_an_epoch(
     shard_folder: ShardFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -166,6 +166,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Pat
     return write
 
 
+@pytest.mark.slow
 def test_a_network_that_diverges_is_an_error(digits: Any, tmp_path: Path) -> None:
     training = TrainingConfig(epochs=1, learning_rate=1e38, precision="bfloat16", clip_norm=0.5)
     case = Case(digits(10, 0), tmp_path, training=training)

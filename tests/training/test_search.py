@@ -59,6 +59,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.
     return runs
 
 
+@pytest.mark.slow
 def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     assert again.choose() == (chosen, text)
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_killed_search_goes_on_where_it_was(
     ]
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_best_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +135,7 @@ def test_an_interrupt_keeps_the_best_so_far(
     assert run.left > 0
 
 
+@pytest.mark.slow
 def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str])
     assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "folder"),
     [("oss", "gs://bucket"), ("oss", "s3://bucket"), ("vertex", "gs://bucket")],

@@ -68,6 +68,7 @@ def run(folder: Path, end: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "status", "said"),
     [
@@ -109,6 +110,7 @@ def test_a_lost_pod_leaves_the_log_as_far_as_it_came(tmp_path: Path) -> None:
     assert "Looking with" in kept.read_text()
 
 
+@pytest.mark.slow
 def test_a_retry_adds_to_the_log(tmp_path: Path) -> None:
     run(tmp_path, "killed")
     run(tmp_path, "well")
