@@ -314,11 +314,14 @@ class ReportFacts:
             f"The model answers whether an image is known. Its score is {unknowns.score}; the "
             f"threshold was fitted to {wanted} false alarms on {fitted}"
         )
+        limit = (
+            "Other images, such as noise or photographs of other things, may still be called known."
+        )
         if unknowns.found is None or not (interval := unknowns.interval):
-            return f"{fit}; no other images were left to measure it on."
+            return f"{fit}; no other images were left to measure it on. {limit}"
         return (
             f"{fit}. Of the images of {self.judged_on}, {unknowns.found:.1%} (95% CI "
-            f"{interval.low:.1%} to {interval.high:.1%}) are called unknown by mistake."
+            f"{interval.low:.1%} to {interval.high:.1%}) are called unknown by mistake. {limit}"
         )
 
     @property
@@ -334,8 +337,7 @@ class ReportFacts:
             f"others on {left_out.images:,} images of the {EVAL} split is {left_out.auroc:.3f} on "
             f"average (95% CI {interval.low:.3f} to {interval.high:.3f}; 0.5 is chance), and "
             f"{left_out.softmax:.3f} with the highest probability as the score. At this rate of "
-            f"false alarms {left_out.found:.1%} of the images of a new class are called unknown. "
-            f"Images of no class at all may be easier or harder to tell."
+            f"false alarms {left_out.found:.1%} of the images of a new class are called unknown."
         )
 
     @property

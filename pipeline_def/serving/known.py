@@ -1,11 +1,13 @@
 """The score that tells whether an image is like those of training.
 
-It is the sum of two scores, each in standard deviations from its mean over images of the eval
+It is the sum of three scores, each in standard deviations from its mean over images of the eval
 split. The energy (Liu et al., 2020, https://arxiv.org/abs/2010.03759) is high if some logit is. The
-relative Mahalanobis distance (Ren et al., 2021, https://arxiv.org/abs/2106.09022) compares the
-features, the input of the last layer, with those of training images: how much nearer are they to
-the mean of a class than to the mean of all images? Directions in which the means of the classes do
-not differ cancel out, so it takes no more than another last layer.
+other two compare the features, the input of the last layer, with those of training images. The
+relative Mahalanobis distance (Ren et al., 2021, https://arxiv.org/abs/2106.09022) asks how much
+nearer they are to the mean of a class than to the mean of all images. Directions in which the means
+of the classes do not differ cancel out of it. The residual is the Mahalanobis distance in just
+those directions, as noise has a high energy but differs there (after Wang et al., 2022,
+https://arxiv.org/abs/2203.10807).
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,7 +17,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-SCORE = "energy of the logits plus relative Mahalanobis distance of the features"
+SCORE = (
+    "the energy of the logits, plus the relative Mahalanobis distance of the features, minus their "
+    "distance outside the directions that separate the classes"
+)
 
 # A function of its own hides the operations within it.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -35,10 +40,12 @@ class KnownScore:
     """Of the classes, [classes, axes]."""
     shrinkage: Array
     """Variance between the classes divided by that of all images, [axes]."""
-    mean: Array = field(default_factory=lambda: np.zeros(2, np.float32))
-    """Of energy and distance, over images of the eval split."""
-    deviation: Array = field(default_factory=lambda: np.ones(2, np.float32))
-    """Standard deviations of energy and distance."""
+    outside: Array
+    """To further axes, in which the means of the classes are equal, [features, others]."""
+    mean: Array = field(default_factory=lambda: np.zeros(3, np.float32))
+    """Of energy, distance and residual, over images of the eval split."""
+    deviation: Array = field(default_factory=lambda: np.ones(3, np.float32))
+    """Their standard deviations."""
     threshold: float | None = None
     """Least score of a known image; None: there is no decision, and so no output."""
 
@@ -47,23 +54,25 @@ class KnownScore:
         parts = tf.stack(self.measure(logits), axis=1)
         return tf.reduce_sum((parts - self.mean) / self.deviation, axis=1)
 
-    def measure(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return energy and relative distance, float32 [batch] each; higher means more alike."""
-        at = tf.linalg.matmul(features_or_logits(logits) - self.center, self.projection)
+    def measure(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return energy, distance and residual, float32 [batch] each; higher means more alike."""
+        features = features_or_logits(logits) - self.center
+        at = tf.linalg.matmul(features, self.projection)
         # The squared distance to the mean of all minus that to the nearest class, where both have
         # the same term cancelled.
         near = 2 * tf.linalg.matmul(at, self.means.T) - np.square(self.means).sum(axis=1)
         distance = tf.reduce_max(near, axis=1) - tf.reduce_sum(tf.square(at) * self.shrinkage, 1)
-        return tf.reduce_logsumexp(logits, axis=1), distance
+        residual = -tf.reduce_sum(tf.square(tf.linalg.matmul(features, self.outside)), axis=1)
+        return tf.reduce_logsumexp(logits, axis=1), distance, residual
 
     def standardize(self, parts: NDArray[np.float64]) -> Self:
-        """Return the score in standard deviations of `parts`, energy and distance, [images, 2]."""
+        """Return the score in standard deviations of `parts`, those of `measure`, [images, 3]."""
         mean, deviation = parts.mean(axis=0), parts.std(axis=0)
         deviation = np.where(deviation > 0, deviation, 1)
         return replace(self, mean=mean.astype(np.float32), deviation=deviation.astype(np.float32))
 
     def add(self, parts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the scores, [images], of energies and distances, [images, 2]."""
+        """Return the scores, [images], of the parts that `measure` returns, [images, 3]."""
         scores: NDArray[np.float64] = ((parts - self.mean) / self.deviation).sum(axis=1)
         return scores
 

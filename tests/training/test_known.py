@@ -7,12 +7,15 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
+from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from components.contract.example import ENCODED
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.evaluation.metrics.unknowns import Judged, LeftOut, Unknowns, compare_left_out
 from components.transform.config import TransformConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.model.networks import build_model
 from pipeline_def.serving.known import KnownScore
 from pipeline_def.serving.signatures import Classifier, make_signatures
 from pipeline_def.training.known import assign_classes, fit_known, project
@@ -69,9 +72,13 @@ def test_false_alarms_are_as_wanted_and_unknown_images_are_found(network: tf_ker
     classifier, unknowns = fit(network)
     usual, _ = draw(COLORS, 300, seed=3)
     others, _ = draw(GRAY, 300, seed=4)
-    files = [tf.io.encode_png(image).numpy() for image in (*usual, *others)]
+    # The classes differ in hue; a lighter red has the hue of red, and a higher energy.
+    lighter, _ = draw(COLORS + 50, 100, seed=5)
+    files = [tf.io.encode_png(image).numpy() for image in (*usual, *others, *lighter)]
     found = serve(classifier, [*files, b"no image"])
     score, known = found[KNOWN_SCORE][:-1], found[KNOWN][:-1]
+    assert np.mean(~known[1200:]) > 0.9
+    score, known = score[:1200], known[:1200]
     assert (known == (score >= np.float32(unknowns.threshold))).all()
     measured = unknowns.measure(score[:900], held_out=True)
     assert measured.found == np.mean(~known[:900])
@@ -82,6 +89,30 @@ def test_false_alarms_are_as_wanted_and_unknown_images_are_found(network: tf_ker
     # A file that was not decoded is nothing that is known.
     assert (found[KNOWN][-1], found[KNOWN_SCORE][-1]) == (False, 0)
     assert unknowns.measure(score[:900], held_out=False).found is None
+
+
+@pytest.mark.slow
+def test_a_network_for_digits_does_not_know_noise_or_blank_images() -> None:
+    loaded = load_digits()
+    pixels = np.round(loaded.images * (255 / 16)).astype(np.uint8)
+    pixels = np.kron(pixels, np.ones([1, 2, 2], np.uint8))[..., np.newaxis].repeat(3, axis=3)
+    rows = tf.data.Dataset.from_tensor_slices((pixels, loaded.target.astype(np.int64))).batch(32)
+    train, evaluation = rows.skip(8), rows.take(8)
+    tf_keras.utils.set_random_seed(0)
+    config = ModelConfig(name="cnn", width=8)
+    network = build_model(config, size=16, classes=10, mean=[80.0] * 3, variance=[9e3] * 3, seed=0)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    network.compile("adam", loss)
+    network.fit(train.shuffle(100, seed=0), epochs=5, verbose=0)
+    data: Any = SimpleNamespace(
+        train=train, read_in_order=lambda of: of, read_evaluation=lambda: evaluation
+    )
+    known, _ = fit_known(network, data, rate=0.05)
+    answer = tf.function(Classifier(network, known=known).answer, autograph=False)
+    noise = np.random.default_rng(0).integers(0, 256, (100, 16, 16, 3), np.uint8)
+    blank = np.arange(0, 256, 5, np.uint8)[:, None, None, None] + np.zeros([16, 16, 3], np.uint8)
+    for strange in (noise, blank):
+        assert np.mean(answer(tf.constant(strange))[KNOWN]) < 0.3
 
 
 @pytest.mark.parametrize(("each", "enough"), [(6, False), (7, True)])
@@ -108,7 +139,7 @@ def test_the_score_is_the_relative_mahalanobis_distance() -> None:
     def measure(at: tf.Tensor) -> Any:
         return score.measure(at @ tf.ones([5, 3]))
 
-    _, distance = measure(tf.constant(features.astype(np.float32)))
+    _, distance, residual = measure(tf.constant(features.astype(np.float32)))
     means = np.stack([features[ids == number].mean(axis=0) for number in range(3)])
     within = np.cov((features - means[ids]).T, bias=True)
     within = 0.99 * within + 0.01 * np.trace(within) / 5 * np.eye(5)
@@ -122,6 +153,23 @@ def test_the_score_is_the_relative_mahalanobis_distance() -> None:
     near = np.min([squared(features - mean, within) for mean in means], axis=0)
     expected = squared(features - center, within + between) - near
     np.testing.assert_allclose(distance.numpy(), expected, rtol=1e-3, atol=1e-3)
+    between_classes = (((features - center) @ score.projection) ** 2).sum(axis=1)
+    outside = squared(features - center, within) - between_classes
+    np.testing.assert_allclose(residual.numpy(), -outside, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("features", "columns"),
+    [(2, 1), (20, 18), pytest.param(700, 256, id="mixed, so that a model stays small")],
+)
+def test_the_residual_has_few_columns_and_keeps_its_value(features: int, columns: int) -> None:
+    random = np.random.default_rng(0)
+    given, at = np.eye(3)[np.arange(900) % 3], random.normal(size=(900, features))
+    score = project(given.sum(axis=0), given.T @ at, at.T @ at)
+    assert score.outside.shape == (features, columns)
+    residual = (((at - score.center) @ score.outside) ** 2).sum(axis=1).mean()
+    # Each axis has unit variance.
+    assert residual == pytest.approx(features - 2, rel=0.05, abs=1e-6)
 
 
 def test_every_class_is_left_out_once() -> None:
@@ -159,4 +207,4 @@ def test_classes_left_out_are_compared_with_the_known_ones() -> None:
 def test_equal_features_do_not_divide_by_zero() -> None:
     score = project(np.array([3.0, 2.0]), np.zeros((2, 4)), np.zeros((4, 4)))
     assert isinstance(score, KnownScore)
-    assert all(np.isfinite(of).all() for of in (score.projection, score.means, score.shrinkage))
+    assert all(np.isfinite(of).all() for of in (score.projection, score.means, score.outside))
