@@ -1,10 +1,11 @@
 """Prepares decoded pixels as `canonical.py` does files, in operations that other runtimes have.
 
-Resizing is two products with matrices whose weights follow from the sizes in the graph: neither
-ONNX nor LiteRT has TensorFlow's antialiased `ScaleAndTranslate`.
+Resizing adds up pixels by weights that follow from the sizes in the graph: neither ONNX nor LiteRT
+has TensorFlow's antialiased `ScaleAndTranslate`.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import tensorflow as tf
 
@@ -14,6 +15,10 @@ from components.images.options import ALIASING, CHANNELS, ImageOptions, Transfor
 
 # Marker and header of a frame of three components, ITU-T T.81, B.2.2.
 _FRAME_BYTES = 19
+
+_Taps = tuple[tf.Tensor, tf.Tensor]
+"""int32 [after, taps], numbers of the pixels along a side that each new one sees, and float32
+[after, taps], their weights."""
 
 
 def prepare(
@@ -73,12 +78,20 @@ def _shrink(images: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
     shape = tf.cast(tf.shape(images)[1:3], tf.float64)
     factor = tf.reduce_min(shape) / ingest.shrink
     size = tf.maximum(tf.cast(tf.round(shape / factor), tf.int32), ingest.shrink)
-    aliased = factor >= ALIASING
-    weights = [
-        tf.where(aliased, _area(before, after), _triangle(before, after, antialias=False))
-        for before, after in zip(tf.unstack(tf.shape(images)[1:3]), tf.unstack(size), strict=True)
-    ]
-    resized = tf.round(_resize(images, *weights))
+    aliased, before = factor >= ALIASING, tf.shape(images)[1:3]
+    taps = []
+    for axis in (0, 1):
+        side = (before[axis], size[axis])
+        area, triangle = partial(_area, *side), partial(_triangle, *side, antialias=False)
+        # tf2onnx does not know the rank of what a condition returns.
+        numbers, weights = tf.cond(aliased, area, triangle)
+        shape = [size[axis], -1]
+        taps.append((tf.reshape(numbers, shape), tf.reshape(weights, shape)))
+    rows, columns = taps
+    # Columns first, unlike the antialiased kernel, and one division: `resize_area_op.cc`.
+    resized = _weigh(_weigh(images, columns, axis=2), rows, axis=1)
+    pixels = tf.reduce_prod(tf.cast(before, tf.float32) / tf.cast(size, tf.float32))
+    resized = tf.round(resized * tf.where(aliased, 1 / pixels, 1))
     return round_trip(resized, quality=ingest.quality, half_chroma=True)
 
 
@@ -108,7 +121,8 @@ def _letterbox(images: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
     for side, target, margin in zip(*map(tf.unstack, (shape, inner, before)), strict=True):
         row = tf.range(size) - margin
         within = tf.cast((row >= 0) & (row < target), tf.float32)[:, tf.newaxis]
-        weights.append(_triangle(side, target, antialias=antialias, rows=row) * within)
+        numbers, weight = _triangle(side, target, antialias=antialias, rows=row)
+        weights.append((numbers, weight * within))
         inside.append(within)
     resized = tf.round(_resize(images, *weights))
     total = tf.reduce_sum(resized, axis=[1, 2], keepdims=True)
@@ -117,13 +131,23 @@ def _letterbox(images: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
     return resized + color * (1 - mask)
 
 
-def _resize(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Multiply with weights [height, before] and [width, before]."""
-    shape = tf.shape(images)
-    width = tf.shape(columns)[0]
-    flat = tf.reshape(images, [-1, shape[1], shape[2] * CHANNELS])
-    flat = tf.reshape(tf.matmul(rows, flat), [-1, shape[2], CHANNELS])
-    return tf.reshape(tf.matmul(columns, flat), [-1, tf.shape(rows)[0], width, CHANNELS])
+def _resize(images: tf.Tensor, rows: _Taps, columns: _Taps) -> tf.Tensor:
+    """Weigh rows, then columns."""
+    return _weigh(_weigh(images, rows, axis=1), columns, axis=2)
+
+
+def _weigh(images: tf.Tensor, taps: _Taps, *, axis: int) -> tf.Tensor:
+    """Add up weighted pixels along an axis.
+
+    One tap after the other, each product rounded, as TensorFlow's kernel does: a matrix product
+    rounds some halves the other way, and JPEG spreads them over a block. OpenVINO converts no loop.
+    """
+    numbers, weights = taps
+    last = tf.gather(tf.shape(weights), 1) - 1
+    for place in range(2, 5 - axis):
+        weights = tf.expand_dims(weights, place)
+    sums = tf.cumsum(tf.gather(images, numbers, axis=axis) * weights, axis + 1)
+    return tf.gather(sums, last, axis=axis + 1)
 
 
 def _triangle(
@@ -132,28 +156,33 @@ def _triangle(
     *,
     antialias: bool,
     rows: tf.Tensor | None = None,
-) -> tf.Tensor:
-    """Return weights [rows, before] of `tf.image.resize`: a triangle around each pixel's center.
+) -> _Taps:
+    """Return the taps of `tf.image.resize`: a triangle around each pixel's center.
 
     Without antialiasing it is two pixels wide, with it as wide as two pixels of a smaller image.
     """
     rows = tf.range(after) if rows is None else rows
-    # Rounded as in `scale_and_translate_op.cc`.
-    scale = 1 / (tf.cast(after, tf.float32) / tf.cast(before, tf.float32))
-    centers = (tf.cast(rows, tf.float32) + 0.5) * scale
-    places = tf.range(tf.cast(before, tf.float32)) + 0.5
-    distances = tf.abs(places - centers[:, tf.newaxis])
-    if antialias:
-        distances *= 1 / tf.maximum(scale, 1)
-    weights = tf.nn.relu(1 - distances)
-    return weights * (1 / tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1e-6))
+    # Rounded and added up as in `scale_and_translate_op.cc`.
+    before = tf.cast(before, tf.float32)
+    factor = tf.cast(tf.cast(after, tf.float32) / before, tf.float64)
+    # Without the casts, TensorFlow would simplify both quotients to one.
+    scale = tf.cast(1 / factor, tf.float32)
+    radius = tf.maximum(scale, 1) if antialias else tf.constant(1.0)
+    centers = (tf.cast(rows, tf.float32)[:, tf.newaxis] + 0.5) * scale
+    first = tf.maximum(tf.math.ceil(centers - radius - 0.5), 0)
+    places = first + tf.range(2 * tf.math.ceil(radius) + 1)
+    weights = tf.nn.relu(1 - tf.abs(places + 0.5 - centers) * (1 / radius))
+    weights *= tf.cast(places < before, tf.float32)
+    total = tf.cumsum(weights, axis=1)[:, -1:]
+    numbers = tf.cast(tf.minimum(places, before - 1), tf.int32)
+    return numbers, weights * (1 / tf.maximum(total, 1e-6))
 
 
-def _area(before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Return weights [after, before]: the part of each pixel that lies in the larger one."""
+def _area(before: tf.Tensor, after: tf.Tensor) -> _Taps:
+    """Return the taps of the pixels that lie in each larger one, weighted by the parts in it."""
     scale = tf.cast(before, tf.float32) / tf.cast(after, tf.float32)
-    start = tf.range(tf.cast(after, tf.float32))[:, tf.newaxis] * scale
-    places = tf.range(tf.cast(before, tf.float32))
-    end = tf.range(1, tf.cast(after, tf.float32) + 1)[:, tf.newaxis] * scale
+    rows = tf.range(tf.cast(after, tf.float32))[:, tf.newaxis]
+    start, end = rows * scale, (rows + 1) * scale
+    places = tf.floor(start) + tf.range(tf.math.ceil(scale) + 1)
     overlap = tf.minimum(places + 1, end) - tf.maximum(places, start)
-    return tf.nn.relu(overlap) / scale
+    return tf.minimum(tf.cast(places, tf.int32), before - 1), tf.nn.relu(overlap)
