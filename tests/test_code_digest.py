@@ -247,9 +247,9 @@ def normal(name: str) -> str:
 
 
 def locked_without_dev() -> set[str]:
-    """Names of the packages that `uv sync --no-dev` installs."""
+    """Names of the packages that `uv sync --no-dev --extra onnx` installs."""
     packages = {p["name"]: p for p in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
-    waiting = [("tfx-image-pipeline", "")]
+    waiting = [("tfx-image-pipeline", ""), ("tfx-image-pipeline", "onnx")]
     seen = set()
     while waiting:
         name, extra = node = waiting.pop()

@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from components.contract.confidence import Interval
 from components.contract.configuration import from_dict
 from components.contract.example import ENCODED, FILENAME
 from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
-from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.evaluation.proof import Change
 from components.evaluation.slices import decode_text

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from components.contract.paired import Z
-from components.evaluation.metrics.intervals import Interval, paired_interval
+from components.contract.confidence import Interval, Z
+from components.evaluation.metrics.intervals import paired_interval
 from components.evaluation.metrics.predictions import Flags
 
 Relation = Literal["better", "worse", "not worse", "undecided"]

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from components.contract.confidence import Interval, proportion_interval
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.intervals import Interval, proportion_interval
 from components.evaluation.metrics.predictions import Flags, Ints
 from components.evaluation.proof import (
     Change,

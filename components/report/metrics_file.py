@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from components.contract.confidence import Interval
 from components.contract.example import EVAL
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.curves import Roc
-from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 

@@ -3,13 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from components.contract.confidence import proportion_interval
 from components.evaluation.metrics.classification_metrics import compare, measure
 from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.intervals import (
-    f1_interval,
-    paired_interval,
-    proportion_interval,
-)
+from components.evaluation.metrics.intervals import f1_interval, paired_interval
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Counts, Evaluated
 from tests.evaluation.predictions_sample import (

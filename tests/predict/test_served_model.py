@@ -131,7 +131,9 @@ def test_the_command(
     assert local_runner.main([*argv, *more]) == 0
     assert f"Model        {output}/pushed/99" in capsys.readouterr().out
     head, *rows = (tmp_path / "t.csv").read_bytes().splitlines()
-    assert head == b'"file","status","label","probability","category","reason"'
+    assert (
+        head == b'"file","status","label","probability","known","known_score","category","reason"'
+    )
     assert rows[-1].startswith(b'"images/blue/001.jpeg","answered","blue",')
     assert local_runner.main([*argv, *more]) == 0
     assert "Table        t.csv (replaced)" in capsys.readouterr().out

@@ -7,8 +7,8 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from components.contract.confidence import Interval
 from components.contract.printable import make_printable
-from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import FormatResult
 from components.report.card.card import MOST_CLASSES, escape, fence, write_card
 from components.report.facts import ReportFacts

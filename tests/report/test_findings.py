@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.contract.confidence import Interval
 from components.contract.example import name_folds
-from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine

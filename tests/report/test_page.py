@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.contract.confidence import Interval
 from components.contract.printable import format_duration
-from components.evaluation.metrics.intervals import Interval
 from components.report.facts import PredictedImage, ReportFacts
 from components.report.page.document import render_section
 from components.report.page.formatting import (

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.evaluation.metrics.intervals import Interval, proportion_interval
+from components.contract.confidence import Interval, proportion_interval
 from components.evaluation.metrics.predictions import (
     EDGES,
     Counts,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from components.contract.confidence import Interval, proportion_interval
 from components.evaluation.metrics.calibration import Bins, bin_by_count, bin_by_width
 from components.evaluation.metrics.curves import (
     ClassCurves,
@@ -14,13 +15,7 @@ from components.evaluation.metrics.curves import (
     trace_roc,
     trace_worst,
 )
-from components.evaluation.metrics.intervals import (
-    Interval,
-    estimate_intervals,
-    f1_interval,
-    paired_interval,
-    proportion_interval,
-)
+from components.evaluation.metrics.intervals import estimate_intervals, f1_interval, paired_interval
 from components.evaluation.metrics.metric_table import AUC, METRICS
 from components.evaluation.metrics.predictions import (
     Counts,

@@ -1,12 +1,16 @@
 """95% confidence intervals of metrics."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from components.contract.paired import CONFIDENCE, Z, paired_difference
+from components.contract.confidence import (
+    CONFIDENCE,
+    Interval,
+    Z,
+    paired_difference,
+    proportion_interval,
+)
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_table import TOP
 from components.evaluation.metrics.predictions import (
@@ -25,24 +29,6 @@ _RESAMPLED = ("balanced_accuracy", "macro_precision", "macro_recall", "macro_f1"
 _MOST_SORTED_CLASSES, _MOST_SORTED_SCORES = 10, 10_000
 # As many resamples as examples × resamples allow; 50,000,000 take some seconds.
 _MOST_RESAMPLES, _LEAST_RESAMPLES, _MOST_DRAWN = 1000, 200, 50_000_000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95% confidence interval."""
-
-    low: float
-    high: float
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-
-def proportion_interval(hits: int, examples: int) -> Interval:
-    """Return Wilson's interval of `hits` out of `examples`, at least one."""
-    test = stats.binomtest(hits, examples)
-    low, high = test.proportion_ci(CONFIDENCE, method="wilson")
-    return Interval(float(low), float(high))
 
 
 def f1_interval(right: int, either: int) -> Interval:

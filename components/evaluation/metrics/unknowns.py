@@ -11,9 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.paired import CONFIDENCE
-from components.evaluation.metrics.intervals import Interval, proportion_interval
-from components.evaluation.metrics.predictions import Floats, Scores
+from components.contract.confidence import CONFIDENCE, Interval, proportion_interval
+
+Floats = NDArray[np.float64]
+Scores = NDArray[np.floating[Any]]
 
 _RESAMPLES = 1000
 _SEED = 0

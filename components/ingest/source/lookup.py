@@ -90,7 +90,10 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
         name = posixpath.basename(config.corrections)
         cut["config"] = to_json(dataclasses.replace(config, corrections=name))
     found = {**cut, **facts}
-    made_of = {"config": properties["config"], "code": properties.get("code_digest"), **found}
+    # The facts name the span, however it was chosen.
+    decided = from_json(IngestConfig, cut.get("config", properties["config"]))
+    options = to_json(dataclasses.replace(decided, span=None))
+    made_of = {**found, "config": options, "code": properties.get("code_digest")}
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     return {**found, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
 

@@ -15,9 +15,9 @@ import yaml
 from jinja2 import Template
 from markupsafe import Markup
 
+from components.contract.confidence import Interval
 from components.contract.printable import format_duration, make_printable
 from components.evaluation.metrics.classification_metrics import SliceMetrics
-from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.proof import explain_grade
 from components.report.facts import ReportFacts

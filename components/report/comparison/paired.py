@@ -11,13 +11,14 @@ from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
+from components.contract.confidence import Interval
 from components.evaluation.metrics.classification_metrics import (
     ModelMetrics,
     SliceMetrics,
     measure,
     measure_slices,
 )
-from components.evaluation.metrics.intervals import Interval, estimate_intervals
+from components.evaluation.metrics.intervals import estimate_intervals
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Flags, Ints, Predictions
 from components.evaluation.proof import Change

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from components.evaluation.metrics.intervals import Interval
+from components.contract.confidence import Interval
 from components.report.page.formatting import shorten
 
 WIDTH = 4.4

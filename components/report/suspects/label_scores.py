@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluation.metrics.intervals import proportion_interval
+from components.contract.confidence import proportion_interval
 from components.report.suspects.shown import LabelErrors
 
 Floats = NDArray[np.floating[Any]]

@@ -169,7 +169,7 @@ def describe_control(
 ) -> Iterator[str]:
     """Yield how often the proposals were right in the control group, if any were decided."""
     # Importing SciPy takes a while.
-    from components.evaluation.metrics.intervals import proportion_interval
+    from components.contract.confidence import proportion_interval
 
     control = [image for image in images if image.reasons[0][0] == CONTROL]
     rows = [(image, decided[image.sha256]) for image in control if image.sha256 in decided]

@@ -22,9 +22,9 @@ from typing import Any, Self
 import tensorflow as tf
 import yaml
 
+from components.contract.confidence import Z, paired_difference
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
-from components.contract.paired import Z, paired_difference
 from components.contract.progress import report_result
 from pipeline_def.config.recipes import Values, nest_values
 from pipeline_def.config.training import TrainerConfig

@@ -298,13 +298,14 @@ def test_each_run_of_a_schedule_reads_the_newest_spans_and_continues_the_model_i
     # A schedule gives no values, so that these defaults hold.
     assert parameters["data"]["defaultValue"] == pattern
     assert parameters["span"]["defaultValue"] == -1
-    for step, key in (("ImageExampleGen", "config"), ("Trainer", "custom_config")):
-        lookup = steps(made)[f"{step}-lookup"]
+    properties = {"Data-lookup": "ImageExampleGen_config", "Trainer-lookup": "custom_config"}
+    for step, name in (("ImageExampleGen", "Data-lookup"), ("Trainer", "Trainer-lookup")):
+        lookup, key = steps(made)[name], properties[name]
         # What it finds changes from run to run, and decides whether its step is cached.
         assert not lookup.get("cachingOptions", {}).get("enableCache")
-        assert f"{step}-lookup" in json.dumps(steps(made)[step]["inputs"])
+        assert name in json.dumps(steps(made)[step]["inputs"])
         found = json.loads(lookup["inputs"]["parameters"][key]["runtimeValue"]["constant"])
-        wanted = {"window": 3, "span": None} if key == "config" else {"warm_start": True}
+        wanted = {"window": 3, "span": None} if step != "Trainer" else {"warm_start": True}
         assert wanted.items() <= found.get("model", found).items()
 
 

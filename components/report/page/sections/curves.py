@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from components.contract.confidence import Interval, proportion_interval
 from components.evaluation.metrics.calibration import Bins
 from components.evaluation.metrics.curves import ClassCurves, Roc
-from components.evaluation.metrics.intervals import Interval, proportion_interval
 from components.evaluation.metrics.predictions import Scores
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from components.contract.confidence import Interval
 from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.metrics.intervals import Interval
 from components.evaluation.proof import explain_grade
 from components.images.picture import Picture
 from components.report.facts import ReportFacts

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from components.contract.confidence import Z
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
-from components.contract.paired import Z
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import (
     FIRST,
