@@ -24,7 +24,6 @@ common options
   --output DIR|URL               output/NAME for images in NAME; gs://, s3://
   --config FILE                  YAML file with any of the options
   --ingest.manifest FILE         table of paths and labels
-  --ingest.corrections FILE      decisions about single images: labels, removals
   --transform.size PIXELS        side of the images that the model sees
   --model.name NAME              such as cnn, resnet9, mobilenet_v2
   --model.weights none|FILE      start from random weights, or those of a file
