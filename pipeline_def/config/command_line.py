@@ -76,12 +76,18 @@ def parse(
     return config, values
 
 
-def parse_plain(arguments: Sequence[str], owner: Callable[..., _Owner], *, prog: str) -> _Owner:
+def parse_plain(
+    arguments: Sequence[str], owner: Callable[..., _Owner], *, screen: str, prog: str
+) -> _Owner:
     """Read the command line of a command that has the fields of `owner` as its only options.
 
     Raises:
         ConfigurationError: an option is unknown, or its value is not allowed.
+        SystemExit: after --help, which prints `screen`.
     """
+    if {"-h", "--help", "--help-all"} & set(arguments):
+        print(screen.strip())
+        raise SystemExit(0)
     known = dict.fromkeys(list_options(owner), 1)
     words = _split(arguments, prog, known)
     return owner(**{name: _read_value(name, value, owner) for name, [value] in words})

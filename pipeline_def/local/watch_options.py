@@ -41,10 +41,7 @@ def parse_options(arguments: Sequence[str]) -> WatchOptions:
         ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help.
     """
-    if {"-h", "--help", "--help-all"} & set(arguments):
-        print(SCREEN.strip())
-        raise SystemExit(0)
-    options = parse_plain(arguments, WatchOptions, prog="local_runner.py watch")
+    options = parse_plain(arguments, WatchOptions, screen=SCREEN, prog="local_runner.py watch")
     if not options.log:
         raise ConfigurationError("--log is not set: name the folder of `serve --log`.")
     return dataclasses.replace(

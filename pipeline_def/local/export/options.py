@@ -50,14 +50,13 @@ def parse_options(arguments: Sequence[str]) -> ExportOptions:
         ConfigurationError: an option is unknown or missing, or its value is not allowed.
         SystemExit: after --help.
     """
-    if {"-h", "--help", "--help-all"} & set(arguments):
-        print(SCREEN.strip())
-        raise SystemExit(0)
     if arguments and not arguments[0].startswith("-"):
         arguments = ["--target", *arguments]
     elif arguments[1:] and _is_target(arguments[-2:]):
         arguments = ["--target", arguments[-1], *arguments[:-1]]
-    options = parse_plain(arguments, ExportOptions, prog="local_runner.py export-data")
+    options = parse_plain(
+        arguments, ExportOptions, screen=SCREEN, prog="local_runner.py export-data"
+    )
     if options.target is None or options.to is None:
         raise ConfigurationError(
             "Name a folder and a format: local_runner.py export-data DEST --to folder, webdataset, "

@@ -81,12 +81,9 @@ def parse_options(arguments: Sequence[str]) -> ReviewOptions:
         ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help.
     """
-    if {"-h", "--help", "--help-all"} & set(arguments):
-        print(SCREEN.strip())
-        raise SystemExit(0)
     if arguments and not arguments[0].startswith("-"):
         arguments = ["--images", *arguments]
-    options = parse_plain(arguments, ReviewOptions, prog="local_runner.py review")
+    options = parse_plain(arguments, ReviewOptions, screen=SCREEN, prog="local_runner.py review")
     output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
     corrections = options.corrections and locate(options.corrections, "corrections", None)
     images = options.images and locate(options.images, "images", None)

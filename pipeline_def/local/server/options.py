@@ -115,10 +115,7 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
         ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help.
     """
-    if {"-h", "--help", "--help-all"} & set(arguments):
-        print(SCREEN.strip())
-        raise SystemExit(0)
-    options = parse_plain(arguments, ServerOptions, prog="local_runner.py serve")
+    options = parse_plain(arguments, ServerOptions, screen=SCREEN, prog="local_runner.py serve")
     output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
     log = options.log and locate(options.log, "log", OUTPUT_SCHEMES)
     return dataclasses.replace(options, output=output, log=log)
