@@ -100,16 +100,23 @@ def write_results(module: str, tables: Sequence[Figures], figures: Any, file: st
     if not file:
         return
     results = {
-        "command": shlex.join(["uv", "run", "-m", module, *_options(sys.argv[1:])]),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": _commit(),
-        "machine": describe_machine(),
+        **describe_measurement(module),
         "tables": [asdict(table) for table in tables],
         "figures": figures,
     }
     lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in results.items())
     Path(file).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(file)
+
+
+def describe_measurement(module: str) -> dict[str, str]:
+    """Return command, date, commit and machine of the benchmark that is running."""
+    return {
+        "command": shlex.join(["uv", "run", "-m", module, *_options(sys.argv[1:])]),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": _commit(),
+        "machine": describe_machine(),
+    }
 
 
 def _options(arguments: Sequence[str]) -> list[str]:

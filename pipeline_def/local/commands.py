@@ -38,6 +38,7 @@ from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.runs.selection import list_evaluated
 from pipeline_def.startup import seconds_since_start
 from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
+from pipeline_def.training.distribution.cluster import Cluster
 
 if TYPE_CHECKING:
     from pipeline_def.local.results import Summary
@@ -53,6 +54,7 @@ _OF_RUNS = {
     "prune": 1,
     "yes": 0,
 }
+_MOST_WORKERS = 10_000
 
 
 def run(arguments: list[str]) -> int:
@@ -67,14 +69,31 @@ def run(arguments: list[str]) -> int:
         find_values=_find_values,
     )
 
+    cluster = _find_cluster(config)
+    if cluster and not cluster.is_chief:
+        from pipeline_def.training.distribution.gathering import take_part
+
+        take_part(cluster)
+        return 0
     from pipeline_def.tracking.send import reporting
+    from pipeline_def.training.distribution.gathering import gathering
 
     with _opened(config) as (config, output):
-        with reporting(config.tracking, config.output):
+        place = output.url or config.output
+        with reporting(config.tracking, config.output), gathering(cluster, place):
             if not _run(config, output, new_task=options["new_task"]):
                 return 1
         output.store()
     return 0
+
+
+def _find_cluster(config: Config) -> Cluster | None:
+    """Return the processes that train together; None if this one trains alone."""
+    cluster = Cluster.from_environment()
+    if cluster is None or cluster.size == 1:
+        return None
+    cluster.check_accelerator(config.training.accelerator)
+    return cluster
 
 
 def _run(config: Config, output: Output, *, new_task: bool) -> bool:
@@ -172,12 +191,21 @@ def inspect(arguments: list[str]) -> int:
     from pipeline_def.local import inspection
 
     prog = "local_runner.py inspect"
-    config, _ = parse(
-        _name_folder(arguments), prog=prog, usage=usage.INSPECT, find_values=_find_values
+    config, options = parse(
+        _name_folder(arguments),
+        prog=prog,
+        usage=usage.INSPECT,
+        own={"plan": 1},
+        find_values=_find_values,
     )
     if config.data is None:
         raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
-    inspection.inspect(make_absolute(config))
+    workers = options["plan"]
+    if workers is not None and not (workers.isdecimal() and 0 < int(workers) <= _MOST_WORKERS):
+        raise ConfigurationError(
+            f"--plan is {quote(workers)}: give a number of workers from 1 to {_MOST_WORKERS:,}."
+        )
+    inspection.inspect(make_absolute(config), workers=workers and int(workers))
     return 0
 
 

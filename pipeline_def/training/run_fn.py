@@ -56,6 +56,7 @@ from pipeline_def.training.calibration import (
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import Validated, train_with_folds
+from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.distribution.strategy import (
     find_strategy,
     limit_threads,
@@ -94,6 +95,9 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
+    if leading := Gathering.current():
+        leading.train(fn_args)
+        return
     config = _read_config(fn_args)
     require_formats(config.export.formats)
     limit_threads()

@@ -57,6 +57,29 @@ class Cluster:
         """Whether this process is the chief, or the first worker where there is none."""
         return self.index == 0 and self.kind == (_CHIEF if _CHIEF in self.addresses else _WORKER)
 
+    @property
+    def name(self) -> str:
+        """This process, such as "worker 1"."""
+        return f"{self.kind} {self.index}"
+
+    @property
+    def listed(self) -> dict[str, list[str]]:
+        """All processes, as JSON lists them."""
+        return {kind: list(hosts) for kind, hosts in self.addresses.items()}
+
+    @property
+    def chief(self) -> str:
+        """Address of the chief."""
+        return self.addresses[_CHIEF if _CHIEF in self.addresses else _WORKER][0]
+
+    def check_accelerator(self, kind: str) -> None:
+        """Raise `ConfigurationError` if processes would ignore each other."""
+        if kind in ("cpu", "gpu", "mirrored") and self.size > 1:
+            raise ConfigurationError(
+                f"training.accelerator is {kind}, but TF_CONFIG lists {self.size} processes: each "
+                "would train alone and overwrite the files of the others. Choose workers or auto."
+            )
+
     def _check(self) -> None:
         unknown = sorted(self.addresses.keys() - {_CHIEF, _WORKER})
         known = self.addresses.get(self.kind, ())

@@ -37,11 +37,8 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
         if accelerator == "auto"
         else (accelerator, f"training.accelerator is {accelerator}")
     )
-    if kind in ("cpu", "gpu", "mirrored") and cluster and cluster.size > 1:
-        raise ConfigurationError(
-            f"training.accelerator is {kind}, but TF_CONFIG lists {cluster.size} processes: each "
-            "would train alone and overwrite the files of the others. Choose workers or auto."
-        )
+    if cluster:
+        cluster.check_accelerator(kind)
     strategy = _STRATEGIES[kind](cluster)
     _LOGGER.info(
         "Training on %s with %d replica(s): %s.",

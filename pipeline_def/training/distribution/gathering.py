@@ -1,0 +1,241 @@
+"""How the chief of a run hands the training to workers, which wait until all other steps are done.
+
+TensorFlow connects processes only before it computes anything, but earlier steps of the chief have
+used it, so the chief trains in a fresh process, too. Until then a plain socket listens at its
+address in TF_CONFIG, where workers fetch what the Trainer was given. Needs no TensorFlow.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from components.contract.errors import ConfigurationError, WorkerError
+from components.contract.progress import report_progress
+from pipeline_def.training.distribution.cluster import Cluster
+from pipeline_def.training.distribution.trainer_process import train_apart, train_here
+
+_SECONDS = 600.0
+_PAUSE = 1.0
+# What `run_fn` reads of TFX's FnArgs.
+_FIELDS = (
+    *("train_files", "eval_files", "transform_graph_path"),
+    *("serving_model_dir", "model_run_dir", "custom_config"),
+)
+_open: list["Gathering"] = []
+
+
+class _Peer:
+    """A connection that carries one JSON value a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._lines = connection.makefile("rw", encoding="utf-8")
+        self._connection = connection
+
+    def send(self, message: Any) -> None:
+        self._lines.write(json.dumps(message) + "\n")
+        self._lines.flush()
+
+    def receive(self) -> Any:
+        """Return the next value; raise `OSError` if the other side has closed the connection."""
+        if not (line := self._lines.readline()):
+            raise ConnectionResetError("the connection was closed")
+        return json.loads(line)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._lines.close()
+        self._connection.close()
+
+
+class Gathering:
+    """The chief's side: waits for all workers, and starts the training on each."""
+
+    def __init__(self, cluster: Cluster, output: str, *, seconds: float = _SECONDS) -> None:
+        """Listen for workers.
+
+        Raises:
+            ConfigurationError: TF_CONFIG gives this process an address that it cannot have.
+        """
+        self._cluster, self._output, self._seconds = cluster, output, seconds
+        address = cluster.chief
+        port = int(address.rpartition(":")[2])
+        try:
+            self._server = socket.create_server(("", port), backlog=cluster.size)
+        except OSError as error:
+            raise ConfigurationError(
+                f"TF_CONFIG lists this process as {address}, but port {port} cannot be used "
+                f"({error.strerror}): end what uses it, or list another port on all machines."
+            ) from error
+
+    @staticmethod
+    def current() -> "Gathering | None":
+        """Return the gathering of this process, if it is the chief of a run."""
+        return _open[-1] if _open else None
+
+    def train(self, fn_args: Any) -> None:
+        """Train on all processes.
+
+        Raises:
+            WorkerError: some workers are missing.
+            UserError: workers do not share the output, or training failed.
+        """
+        arguments = {name: getattr(fn_args, name) for name in _FIELDS}
+        proof = Path(self._output, f".shared-{uuid.uuid4().hex}")
+        proof.touch()
+        peers: dict[str, _Peer] = {}
+        try:
+            self._gather(peers, {"arguments": arguments, "proof": str(proof)})
+            for peer in peers.values():
+                peer.send({"start": True})
+        finally:
+            proof.unlink()
+            for peer in peers.values():
+                peer.close()
+            self._server.close()
+        train_apart(arguments)
+
+    def _gather(self, peers: dict[str, _Peer], task: Mapping[str, Any]) -> None:
+        """Connect each worker, and let it check that it sees the same files."""
+        ends = time.monotonic() + self._seconds
+        wanted = self._cluster.size - 1
+        while len(peers) < wanted:
+            report_progress(done=len(peers), total=wanted, unit="other workers")
+            self._server.settimeout(max(0.01, ends - time.monotonic()))
+            try:
+                connection, _ = self._server.accept()
+            except TimeoutError as error:
+                raise WorkerError(
+                    f"{len(peers)} of {wanted} other processes of TF_CONFIG have connected within "
+                    f"{self._seconds:.0f} s: start local_runner.py on each with the same options."
+                ) from error
+            # Also of a scanner of ports, which says nothing.
+            connection.settimeout(self._seconds)
+            peer = _Peer(connection)
+            try:
+                name, problem = self._greet(peer, task)
+            except (OSError, ValueError):
+                peer.close()
+                continue
+            if name in peers:
+                problem = f"Two processes say that they are {name} of TF_CONFIG."
+            if problem:
+                peer.send({"problem": problem})
+                peer.close()
+                raise ConfigurationError(problem)
+            peers[name] = peer
+
+    def _greet(self, peer: _Peer, task: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the name of a worker, and what is wrong with it."""
+        greeting = peer.receive()
+        name = str(greeting["name"])
+        if greeting["cluster"] != self._cluster.listed:
+            return name, f"{name} and the chief have different lists of processes in TF_CONFIG."
+        peer.send(task)
+        return name, "" if peer.receive() else (
+            f"{name} does not see the files in {self._output}: all processes need the same "
+            f"--output, on a disk that they share."
+        )
+
+    def close(self) -> None:
+        """Tell workers that have connected and wait that there is nothing to train."""
+        with contextlib.suppress(OSError):
+            self._server.settimeout(0)
+            while True:
+                connection, _ = self._server.accept()
+                connection.settimeout(_PAUSE)
+                peer = _Peer(connection)
+                with contextlib.suppress(OSError, ValueError):
+                    peer.receive()
+                    peer.send({"arguments": None})
+                peer.close()
+        self._server.close()
+
+
+@contextlib.contextmanager
+def gathering(cluster: Cluster | None, output: str) -> Iterator[None]:
+    """Let the Trainer of a run within the context train on a cluster, if there is one."""
+    if cluster is None:
+        yield
+        return
+    if "://" in output:
+        raise ConfigurationError(
+            f"TF_CONFIG lists {cluster.size} processes, but output is {output}: training on "
+            f"several machines needs an --output on a disk that they share."
+        )
+    os.makedirs(output, exist_ok=True)
+    _open.append(Gathering(cluster, output))
+    try:
+        yield
+    finally:
+        _open.pop().close()
+
+
+def take_part(cluster: Cluster) -> None:
+    """Train with the chief, as a worker.
+
+    Raises:
+        UserError: the chief cannot be reached, or this process and the chief differ.
+    """
+    print(f"This is {cluster.name} of TF_CONFIG. Waiting for {cluster.chief} …", flush=True)
+    arguments = fetch_task(cluster)
+    if arguments is None:
+        print("The chief took the model from its cache: there is nothing to train.")
+        return
+    print("Training …", flush=True)
+    train_here(arguments)
+    print("Done; the chief has the results.")
+
+
+def fetch_task(cluster: Cluster, *, seconds: float = _SECONDS) -> dict[str, Any] | None:
+    """Wait for the chief; return what its Trainer was given, or None if it need not train.
+
+    Raises:
+        WorkerError: the chief cannot be reached, or has stopped.
+        ConfigurationError: this process and the chief differ.
+    """
+    peer = _Peer(_connect(cluster.chief, seconds))
+    try:
+        peer.send({"name": cluster.name, "cluster": cluster.listed})
+        task = peer.receive()
+        if "problem" not in task and task["arguments"] is None:
+            return None
+        if "problem" not in task:
+            peer.send(os.path.exists(task["proof"]))
+            start = peer.receive()
+            task = {**task, **start}
+    except (OSError, ValueError) as error:
+        raise WorkerError(
+            f"The chief at {cluster.chief} has stopped before the training; its output says why."
+        ) from error
+    finally:
+        peer.close()
+    if problem := task.get("problem"):
+        raise ConfigurationError(problem)
+    return dict(task["arguments"])
+
+
+def _connect(address: str, seconds: float) -> socket.socket:
+    """Connect to the chief, which may start later."""
+    host, _, port = address.rpartition(":")
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=10)
+        except OSError as error:
+            if time.monotonic() < ends:
+                time.sleep(min(_PAUSE, seconds / 10))
+                continue
+            raise WorkerError(
+                f"The chief at {address}, of TF_CONFIG, cannot be reached ({error}): start it with "
+                f"the same options, unless it has finished."
+            ) from error
+        # The other steps may take hours. A machine that is lost is noticed.
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
