@@ -1,4 +1,5 @@
-# The steps of the pipeline on Kubernetes: KFP's launcher and Vertex AI run each of them in it.
+# The steps of the pipeline on Kubernetes: KFP's launcher and Vertex AI run each of them in it. It is
+# also the image of Beam's workers on Dataflow: --sdk_container_image=IMAGE.
 #
 #   docker build --build-arg REVISION="$(git rev-parse HEAD)" -t IMAGE .
 #   docker run --rm -i IMAGE python - < .ci/check_image.py
@@ -7,14 +8,18 @@
 # --build-arg EXTRA=onnx adds what `export.formats: [onnx]` needs, 145 MB.
 # --build-arg BASE_IMAGE=python:3.13-slim-trixie takes TFX 1.21 and TensorFlow 2.21 in place of 1.16
 # and 2.16, with all of their files: compile with a Python of that set, too, as a step refuses what
-# another set compiled.
+# another set compiled. It also needs --build-arg BEAM_IMAGE=apache/beam_python3.13_sdk:2.77.0.
 # @sha256:... after it fixes the base; the tag alone moves.
 
 ARG BASE_IMAGE=python:3.11-slim-bookworm
+ARG BEAM_IMAGE=apache/beam_python3.11_sdk:2.72.0
 ARG VARIANT=cpu
+
+FROM ${BEAM_IMAGE} AS beam
 
 FROM ${BASE_IMAGE} AS builder
 ARG UV_VERSION=0.13.9
+ARG PIP_VERSION=26.3
 RUN pip install --no-cache-dir --root-user-action=ignore "uv==${UV_VERSION}"
 # Byte code that ignores the times of its sources outlives tools that reset them; without byte code
 # importing TFX takes 22 s instead of 6.
@@ -30,7 +35,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends binutils \
 COPY pyproject.toml uv.lock .ci/slim_packages.py .ci/tensorflow_cpu.txt ./
 ARG VARIANT
 ARG EXTRA=
-# slim_packages.py says what it removes and why.
+# slim_packages.py says what it removes and why. pip: Beam's worker asks it whether Beam is installed.
 RUN case "${VARIANT}" in \
         cpu) extra= ;; \
         gpu) extra=--extra=gpu ;; \
@@ -38,6 +43,7 @@ RUN case "${VARIANT}" in \
     esac \
     && extra="${extra} ${EXTRA:+--extra=${EXTRA}}" \
     && uv sync --locked --no-dev --no-compile-bytecode ${extra} \
+    && uv pip install --python /opt/venv/bin/python --no-deps "pip==${PIP_VERSION}" \
     && if [ "${VARIANT}" = cpu ] && [ -d /opt/venv/lib/python3.11 ]; then \
         uv pip install --python /opt/venv/bin/python --no-deps --require-hashes \
             --requirement tensorflow_cpu.txt; \
@@ -45,7 +51,7 @@ RUN case "${VARIANT}" in \
     && if [ -d /opt/venv/lib/python3.11 ]; then \
         python slim_packages.py /opt/venv/lib/python3.11/site-packages; \
     else \
-        uv sync --locked --no-dev --compile-bytecode ${extra}; \
+        uv sync --locked --no-dev --inexact --compile-bytecode ${extra}; \
     fi \
     && rm -rf /opt/venv/.lock
 WORKDIR /app
@@ -74,10 +80,12 @@ RUN printf '%s\n' /opt/venv/lib/python3.*/site-packages/nvidia/*/lib \
     && ldconfig -X \
     && rm -f /var/cache/ldconfig/aux-cache
 COPY --from=builder /app /app
+COPY --from=beam /opt/apache/beam /opt/apache/beam
 WORKDIR /app
 # PYTHONPATH: for pods that set another working directory. USER: getpass.getuser() fails for users
 # without an entry in /etc/passwd. LD_...: where GKE mounts the driver. GCS_...: TensorFlow
-# otherwise downloads whole shards.
+# otherwise downloads whole shards. RUN_...: Beam's worker takes these packages, without a venv of
+# its own.
 ENV PATH=/opt/venv/bin:${PATH} \
     PYTHONPATH=/app \
     PYTHONUNBUFFERED=1 \
@@ -85,8 +93,11 @@ ENV PATH=/opt/venv/bin:${PATH} \
     USER=app \
     LD_LIBRARY_PATH=/usr/local/nvidia/lib64 \
     TF_CPP_MIN_LOG_LEVEL=1 \
-    GCS_READ_CACHE_BLOCK_SIZE_MB=1
+    GCS_READ_CACHE_BLOCK_SIZE_MB=1 \
+    RUN_PYTHON_SDK_IN_DEFAULT_ENVIRONMENT=1
 USER 1000:1000
+# Dataflow gives options alone, which are for Beam's worker; all others give a command.
+ENTRYPOINT ["/bin/sh", "-c", "case \"$1\" in --*) exec /opt/apache/beam/boot \"$@\" ;; esac; exec \"$@\"", "sh"]
 CMD ["python", "-m", "pipeline_def.kubeflow.step.entrypoint", "--help"]
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="tfx-image-pipeline" \

@@ -27,7 +27,7 @@ _DISTRIBUTIONS = {
         *("google-cloud-language", "google-cloud-recommendations-ai", "google-cloud-spanner"),
         *("google-cloud-videointelligence", "google-cloud-vision", "google-genai"),
     ),
-    "for building extensions": ("libclang", "pip"),
+    "for building extensions": ("libclang",),
     "a faster reader of events for TensorBoard's page": ("tensorboard-data-server",),
 }
 # Why → names of folders and endings of files to remove below any package.

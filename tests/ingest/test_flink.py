@@ -4,14 +4,10 @@ Beam's job server, a Java process, brings a small Flink cluster; the Python code
 processes, as it would beside the task managers of a large one.
 """
 
-import contextlib
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests import nodes
+from tests.beam_server import serving
 from tests.evaluation.predictions_sample import make_predictions
 
 # One process starts the servers.
 pytestmark = [pytest.mark.xdist_group("flink"), pytest.mark.slow]
 
-_REPOSITORY = Path(__file__).parents[2]
 _POM = Path(__file__).with_name("flink") / "pom.xml"
 _DOWNLOAD_SECONDS = 600
-_START_SECONDS = 60
-# Beam waits for a worker that never comes for ever; without its job server, the job fails.
-_LIFE_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -47,11 +40,11 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
             pytest.skip(f"{tool} is not installed")
     folder = tmp_path_factory.mktemp("flink")
     job_server, job_server_log = _job_server_command(folder), folder / "job_server.log"
-    # It starts its workers as `python`, which _server makes the one that runs the tests.
+    # It starts its workers as `python`, which `serving` makes the one that runs the tests.
     pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", "--service_port=0"]
     with (
-        _server(job_server, job_server_log, "JobService started on") as job_endpoint,
-        _server(pool, folder / "pool.log", "Started worker pool servicer at port:") as worker_pool,
+        serving(job_server, job_server_log, "JobService started on") as job_endpoint,
+        serving(pool, folder / "pool.log", "Started worker pool servicer at port:") as worker_pool,
     ):
         beam_args = (
             "--runner=PortableRunner",
@@ -101,40 +94,6 @@ def _class_path(folder: Path) -> str:
         reason, _, _ = (after or before).strip().partition("\n")
         pytest.skip(f"Maven cannot get Flink: {reason}")
     return listed.read_text()
-
-
-@contextlib.contextmanager
-def _server(command: list[str], log: Path, announcement: str) -> Iterator[str]:
-    """Run `command` for the time of the block; yields the address that it logs."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["timeout", str(_LIFE_SECONDS), *command],
-            cwd=_REPOSITORY,
-            env={**os.environ, "PATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield _address(process, log, announcement)
-    finally:
-        # The whole group: a worker pool that is told to end would leave its workers behind.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=_START_SECONDS)
-
-
-def _address(process: subprocess.Popen[bytes], log: Path, announcement: str) -> str:
-    """Wait until the server has logged its `announcement` and, behind it, its address."""
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        # With the white space that follows: a line may be half written.
-        if found := re.search(rf"{announcement} (\S+)\s", log.read_text()):
-            return found[1]
-        time.sleep(0.2)
-    pytest.fail(f"No '{announcement}' in the log:\n{log.read_text()[-2000:]}")
 
 
 def test_same_bytes_on_flink_as_in_memory(

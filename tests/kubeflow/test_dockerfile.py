@@ -1,7 +1,9 @@
 """Checks of the container image that need no build; `.ci/check_image.py` has the others."""
 
 import fnmatch
+import functools
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from pipeline_def.code_digest import whole_digest
+from tests.beam_server import serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,6 +115,69 @@ def test_the_server_and_its_page_are_in_the_image(app: Path) -> None:
     assert names >= {"page.html", "style.css"}
 
 
+@pytest.mark.slow
+def test_beam_starts_workers_from_the_image(
+    app: Path,
+    image_folder: Path,
+    ingested: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Dataflow's, with this machine's packages and without `boot`, which is a Go program."""
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.transforms.environments import ExternalEnvironment
+
+    from tests import nodes
+
+    log = tmp_path / "pool.log"
+    pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", "--service_port=0"]
+    with serving(
+        pool,
+        log,
+        "Started worker pool servicer at port:",
+        folder=Path("/"),
+        environment={"PYTHONPATH": str(app)},
+    ) as address:
+        environment = ExternalEnvironment(address)
+        runner = functools.partial(FnApiRunner, default_environment=environment)
+        monkeypatch.setattr(sys.modules[__name__], "OnWorkers", runner, raising=False)
+        made = nodes.ingest(image_folder, tmp_path, beam_args=(f"--runner={__name__}.OnWorkers",))
+    assert nodes.shard_bytes(made.examples) == nodes.shard_bytes(ingested.examples)
+    assert "Starting worker with command" in log.read_text()
+
+
+ENTRYPOINT = re.compile(r"^ENTRYPOINT (\[.+\])$", re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (("--id=1", "--semi_persist_dir=/a b"), "boot --id=1 --semi_persist_dir=/a b"),
+        (("echo", "--id=1"), "--id=1"),
+        (("echo", "a  b"), "a  b"),
+    ],
+)
+def test_the_image_starts_beams_worker_or_the_given_command(
+    arguments: tuple[str, ...], printed: str
+) -> None:
+    found = ENTRYPOINT.search((ROOT / "Dockerfile").read_text())
+    assert found
+    words = json.loads(found[1].replace("/opt/apache/beam/boot", "echo boot"))
+    done = subprocess.run([*words, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{printed}\n"
+
+
+def test_the_image_has_what_beams_worker_asks_for() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    beam, _ = sorted(one["version"] for one in locked if one["name"] == "apache-beam")
+    [pip] = [one["version"] for one in locked if one["name"] == "pip"]
+    assert f"ARG BEAM_IMAGE=apache/beam_python3.11_sdk:{beam}\n" in dockerfile
+    # It asks pip whether Beam is installed, and refuses to start otherwise.
+    assert f"ARG PIP_VERSION={pip}\n" in dockerfile
+    assert "COPY --from=beam /opt/apache/beam /opt/apache/beam\n" in dockerfile
+
+
 @pytest.fixture(scope="module")
 def slim_packages() -> Any:
     """The script that shrinks the image's packages."""
@@ -127,7 +193,7 @@ def slim_packages() -> Any:
 def test_removed_and_replaced_packages_are_locked(slim_packages: Any) -> None:
     locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     names = {name for names in slim_packages._DISTRIBUTIONS.values() for name in names}
-    assert names <= {package["name"] for package in locked} | {"pip"}
+    assert names <= {package["name"] for package in locked}
     for_cpu = (ROOT / ".ci" / "tensorflow_cpu.txt").read_text()
     [older, _] = sorted(one["version"] for one in locked if one["name"] == "tensorflow")
     assert f"tensorflow-cpu=={older} " in for_cpu
@@ -160,13 +226,19 @@ def test_unused_files_are_removed_and_licences_stay(
     slim_packages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = ["kept/a.py", "kept/include/LICENSE", "kept/tests.py", "kept/a.so"]
-    gone = ["kept/include/a.h", "kept/tests/sub/test_a.py", "kept/a.pyi", "kept/a.cpp", "pip/b.py"]
+    gone = [
+        "kept/include/a.h",
+        "kept/tests/sub/test_a.py",
+        "kept/a.pyi",
+        "kept/a.cpp",
+        "clang/b.py",
+    ]
     for name in (*kept, *gone):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    (tmp_path / "pip-1.dist-info").mkdir()
-    (tmp_path / "pip-1.dist-info" / "METADATA").write_text("Name: pip\nVersion: 1\n")
-    (tmp_path / "pip-1.dist-info" / "RECORD").write_text("pip/b.py,,\n../../bin/pip,,\n")
+    (tmp_path / "libclang-1.dist-info").mkdir()
+    (tmp_path / "libclang-1.dist-info" / "METADATA").write_text("Name: libclang\nVersion: 1\n")
+    (tmp_path / "libclang-1.dist-info" / "RECORD").write_text("lib/b.py,,\n../../bin/clang,,\n")
     monkeypatch.setattr(sys, "argv", ["slim_packages.py", str(tmp_path)])
     monkeypatch.setattr(slim_packages, "_strip", lambda site: None)
     slim_packages.main()
