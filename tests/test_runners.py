@@ -209,26 +209,23 @@ def test_nobody_reads_the_output(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
-def test_the_sample_is_written_once(tmp_path: Path) -> None:
-    assert write_digits(str(tmp_path)) == 1797
-    files = sorted(tmp_path.rglob("*.png"))
-    assert len(files) == 1797
-    assert {path.parent.name for path in files} == set("0123456789")
-    times = [path.stat().st_mtime_ns for path in files]
-    write_digits(str(tmp_path))
-    assert [path.stat().st_mtime_ns for path in files] == times
-
-
-def test_no_digit_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_digit_is_written_whole_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def save(image: Image.Image, path: str, *_: object) -> None:
         Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    sample = tmp_path / "sample"
     with monkeypatch.context() as full:
         full.setattr(Image.Image, "save", save)
         with pytest.raises(OSError, match="space"):
-            write_digits(str(tmp_path / "sample"))
-    write_digits(str(tmp_path / "sample"))
-    files = [path for path in (tmp_path / "sample").rglob("*") if path.is_file()]
+            write_digits(str(sample))
+    assert write_digits(str(sample)) == 1797
+    files = sorted(path for path in sample.rglob("*") if path.is_file())
     assert len(files) == 1797
     assert all(path.read_bytes() != b"half" for path in files)
+    assert {path.parent.name for path in files} == set("0123456789")
+    times = [path.stat().st_mtime_ns for path in files]
+    write_digits(str(sample))
+    assert [path.stat().st_mtime_ns for path in files] == times

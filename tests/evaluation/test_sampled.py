@@ -46,6 +46,7 @@ def test_classes_without_examples_or_with_nan_have_no_area() -> None:
     assert area[0] == precision[0] == 1
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_few_probabilities_are_held_and_other_numbers_stay_exact(tmp_path: Path) -> None:
     models = [draw_answers(LABELS, 900, accuracy=a, seed=s) for a, s in ((0.9, 0), (0.8, 1))]
     # The model in use does not know the last class.

@@ -1,6 +1,6 @@
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -9,6 +9,9 @@ from components.report.page.document import render, render_section
 from tests.report.samples import comparison_sample, report_sample
 
 SAMPLES = ("small", "nasty", "empty", "huge", "comparison")
+
+
+_CANVAS = "components.report.page.drawing.FigureCanvasSVG"
 
 
 class Pages(dict[str, str]):
@@ -22,9 +25,36 @@ class Pages(dict[str, str]):
         return self[name]
 
 
+class TextPages(Pages):
+    """The same pages with empty figures, of which drawing takes most of the time."""
+
+    def __missing__(self, name: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_CANVAS, BlankCanvas)
+            return super().__missing__(name)
+
+
+class BlankCanvas:
+    def __init__(self, figure: object) -> None:
+        pass
+
+    def print_svg(self, file: TextIO, **options: object) -> None:
+        file.write("<svg></svg>")
+
+
 @pytest.fixture(scope="session")
 def pages() -> dict[str, str]:
     return Pages()
+
+
+@pytest.fixture(scope="session")
+def text_pages() -> dict[str, str]:
+    return TextPages()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_CANVAS, BlankCanvas)
 
 
 def words(page: str) -> str:

@@ -15,7 +15,7 @@ from components.report.comparison.paired import Overlap, pair
 from tests.report.conftest import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
+pytestmark = pytest.mark.usefixtures("few_resamples", "undrawn")
 
 
 PETS = ("cat", "dog")

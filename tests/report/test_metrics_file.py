@@ -82,6 +82,7 @@ def test_the_roles_of_splits(split: str, optimistic: bool) -> None:
     assert found["optimistic"] == optimistic
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_cross_validation_is_named_wherever_scores_are() -> None:
     facts = dataclasses.replace(small(), split="5 folds", unknowns=None)
     found = json.loads(write_metrics(facts))

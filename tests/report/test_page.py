@@ -104,9 +104,9 @@ def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:
         ("comparison", {comparison_sample.LABELS[0], "�turned", "byte �", "no picture"}),
     ],
 )
-def test_labels_are_escaped(pages: dict[str, str], name: str, texts: set[str]) -> None:
-    assert texts <= Document(pages[name]).texts
-    assert not re.search("nan|None|inf\\b", words(pages[name]))
+def test_labels_are_escaped(text_pages: dict[str, str], name: str, texts: set[str]) -> None:
+    assert texts <= Document(text_pages[name]).texts
+    assert not re.search("nan|None|inf\\b", words(text_pages[name]))
 
 
 def test_a_clean_folder_has_no_suspects() -> None:
@@ -210,8 +210,8 @@ TEXTS = {
 @pytest.mark.parametrize(
     "name", ["small", "nasty", "empty", pytest.param("huge", marks=pytest.mark.slow)]
 )
-def test_the_page_says(pages: dict[str, str], name: str) -> None:
-    found = words(pages[name])
+def test_the_page_says(text_pages: dict[str, str], name: str) -> None:
+    found = words(text_pages[name])
     assert [text for text in TEXTS[name] if text not in found] == []
 
 
@@ -233,9 +233,9 @@ def test_the_title_is_the_name_of_the_data(
     assert replace(header, data=data, span=span, version=version).title == title
 
 
-def test_top_k_metrics_of_two_classes_are_left_out(pages: dict[str, str]) -> None:
-    assert "Top-3" not in pages["empty"]
-    assert "Top-5" not in pages["empty"]
+def test_top_k_metrics_of_two_classes_are_left_out(text_pages: dict[str, str]) -> None:
+    assert "Top-3" not in text_pages["empty"]
+    assert "Top-5" not in text_pages["empty"]
 
 
 @pytest.mark.parametrize(
@@ -354,11 +354,11 @@ def test_drift_over_spans_is_drawn() -> None:
     assert "From span to span" not in say("balance", spans=found[:1])
 
 
-def test_the_page_explains_the_splits(pages: dict[str, str]) -> None:
+def test_the_page_explains_the_splits(text_pages: dict[str, str]) -> None:
     said = say("summary")
     assert "best epoch on the eval split; the scores are from the test split" in said
     assert "optimistic" not in said
-    said = words(pages["empty"])
+    said = words(text_pages["empty"])
     assert "Evaluation on the eval split, which was also used to select the weights" in said
     assert said.count("split is used both to pick and to score the model") == 2
 
