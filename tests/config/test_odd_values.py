@@ -18,7 +18,7 @@ from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.yaml_file import MOST_BYTES
 from tests.config.command import parsed
 
-ODD = [
+ODD: list[Any] = [
     *(None, True, -1, 0, 1, LARGEST + 1, 10**400, 0.5, 1e300, math.nan, math.inf),
     *("", "../x", "a/b", "\0", "auto", "none", "ftp://x", "train", "class"),
     *([], [""], [0, 1], [["a"]], {}, {"": None}, {"train": 1.0}, {"a": ["b"]}, {None: {}}),

@@ -122,7 +122,8 @@ def test_a_threshold_takes_enough_images(
     classifier, unknowns = fit(network, each=each)
     assert unknowns.images == 3 * each
     assert (unknowns.threshold is not None) == enough
-    found = classifier.answer(tf.constant(draw(COLORS, 1, 5)[0]))
+    answer = tf.function(classifier.answer, autograph=False)
+    found = answer(tf.constant(draw(COLORS, 1, 5)[0]))
     assert (KNOWN in found) == (KNOWN_SCORE in found) == enough
 
 
