@@ -58,7 +58,7 @@ class Service:
         return AnswerLog(folder, limits, measure, self.metrics.registry)
 
     @contextlib.asynccontextmanager
-    async def watch(self, app: Any) -> AsyncIterator[None]:
+    async def watch(self) -> AsyncIterator[None]:
         """Watch for newer versions while the server runs."""
         watching = asyncio.create_task(self._versions.watch())
         yield
@@ -198,8 +198,24 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
         Route("/v2/health/{what}", service.health),
         Route("/metrics", service.expose),
     ]
-    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.watch)
-    return service.metrics.watch(Guard(app, options), log=options.access_log)
+
+    @contextlib.asynccontextmanager
+    async def run(_: Any) -> AsyncIterator[None]:
+        async with service.watch(), _serving_grpc(limited, options):
+            yield
+
+    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=run)
+    limited = service.metrics.watch(Guard(app, options), log=options.access_log)
+    return limited
+
+
+def _serving_grpc(app: App, options: ServerOptions) -> contextlib.AbstractAsyncContextManager[None]:
+    if options.grpc_port is None:
+        return contextlib.nullcontext()
+    # Takes a tenth of a second to import.
+    from pipeline_def.local.server.grpc_protocol import serving_grpc
+
+    return serving_grpc(app, options)
 
 
 def _make_page_routes(options: ServerOptions) -> list[Route]:

@@ -1,5 +1,6 @@
 """`local_runner.py serve`: load the pushed model and serve it until stopped."""
 
+import contextlib
 import logging
 import resource
 import socket
@@ -32,7 +33,11 @@ def serve(options: ServerOptions) -> None:
         ModelError: there is no model, or it cannot be loaded.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    with listen(options) as listening:
+    with contextlib.ExitStack() as held:
+        if options.grpc_port is not None:
+            # It does not listen, so that gRPC can bind the port, too.
+            held.enter_context(bind(options.host, options.grpc_port, "grpc_port"))
+        listening = held.enter_context(listen(options))
         started = time.monotonic()
         versions = Versions(Layout(options.output).pushed, Model, options.model)
         port = listening.getsockname()[1]
@@ -72,26 +77,35 @@ def _allow_files(wanted: int) -> int:
 
 
 def listen(options: Listening) -> socket.socket:
-    """Bind the port, before anything that takes seconds.
+    """Listen on the port, before anything that takes seconds.
 
     Raises:
         ConfigurationError: the address is in use, or does not belong to this machine.
     """
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listening = socket.socket(family)
+    listening = bind(options.host, options.port, "port")
+    # From here on, clients wait instead of being refused while the model loads.
+    listening.listen()
+    return listening
+
+
+def bind(host: str, port: int, option: str) -> socket.socket:
+    """Bind the port that an option names.
+
+    Raises:
+        ConfigurationError: the address is in use, or does not belong to this machine.
+    """
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Connections inherit this option. Without it, a short response waits 40 ms for the client's
     # ACK. asyncio sets it only on sockets created with an explicit protocol.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        listening.bind((options.host, options.port))
-        # From here on, clients wait instead of being refused while the model loads.
-        listening.listen()
+        listening.bind((host, port))
     except OSError as error:
         listening.close()
         raise ConfigurationError(
-            f"Cannot listen on {options.host}, port {options.port} ({error.strerror}). Choose "
-            "another address with --host and --port."
+            f"Cannot listen on {host}, port {port} ({error.strerror}). Choose another address "
+            f"with --host and --{option}."
         ) from error
     return listening
 
@@ -110,6 +124,8 @@ def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> N
     )
     print_row(console, "Page", f"{address}/")
     print_row(console, "REST", f"{address}/v1/models/{options.name}:predict")
+    if options.grpc_port is not None:
+        print_row(console, "gRPC", find_address(options, options.grpc_port).removeprefix("http://"))
     if options.log:
         kept = f"with {options.log_pictures:.0%} of the pictures" if options.log_pictures else ""
         print_row(console, "Log", f"{options.log} {kept or 'without pictures'}")

@@ -65,7 +65,7 @@ def parse_infer(
             raise RequestError(
                 400, f"binary_data_size is {size}, but {len(body) - end} bytes follow the JSON."
             )
-        images = list(_split(memoryview(body)[end:], max_images))
+        images = list(split_elements(memoryview(body)[end:], max_images))
     else:
         images = _decode(given.get("data"))
     if not 0 < len(images) <= max_images:
@@ -101,10 +101,10 @@ def _read_parameters(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def _split(data: memoryview, max_images: int) -> Iterator[bytes]:
-    """Yield the elements of a binary tensor, at most one more than `max_images`."""
+def split_elements(data: memoryview, most: int) -> Iterator[bytes]:
+    """Yield the elements of a binary tensor of bytes, at most one more than `most`."""
     start = 0
-    for _ in range(max_images + 1):
+    for _ in range(most + 1):
         if start == len(data):
             return
         stop = start + _LENGTH.size

@@ -33,6 +33,7 @@ request. Ctrl-C ends it.
   --host ADDRESS           address to listen on: 127.0.0.1, this machine only;
                            0.0.0.0 for all that can reach it
   --port PORT              8501; 0 for any that is free
+  --grpc_port PORT         also answer gRPC, the Open Inference Protocol, there
   --timeout SECONDS        longest time from the first byte of a request to the
                            last one of its answer: 30
   --max_request_mib MIB    largest request: 32
@@ -78,6 +79,7 @@ class ServerOptions(Listening):
 
     model: Text | None = None
     name: Text = "images"
+    grpc_port: Annotated[Positive, Interval(le=65_535)] | None = None
     max_request_mib: Annotated[Number, Gt(0)] = 32.0
     max_images: Positive = 64
     max_image_mpixels: Annotated[Number, Gt(0)] = 40.0
@@ -96,6 +98,7 @@ class ServerOptions(Listening):
             re.fullmatch(r"[\w.-]+", self.name, re.ASCII) is not None,
             f"name is {self.name!r}: use letters, digits, dots, hyphens and underscores only.",
         )
+        require(self.grpc_port != self.port, f"grpc_port is {self.port}: that is the port of REST.")
         require(
             self.max_request_mpixels >= self.max_image_mpixels,
             f"max_request_mpixels is {self.max_request_mpixels}: it must be at least "
