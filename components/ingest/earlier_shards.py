@@ -54,8 +54,8 @@ class TakenOver(NamedTuple):
     """Number of a plan whose shards have been taken over → what is known of its files."""
     sources: Mapping[int, Sequence[str]] = {}
     """Number of another plan → the earlier plans that know files of it, see `plan_path`."""
-    unchanged: int = 0
-    """Number of files that need not be read."""
+    digests: Mapping[str, str] = {}
+    """Path → digest of each file that need not be read."""
     splits: Mapping[str, str] = {}
     """Key of an image or group (see `key_of`) that a hash divided → its split."""
 
@@ -113,7 +113,7 @@ def _adopt_plans(
 ) -> TakenOver:
     """Take over the shards of plans whose files have not changed since the earlier ingest."""
     owners = {
-        file.path: (file, facts)
+        file.path: (file, fact.sha256, facts)
         for facts in earlier
         for file, fact in zip(facts.plan.files, facts.facts, strict=True)
         # What could not be read may be readable now.
@@ -121,12 +121,16 @@ def _adopt_plans(
     }
     adopted: dict[int, PlanFacts] = {}
     sources: dict[int, list[str]] = {}
-    unchanged = 0
+    digests: dict[str, str] = {}
     for number, plan in enumerate(plans):
         found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
-        same = [facts for file, before, facts in found if is_unchanged(file, before)]
-        unchanged += len(same)
-        known = list({id(facts): facts for facts in same}.values())
+        same = [
+            (file.path, sha256, of)
+            for file, before, sha256, of in found
+            if is_unchanged(file, before)
+        ]
+        digests.update((path, sha256) for path, sha256, _ in same)
+        known = list({id(of): of for _, _, of in same}.values())
         if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
             adopted[number] = known[0]
         elif known:
@@ -137,8 +141,10 @@ def _adopt_plans(
             for number, facts in adopted.items()
         }
     taken = {number: facts for number, job in jobs.items() if (facts := job.result())}
-    unchanged -= sum(len(plans[number].files) for number in adopted.keys() - taken.keys())
-    return TakenOver(earlier_uri, taken, sources, unchanged)
+    for number in adopted.keys() - taken.keys():
+        for file in plans[number].files:
+            del digests[file.path]
+    return TakenOver(earlier_uri, taken, sources, digests)
 
 
 def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:

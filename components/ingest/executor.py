@@ -1,6 +1,7 @@
 """The executor of ImageExampleGen: writes the shards with Beam, and describes the artifact."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apache_beam as beam
@@ -21,7 +22,8 @@ from components.contract.properties import (
 )
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
-from components.ingest.plan_writer import IngestJob
+from components.ingest.plan_processes import is_quick
+from components.ingest.plan_writer import IngestJob, write_plan
 from components.ingest.shard_writer import WriteShards
 from components.ingest.source.listing import Listing, check_labels, read_listing
 from components.ingest.source.lookup import LISTING_PROPERTY, list_source
@@ -57,6 +59,11 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _note_source(examples, listing.root, config, exec_properties)
 
     def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
+        if is_quick(job):
+            with ThreadPoolExecutor(job.config.workers) as pool:
+                for _ in pool.map(lambda number: write_plan(number, job), numbers):
+                    pass
+            return
         with self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline

@@ -38,6 +38,9 @@ from components.ingest.stratification import SplitRule, find_classes, find_rule,
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import on_disk
 
+# Of the images of a bucket; few of them are new then.
+_MOSTLY = 0.9
+
 WritePlans = Callable[[Sequence[int], IngestJob], None]
 """Calls `write_plan` for the number of each plan, in any order, and waits until all are written."""
 
@@ -93,24 +96,16 @@ def ingest_listing(
     earlier = TakenOver()
     if code:
         earlier = take_over(plans, examples, config, key=key, division=division)
-    files = len(listing.files)
+    files, unread = len(listing.files), len(listing.files) - len(earlier.digests)
     if files and earlier.uri:
-        read = f"{earlier.unchanged:,} unchanged, {files - earlier.unchanged:,} read"
+        read = f"{files - unread:,} unchanged, {unread:,} read"
         report_result(f"{files:,} images: {read}")
     else:
         logging.info("There are no earlier shards of these images here: all are read.")
     numbers = [number for number in range(len(plans)) if number not in earlier.facts]
     total = sum(len(plans[number].files) for number in numbers)
-    assignment = Assignment(_guess_rule(listing, config, earlier.uri), choose_labels(listing))
-    job = IngestJob(
-        listing.root,
-        examples,
-        config,
-        assignment,
-        total,
-        files - earlier.unchanged,
-        earlier.sources,
-    )
+    assignment = Assignment(_guess_rule(listing, config, earlier), choose_labels(listing))
+    job = IngestJob(listing.root, examples, config, assignment, total, unread, earlier.sources)
     if numbers:
         write(numbers, job)
     facts = [
@@ -137,17 +132,18 @@ def ingest_listing(
         # Training divides them again, into folds.
         found["groups"] = _list_groups(reports, rule)
     write_index(examples, splits, **found)
-    return Ingested(sorted(splits), files - earlier.unchanged)
+    return Ingested(sorted(splits), unread)
 
 
-def _guess_rule(listing: Listing, config: IngestConfig, earlier: str) -> SplitRule:
+def _guess_rule(listing: Listing, config: IngestConfig, earlier: TakenOver) -> SplitRule:
     """Return the rule to write shards by before all images are known.
 
-    Reading small classes twice costs less than moving records, unless they come from a bucket or
-    few of them are new.
+    Reading small classes twice costs less than moving records, unless many come from a bucket.
     """
-    if on_disk(listing.root) and not earlier:
-        return stratify(listing, config)
+    few_are_new = len(earlier.digests) >= _MOSTLY * len(listing.files)
+    if on_disk(listing.root) or few_are_new:
+        rule = stratify(listing, config, earlier.digests)
+        return dataclasses.replace(rule, assigned=earlier.splits)
     return SplitRule(listing.fractions, own_fractions=listing.own_fractions)
 
 

@@ -4,7 +4,7 @@ import bisect
 import collections
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from components.contract.errors import DataError
@@ -85,18 +85,24 @@ def _position(key: str) -> float:
     return int(key[:13], 16) / 16**13
 
 
-def stratify(listing: Listing, config: IngestConfig) -> SplitRule:
+def stratify(
+    listing: Listing, config: IngestConfig, known: Mapping[str, str] | None = None
+) -> SplitRule:
     """Correct the split of small classes, which hashes alone would divide unevenly.
 
     Small classes are read, because their content is hashed: most images are then written to the
     right shard at once. Groups with several labels, which must stay together, are left to their
-    hashes.
+    hashes. Files in `known`, path → digest, are not read.
     """
-    classes = _find_small_classes(listing)
+    known = known or {}
+    classes = _find_small_classes(listing, known)
     ungrouped = [file for files in classes.values() for file in files if file.group is None]
-    if ungrouped and ungrouped[0].shard:
-        ungrouped.sort(key=place_in_listing)  # One pass over each shard, not one per class.
-    return find_rule(listing, classes, _read_digests(listing, ungrouped, config))
+    unread = [file for file in ungrouped if file.path not in known]
+    if unread and unread[0].shard:
+        unread.sort(key=place_in_listing)  # One pass over each shard, not one per class.
+    read = ((file, known[file.path]) for file in ungrouped if file.path in known)
+    digests = itertools.chain(read, _read_digests(listing, unread, config))
+    return find_rule(listing, classes, digests)
 
 
 def find_rule(
@@ -133,16 +139,22 @@ def find_classes(listing: Listing) -> dict[str, list[ImageFile]]:
     return classes
 
 
-def _find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
-    """Return the files of classes to read before ingest."""
+def _find_small_classes(
+    listing: Listing, known: Collection[str] = ()
+) -> dict[str, list[ImageFile]]:
+    """Return the files of classes to read before ingest, but for paths that are known."""
     classes = find_classes(listing)
+    unread = {
+        label: [file.size for file in files if file.path not in known]
+        for label, files in classes.items()
+    }
     found: dict[str, list[ImageFile]] = {}
     images = size = 0
-    for label, files in sorted(classes.items(), key=lambda item: (len(item[1]), item[0])):
-        images, size = images + len(files), size + sum(file.size for file in files)
-        if len(files) > _SMALL_CLASS or images > _MOST_IMAGES or size > _MOST_BYTES:
+    for label, sizes in sorted(unread.items(), key=lambda item: (len(item[1]), item[0])):
+        images, size = images + len(sizes), size + sum(sizes)
+        if len(sizes) > _SMALL_CLASS or images > _MOST_IMAGES or size > _MOST_BYTES:
             break
-        found[label] = files
+        found[label] = classes[label]
     return found
 
 

@@ -20,6 +20,7 @@ from components.ingest.near_duplicates import comparer
 from components.ingest.near_duplicates.comparer import Pairs
 from components.ingest.near_duplicates.picture_rows import Rows
 from components.ingest.plan_facts import read_facts
+from components.ingest.plan_writer import IngestJob
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.lookup import list_source
 from components.records.shard_files import PLANS, count_examples, read_index
@@ -264,6 +265,25 @@ def test_only_new_pairs_of_images_are_compared(
     assert content(tmp_path / "out", 3) == content(tmp_path / "out", 2) | {
         "examples/plans/likeness": (tmp_path / "out/examples/3/plans/likeness").read_bytes()
     }
+
+
+def test_new_images_are_written_to_the_right_split_at_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(CONFIG, near_duplicates="keep")
+    ingest(folder, tmp_path / "out", 1, config)
+    passes: list[bool] = []
+    write_here = write_all
+
+    def write(numbers: Sequence[int], job: IngestJob) -> None:
+        passes.append(job.again)
+        write_here(numbers, job)
+
+    monkeypatch.setattr(f"{__name__}.write_all", write)
+    add_many(folder)
+    shutil.copy(folder / "cat/5.jpg", folder / "cat/5 again.jpg")
+    ingest(folder, tmp_path / "out", 2, config)
+    assert passes == [False]
 
 
 def test_unchanged_shards_are_shared(folder: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from components.ingest import plan_processes
 from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
-from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.plan_processes import PlanProcesses, are_worth_it, is_quick
 from components.ingest.plan_writer import IngestJob
 from components.ingest.source.lookup import list_source
 from components.ingest.stratification import SplitRule
@@ -145,3 +145,21 @@ def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_p
     assert not are_worth_it(job_in(tmp_path, config=IngestConfig(threads=1)))
     assert not are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
     assert not are_worth_it(job_in(tmp_path, examples_uri="gs://bucket/out"))
+
+
+@pytest.mark.parametrize(
+    ("job", "is_expected"),
+    [
+        ({}, True),
+        ({"earlier": {}}, False),
+        ({"unread": 501}, False),
+        ({"total": 50_001}, False),
+        ({"examples_uri": "gs://bucket/out"}, False),
+    ],
+    ids=str,
+)
+def test_few_new_images_need_no_beam(
+    tmp_path: Path, job: dict[str, Any], *, is_expected: bool
+) -> None:
+    few = job_in(tmp_path, unread=1, total=1_000, earlier={0: ["plan"]})
+    assert is_quick(dataclasses.replace(few, **job)) == is_expected
