@@ -18,7 +18,7 @@ Relation = Literal["better", "worse", "not worse", "undecided"]
 Grade = Literal["proven", "promising", "not shown"]
 
 _MEANINGS: Mapping[str, str] = {
-    "proven": "Proven: the whole 95% confidence interval is on its side.",
+    "proven": "Proven: the whole 95% confidence interval supports it.",
     "promising": "Promising: chance, or images that also selected the weights, may explain it.",
     "not shown": "Not shown: what was measured is no better.",
 }

@@ -165,7 +165,7 @@ TEXTS = {
         "6 more mistakes",
         "About 20 of 300 labels are probably wrong (12 to 31).",
         "remove them: local_runner.py review --output OUT",
-        "Labels that are probably wrong 1 image. zero → one 90.0 % zero/0.jpg , train "
+        "Labels that are probably wrong 1 image. zero → one 90.0% zero/0.jpg , train "
         "Most similar in training: zero zero",
         "Odd images 9 of 49 images, the most conspicuous first. Very dark zero",
         "300 of 3,000 images. Images that the model finds similar lie close together",
@@ -433,11 +433,11 @@ def only_roc(facts: ReportFacts, *, positive: str | None) -> Any:
         (number(float("nan")), "–"),
         (signed(0.05), "+0.050"),
         (signed(-0.0002), "−0.0002"),  # −0.000 would look like none
-        (percent(1), "100\N{NO-BREAK SPACE}%"),
-        (percent(0.9996), "over 99.9\N{NO-BREAK SPACE}%"),  # 100 % would be wrong
-        (percent(0.0004), "below 0.1\N{NO-BREAK SPACE}%"),
-        (percent(0.123), "12.3\N{NO-BREAK SPACE}%"),
-        (percent(0.2), "20.0\N{NO-BREAK SPACE}%"),  # in a column with others
+        (percent(1), "100%"),
+        (percent(0.9996), "over 99.9%"),  # 100% would be wrong
+        (percent(0.0004), "below 0.1%"),
+        (percent(0.123), "12.3%"),
+        (percent(0.2), "20.0%"),  # in a column with others
         (shorten("abcdefghij", 5), "ab…ij"),
         (escape("<b>\x00\udcff"), "&lt;b&gt;\ufffd\ufffd"),  # a file name that is no UTF-8
         (escape(isolate("&")), "<bdi>&amp;</bdi>"),  # HTML is not escaped twice

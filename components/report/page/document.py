@@ -58,6 +58,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "base64": formatting.encode,
     "bdi": formatting.isolate,
     "clip": formatting.clip,
+    "code": formatting.mark_code,
     "count": formatting.count,
     "duration": format_duration,
     "first_of": formatting.first_of,

@@ -13,6 +13,8 @@ from components.images.picture import Picture
 # File names may hold control characters, some of which change the direction of text; invalid bytes
 # arrive as lone surrogates, which cannot be encoded.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# What is in backticks, and an option with its value.
+_CODE = re.compile(r"(`[^`]+`|--[a-z][a-z_.]*(?: (?!-)[^\s,;:)]+)?)")
 _LONGEST = 60
 # Pictures of up to this size are enlarged by whole numbers, so that each pixel is visible.
 _TINY = 48
@@ -30,6 +32,17 @@ def _clean(value: str) -> str:
 def isolate(value: str) -> Markup:
     """Keep right-to-left text from affecting its surroundings."""
     return Markup("<bdi>{}</bdi>").format(escape(value))
+
+
+def mark_code(value: str) -> Markup:
+    """Set options with their values, and what is in backticks, as code."""
+    parts = _CODE.split(value)
+    # Odd parts are code.
+    marked = (
+        Markup("<code>{}</code>").format(_clean(part.strip("`"))) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+    return isolate(Markup("").join(marked))
 
 
 def clip(value: str, most: int = _LONGEST) -> Markup:
@@ -69,12 +82,12 @@ def integer(value: int) -> str:
 
 
 def percent(value: float) -> str:
-    """Format a fraction; only exactly 1 is shown as 100 %, and only 0 as 0 %."""
+    """Format a fraction; only exactly 1 is shown as 100%, and only 0 as 0%."""
     if not math.isfinite(value):
         return "–"
     if 0 < value < 0.001 or 0.999 < value < 1:
-        return "below 0.1\N{NO-BREAK SPACE}%" if value < 0.5 else "over 99.9\N{NO-BREAK SPACE}%"
-    return f"{100 * value:.{0 if value in (0, 1) else 1}f}\N{NO-BREAK SPACE}%"
+        return "below 0.1%" if value < 0.5 else "over 99.9%"
+    return f"{100 * value:.{0 if value in (0, 1) else 1}f}%"
 
 
 def count(value: int, one: str, many: str = "") -> str:

@@ -85,7 +85,7 @@ def make_bar(console: Console, time_left: Callable[[], str]) -> Progress:
         SpinnerColumn("line" if console.options.ascii_only else "dots"),
         TextColumn("{task.description}"),
         BarColumn(bar_width=_BAR_WIDTH, table_column=_uncut()),
-        TaskProgressColumn("[magenta]{task.percentage:3.0f} %", table_column=_uncut()),
+        TaskProgressColumn("[magenta]{task.percentage:3.0f}%", table_column=_uncut()),
         _NoteColumn(),
         _TimeColumn(time_left),
     )

@@ -224,7 +224,7 @@ def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
     elif metric != "loss" and known and min(known) >= 0:
         axes.set_ylim(0, 1.08 * max(known) or 1)
     if metric == INPUT_WAIT_FRACTION:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 def _write(metric: str, value: float) -> str:
