@@ -146,8 +146,8 @@ def test_the_map_names_each_point_and_fits_into_the_page() -> None:
 
 TEXTS = {
     "small": [
-        "✓ Blessed: better than the model in use. Proven: the whole 95% confidence interval supports "
-        "it. accuracy 0.926",
+        "✓ Blessed: better than the model in use. Proven: the whole 95% confidence interval "
+        "supports it. accuracy 0.926",
         "Versus model in use, version 17 +0.050 accuracy: ▲ better",
         "Rejected files 19 of 1,823 files",
         "Worst class zero F1 0.889, 95% CI 0.796 to 0.942 most often predicted as four",
