@@ -61,6 +61,9 @@ class Layout:
         self.watch = os.path.join(output, "watch.json")
         """What `local_runner.py watch` found, and which answers it has judged, JSON."""
 
+        self.canary = os.path.join(output, "canary.json")
+        """Versions that `serve --canary` has in use and has withdrawn, JSON."""
+
         self.comparison = os.path.join(output, "comparison.html")
         """Comparison that `local_runner.py runs --compare` wrote last."""
 

@@ -14,10 +14,11 @@ from components.contract.stopping import leave_to_server
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row
 from pipeline_def.local.server.app import make_app
+from pipeline_def.local.server.canary import CanaryOptions
 from pipeline_def.local.server.limits import App, TimedProtocol
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import Listening, ServerOptions
-from pipeline_def.local.server.versions import Versions
+from pipeline_def.local.server.versions import Load, Versions
 
 # An idle connection takes 20 KB. Systems commonly allow a process 1,024 open files at first.
 _MAX_CONNECTIONS = 2000
@@ -39,11 +40,23 @@ def serve(options: ServerOptions) -> None:
             held.enter_context(bind(options.host, options.grpc_port, "grpc_port"))
         listening = held.enter_context(listen(options))
         started = time.monotonic()
-        versions = Versions(Layout(options.output).pushed, Model, options.model)
+        versions = load_versions(options, Model)
         port = listening.getsockname()[1]
         _print(versions.current, options, port, time.monotonic() - started)
         leave_to_server()
         make_server(make_app(versions, options), options).run(sockets=[listening])
+
+
+def load_versions(options: ServerOptions, load: Load) -> Versions:
+    """Load the version to serve.
+
+    Raises:
+        UserError: there is no model, or it cannot be loaded.
+    """
+    layout, canary = Layout(options.output), None
+    if options.canary:
+        canary = CanaryOptions(options.canary, options.canary_max_drop, layout.canary)
+    return Versions(layout.pushed, load, options.model, canary)
 
 
 def make_server(app: App, options: Listening) -> uvicorn.Server:
@@ -124,6 +137,9 @@ def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> N
     )
     print_row(console, "Page", f"{address}/")
     print_row(console, "REST", f"{address}/v1/models/{options.name}:predict")
+    if options.canary:
+        share = f"{options.canary:.0%} of the requests, until one version is proven"
+        print_row(console, "Canary", f"newer versions also answer {share}")
     if options.grpc_port is not None:
         print_row(console, "gRPC", find_address(options, options.grpc_port).removeprefix("http://"))
     if options.log:

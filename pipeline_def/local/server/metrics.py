@@ -81,6 +81,7 @@ class Metrics:
                 await app(scope, receive, send)
                 return
             started, status, name = time.perf_counter(), 0, _read_id(scope)
+            scope["request_id"] = name.decode()
 
             async def note(message: Message) -> None:
                 nonlocal status

@@ -47,6 +47,12 @@ request. Ctrl-C ends it.
   --max_delay_ms MS        longest time that an image waits for others, and only
                            while others are on their way: 2
   --access_log true        print a line of JSON for each request: false
+  --canary FRACTION        try a new version beside the one in use: both answer
+                           this fraction of the requests, and clients get the new
+                           answer. It replaces the other once it is proven on
+                           those, by equal answers and by feedback to
+                           /v1/models/images:feedback: 0, at once
+  --canary_max_drop N      accuracy that a new version may lose: 0.02
   --log DIR|URL            keep the answers there for `local_runner.py watch`:
                            time, label, probabilities, size, brightness; gs://
                            s3://
@@ -87,6 +93,8 @@ class ServerOptions(Listening):
     max_batch: Positive = 64
     max_delay_ms: Annotated[Number, Ge(0)] = 2.0
     access_log: bool = False
+    canary: Fraction = 0.0
+    canary_max_drop: Fraction = 0.02
     log: Text | None = None
     log_days: Positive = 30
     log_gib: Annotated[Number, Gt(0)] = 1.0
@@ -99,6 +107,10 @@ class ServerOptions(Listening):
             f"name is {self.name!r}: use letters, digits, dots, hyphens and underscores only.",
         )
         require(self.grpc_port != self.port, f"grpc_port is {self.port}: that is the port of REST.")
+        require(
+            not (self.canary and self.model),
+            "canary needs newer versions, but --model serves one version only.",
+        )
         require(
             self.max_request_mpixels >= self.max_image_mpixels,
             f"max_request_mpixels is {self.max_request_mpixels}: it must be at least "

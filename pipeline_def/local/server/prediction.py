@@ -23,6 +23,9 @@ _ERROR = "error"
 # Above so many pixels a request is large: its images are handled one by one, apart from others.
 _LARGE = 1_000_000
 
+# Models that answer at the same time: the one in use, and a canary.
+_MODELS = 2
+
 LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
 """Large images that are handled at the same time; the other cores are for other requests."""
 
@@ -60,8 +63,7 @@ class Predictor:
         self._models = ThreadPoolExecutor(4, "model")
         self._converter = Converter(self._image_options, LARGE_AT_ONCE)
         self._reading = 0
-        self._batchers: dict[tuple[str, bool], Batcher] = {}
-        self._batched: Model | None = None
+        self._batchers: dict[Model, dict[tuple[str, bool], Batcher]] = {}
 
     def close(self) -> None:
         """End threads and processes."""
@@ -149,18 +151,19 @@ class Predictor:
         return model.predict(signature, files)
 
     def _find_batcher(self, model: Model, signature: str, *, is_large: bool) -> Batcher:
-        """Return the batcher of a signature; those of a previous model are dropped."""
-        if self._batched is not model:
-            self._batched, self._batchers = model, {}
-        if (signature, is_large) not in self._batchers:
+        """Return the batcher of a signature; those of the oldest model are dropped."""
+        if model not in self._batchers and len(self._batchers) == _MODELS:
+            del self._batchers[next(iter(self._batchers))]
+        batchers = self._batchers.setdefault(model, {})
+        if (signature, is_large) not in batchers:
             delay = self._options.max_delay_ms / 1000
-            self._batchers[signature, is_large] = Batcher(
+            batchers[signature, is_large] = Batcher(
                 functools.partial(self._predict, model, signature),
                 self._models,
                 BatchLimits(LARGE_AT_ONCE if is_large else self._options.max_batch, delay=delay),
                 lambda: self._reading > 0 and not is_large,
             )
-        return self._batchers[signature, is_large]
+        return batchers[signature, is_large]
 
 
 async def _run(threads: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
