@@ -238,7 +238,7 @@ def test_unused_files_are_removed_and_licences_stay(
         (tmp_path / name).write_text("")
     (tmp_path / "libclang-1.dist-info").mkdir()
     (tmp_path / "libclang-1.dist-info" / "METADATA").write_text("Name: libclang\nVersion: 1\n")
-    (tmp_path / "libclang-1.dist-info" / "RECORD").write_text("lib/b.py,,\n../../bin/clang,,\n")
+    (tmp_path / "libclang-1.dist-info" / "RECORD").write_text("clang/b.py,,\n../../bin/clang,,\n")
     monkeypatch.setattr(sys, "argv", ["slim_packages.py", str(tmp_path)])
     monkeypatch.setattr(slim_packages, "_strip", lambda site: None)
     slim_packages.main()

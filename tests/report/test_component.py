@@ -218,7 +218,7 @@ def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_pa
         "at least",
         "131,402",
         # The fixture's run waited longer than its `input.max_wait`.
-        "Training spent 20.0\N{NO-BREAK SPACE}% of its time waiting for input",
+        "Training spent 20.0% of its time waiting for input",
     ):
         assert text in page
     assert page.count("data:image/jpeg") >= 3 * 4 * 2 + mistakes
