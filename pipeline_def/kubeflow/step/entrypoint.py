@@ -21,7 +21,12 @@ from components.contract.properties import LookupInput
 from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
-from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, to_integer
+from pipeline_def.kubeflow.step.executor_io import (
+    finish_output,
+    make_output_folders,
+    prepare_input,
+    to_integer,
+)
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
 from pipeline_def.kubeflow.step.shared_pod import SharedPod
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
@@ -71,15 +76,21 @@ def run_step(arguments: argparse.Namespace) -> None:
     if arguments.step == TRAINER.id:
         given = _with_own_output(given)
     choose_endpoint(given)
-    if not interface.parts:
+    if interface.parts:
+        _run_parts(interface, given, arguments.beam_args)
+    else:
         _run_part(interface, given, arguments.beam_args)
-        return
+    make_output_folders(given)
+
+
+def _run_parts(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
+    """Run the steps and lookups that share the pod, one after the other."""
     shared = SharedPod(given)
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
         own = shared.input_of(part)
         try:
-            _run_part(part, own, arguments.beam_args)
+            _run_part(part, own, beam_args)
         except BaseException:
             if not part.direct:
                 shared.keep_outputs()

@@ -4,13 +4,15 @@ Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP
 (driver and component), TFX's is kubeflow_v2_run_executor.
 """
 
+import contextlib
 import copy
 import json
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from components.contract.errors import ConfigurationError, ServiceError
+from components.contract.errors import ConfigurationError, ServiceError, UserError
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step_interface import (
     RECIPE_PARAMETER,
@@ -155,6 +157,16 @@ def finish_output(
                 if name not in hidden and value is not None and not _is_nan_or_infinite(value)
             }
     return finished
+
+
+def make_output_folders(executor_input: Mapping[str, Any]) -> None:
+    """Make a folder for each output without a local copy: launchers after 2.17 ask for one.
+
+    Lookups write no artifact, and steps may write to the remote URI.
+    """
+    for artifact in artifacts_of({"outputs": executor_input["outputs"]}):
+        with contextlib.suppress(UserError, OSError):
+            os.makedirs(local_path(artifact["uri"]), exist_ok=True)
 
 
 def _is_drawn(listed: Mapping[str, Any]) -> bool:

@@ -134,6 +134,8 @@ def test_a_lookup_writes_a_parameter(tmp_path: Path) -> None:
         "seen": {"count": "int 5", "fraction": "float 1.0"},
         "model": "weights",
     }
+    # Launchers after 2.17 fail without a local copy of each output; this one is never written.
+    assert list((tmp_path / "copy").iterdir()) == []
 
 
 @pytest.mark.parametrize(("digest", "status"), [(None, 0), ("0" * 16, 2)])
