@@ -1,10 +1,12 @@
 """Ingest of a folder that has changed a little: few reads, and no image changes its split."""
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -280,10 +282,18 @@ def test_new_images_are_written_to_the_right_split_at_once(
         write_here(numbers, job)
 
     monkeypatch.setattr(f"{__name__}.write_all", write)
-    add_many(folder)
+    (folder / "bird").mkdir()
+    # Hashes alone would put all into train.
+    in_train = (data for data in map(jpeg, itertools.count(3000)) if sha256(data).digest()[0] > 127)
+    for number, data in enumerate(itertools.islice(in_train, 5)):
+        (folder / f"bird/{number}.jpg").write_bytes(data)
     shutil.copy(folder / "cat/5.jpg", folder / "cat/5 again.jpg")
     ingest(folder, tmp_path / "out", 2, config)
     assert passes == [False]
+    birds = {
+        split for path, (_, split) in list_splits(tmp_path / "out", 2).items() if "bird" in path
+    }
+    assert birds == {"train", "eval"}
 
 
 def test_unchanged_shards_are_shared(folder: Path, tmp_path: Path) -> None:
