@@ -76,10 +76,15 @@ def ingest(
     config: IngestConfig | None = None,
     beam_args: tuple[str, ...] = IN_MEMORY,
     listing: str | None = None,
+    number: str = "",
 ) -> Ingested:
-    """Run ImageExampleGen on `folder`; `listing` is what its driver has written, if anything."""
-    examples = _artifact(standard_artifacts.Examples, target / "examples")
-    rejects = _artifact(ImageRejects, target / "rejects")
+    """Run ImageExampleGen on `folder`.
+
+    `listing` is what its driver has written, if anything, and `number` that of the outputs, which
+    may use earlier ones.
+    """
+    examples = _artifact(standard_artifacts.Examples, target / "examples" / number)
+    rejects = _artifact(ImageRejects, target / "rejects" / number)
     IngestExecutor(_context(beam_args)).Do(
         {},
         {"examples": [examples], "rejects": [rejects]},
@@ -87,6 +92,7 @@ def ingest(
             "input_base": str(folder),
             "config": to_json(config or IngestConfig()),
             "listing": listing,
+            "code_digest": number and "code",
         },
     )
     return Ingested(examples, rejects)
@@ -112,10 +118,11 @@ def transform(
     *,
     config: TransformConfig,
     beam_args: tuple[str, ...] = IN_MEMORY,
+    number: str = "",
 ) -> Transformed:
-    """Run ImageTransform."""
-    examples = _artifact(standard_artifacts.Examples, target / "examples")
-    graph = _artifact(standard_artifacts.TransformGraph, target / "graph")
+    """Run ImageTransform; `number` is that of the outputs, which may use earlier ones."""
+    examples = _artifact(standard_artifacts.Examples, target / "examples" / number)
+    graph = _artifact(standard_artifacts.TransformGraph, target / "graph" / number)
     TransformExecutor(_context(beam_args)).Do(
         {"examples": [ingested.examples], "schema": [write_schema(target)]},
         {"transformed_examples": [examples], "transform_graph": [graph]},
@@ -123,6 +130,7 @@ def transform(
             "preprocessing_fn": "components.transform.executor.preprocessing_fn",
             "custom_config": to_json(config),
             "disable_statistics": 1,
+            "code_digest": number and "code",
         },
     )
     return Transformed(examples, graph)

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -24,9 +23,9 @@ from components.ingest.plan_facts import (
 from components.ingest.plan_writer import is_unchanged
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.stratification import key_of
-from components.records.shard_files import PLANS, read_index
+from components.records.shard_files import PLANS, find_earlier
 from components.storage.artifact_files import list_names, make_folders, on_disk, remove
-from components.storage.folder import open_folder
+from components.storage.folder import share
 
 # Copies within a bucket are mostly waiting.
 _REQUESTS = 32
@@ -72,8 +71,8 @@ def take_over(
         key: `made_by` of the index of shards to take over.
         division: `divided_by` of the index of splits to take over.
     """
-    uri = _find_earlier(examples_uri, "made_by", key)
-    divided = _find_earlier(examples_uri, "divided_by", division)
+    uri = find_earlier(examples_uri, "made_by", key)
+    divided = find_earlier(examples_uri, "divided_by", division)
     suffixes = [PICTURES] if config.finds_near_duplicates else []
     facts = [*_read_trusted(uri, suffixes)] if uri else []
     others = [*_read_trusted(divided, [])] if divided not in ("", uri) else facts
@@ -86,22 +85,6 @@ def take_over(
     if not uri:
         return TakenOver(splits=splits)
     return _adopt_plans(plans, facts, uri, examples_uri, suffixes)._replace(splits=splits)
-
-
-def _find_earlier(examples_uri: str, name: str, value: str) -> str:
-    """Return the newest complete output of the same step with this fact; "" if there is none.
-
-    TFX numbers the outputs of a step: `examples/12`.
-    """
-    folder, own = os.path.split(examples_uri.rstrip("/"))
-    if not own.isdigit():
-        return ""
-    for number in sorted(filter(str.isdigit, list_names(folder)), key=int, reverse=True):
-        uri = os.path.join(folder, number)
-        with contextlib.suppress(OSError, StorageError):
-            if number != own and read_index(uri).get(name) == value:
-                return uri
-    return ""
 
 
 def _adopt_plans(
@@ -163,26 +146,13 @@ def _adopt(
     for number, (old, new) in enumerate(pairs):
         make_folders(os.path.dirname(new))
         try:
-            _share(old, new)
+            share(old, new)
         except FileNotFoundError:
             for _, made in pairs[:number]:
                 remove(made)
             return None
     write_facts(examples_uri, now)
     return now
-
-
-def _share(source: str, target: str) -> None:
-    """Make a copy of a file that will not change, without copying its bytes where possible."""
-    if not on_disk(source):
-        # Copied by the store itself.
-        (fs, path), (_, copy) = open_folder(source), open_folder(target)
-        fs.cp_file(path, copy)
-        return
-    try:
-        os.link(source, target)
-    except OSError:  # Of a file system without hard links, or with too many.
-        shutil.copy2(source, target)
 
 
 def _read_trusted(examples_uri: str, suffixes: Sequence[str]) -> Iterator[PlanFacts]:

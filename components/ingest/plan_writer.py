@@ -23,7 +23,7 @@ from components.ingest.near_duplicates.picture_rows import (
 from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts, write_facts
 from components.ingest.shard_plan import ShardPlan, read_plan
 from components.ingest.source.listing import ImageFile
-from components.records.record_reader import read_records
+from components.records.record_reader import EVERY, read_records
 from components.records.shard_files import open_shard, shard_path
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.artifact_files import remove
@@ -103,7 +103,7 @@ def _find_known(paths: Sequence[str], plan: ShardPlan, job: IngestJob) -> dict[s
     for path in paths:
         before = read_facts(path)
         shards = before.shards(path.rpartition("/")[0].rpartition("/")[0])
-        readers = {split: read_records(shard) for split, shard in shards.items()}
+        readers = {split: read_records(shard, verify=EVERY) for split, shard in shards.items()}
         rows = read_rows(path) if job.config.finds_near_duplicates else None
         for number, (file, fact) in enumerate(zip(before.plan.files, before.facts, strict=True)):
             record = next(readers[fact.split], None) if fact.split else None

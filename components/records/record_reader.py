@@ -5,13 +5,17 @@ Features are found in the mapped file, so images that nobody uses are hardly rea
 
 import mmap
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
+
+import google_crc32c
 
 from components.contract.errors import StorageError
 from components.contract.wire_format import read_varint
-from components.records.tfrecord import HEADER_BYTES, field_head, reading, serialize
+from components.records.tfrecord import HEADER_BYTES, field_head, masked_crc, reading, serialize
 from components.storage.artifact_files import on_disk
 
+EVERY = range(2**63)
+"""Numbers of all records."""
 _LENGTH_BYTES, _FOOTER_BYTES = 8, 4
 # Wire type of all fields of an example except numbers.
 _DELIMITED = 2
@@ -19,14 +23,18 @@ _DELIMITED = 2
 _DOWNLOAD_BYTES = 2**23
 
 
-def read_features(path: str, names: Collection[bytes]) -> Iterator[dict[bytes, memoryview]]:
+def read_features(
+    path: str, names: Collection[bytes], *, verify: Container[int] = ()
+) -> Iterator[dict[bytes, memoryview]]:
     """Yield the features in `names`, of one bytes value each, of each example of a shard.
+
+    `verify` is that of `read_records`.
 
     Raises:
         StorageError: the file is truncated or damaged.
     """
     with reading(path):
-        for record in read_records(path):
+        for record in read_records(path, verify=verify):
             yield dict(_find_features(record, names))
 
 
@@ -45,13 +53,18 @@ def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int
             yield _shorten(record, name, key, kept)
 
 
-def read_records(path: str) -> Iterator[memoryview]:
-    """Yield the data of each record, without verifying checksums, which would read all images.
+def read_records(path: str, *, verify: Container[int] = ()) -> Iterator[memoryview]:
+    """Yield the data of each record.
 
     Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
 
+    Args:
+        path: path or URL of the shard.
+        verify: numbers of the records whose checksums are verified, which reads their images. From
+            a bucket, all are.
+
     Raises:
-        StorageError: the file is truncated.
+        StorageError: the file is truncated or damaged.
     """
     if not on_disk(path):
         yield from _download_records(path)
@@ -60,15 +73,20 @@ def read_records(path: str) -> Iterator[memoryview]:
         return
     with open(path, "rb") as file:
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    position = 0
+    number = position = 0
     while position < len(data):
         start = position + HEADER_BYTES
         # The end of a truncated header lies beyond the end of the file.
         length = int.from_bytes(data[position : position + _LENGTH_BYTES], "little")
-        position = start + length + _FOOTER_BYTES
+        end = start + length
+        position = end + _FOOTER_BYTES
         if position > len(data):
             raise StorageError(f"{path} is truncated: remove the output folder, and run again.")
-        yield data[start : start + length]
+        footer = data[end:position]
+        if number in verify and masked_crc(google_crc32c.value(bytes(data[start:end]))) != footer:
+            raise StorageError(f"{path} is damaged: remove the output folder, and run again.")
+        yield data[start:end]
+        number += 1
 
 
 def _download_records(path: str) -> Iterator[memoryview]:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE, count_folds
 from components.records.tfrecord import RecordWriter, reading
 from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
@@ -78,6 +79,22 @@ def read_index(examples_uri: str) -> dict[str, Any]:
         if not all(isinstance(value, int | None) for value in index.get("ingest", {}).values()):
             raise ValueError("ingest has a value that is not a number")
     return index
+
+
+def find_earlier(examples_uri: str, name: str, value: str) -> str:
+    """Return the newest complete output of the same step whose index has a fact; "" if none has.
+
+    TFX numbers the outputs of a step: `examples/12`.
+    """
+    folder, own = os.path.split(examples_uri.rstrip("/"))
+    if not own.isdigit():
+        return ""
+    for number in sorted(filter(str.isdigit, list_names(folder)), key=int, reverse=True):
+        uri = os.path.join(folder, number)
+        with contextlib.suppress(OSError, StorageError):
+            if number != own and read_index(uri).get(name) == value:
+                return uri
+    return ""
 
 
 def read_counts(examples_uri: str, split: str) -> dict[str, int]:

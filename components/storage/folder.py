@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -178,3 +179,16 @@ def storage_error(task: str, url: str, error: Exception) -> StorageError:
 def reason_of(error: Exception) -> str:
     """Return the first line of an error's text, without a period."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def share(source: str, target: str) -> None:
+    """Make a copy of a file that will not change, without copying its bytes where possible."""
+    if "://" in source:
+        # Copied by the store itself.
+        (fs, path), (_, copy) = open_folder(source), open_folder(target)
+        fs.cp_file(path, copy)
+        return
+    try:
+        os.link(source, target)
+    except OSError:  # Of a file system without hard links, or with too many.
+        shutil.copy2(source, target)

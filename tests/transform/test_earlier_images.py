@@ -1,0 +1,151 @@
+"""Transform of examples that have changed a little makes new images only."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow_transform as tft
+
+from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256
+from components.ingest.config import IngestConfig
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import write_index
+from components.transform.config import TransformConfig
+from components.transform.earlier_images import (
+    EarlierImages,
+    find_earlier_images,
+    image_key,
+)
+from components.transform.shard_writer import TransformShard
+from tests import nodes
+from tests.conftest import SIZE
+from tests.pictures import write_folder
+
+COUNTS = {"blue": 24, "green": 12, "red": 10}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of records that are transformed together."""
+    counts: list[int] = []
+    make = TransformShard._make
+
+    def counted(self: TransformShard, batches: Iterable[Any], split: str) -> Iterator[Any]:
+        return make(self, (counts.append(len(batch)) or batch for batch in batches), split)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(TransformShard, "_make", counted)
+    return counts
+
+
+def vocabulary(transformed: nodes.Transformed) -> list[bytes]:
+    output = tft.TFTransformOutput(transformed.graph.uri)
+    return list(output.vocabulary_by_name("labels"))
+
+
+@pytest.mark.slow
+def test_only_new_images_are_made_and_the_bytes_are_those_of_making_all(
+    tmp_path: Path, made: list[int]
+) -> None:
+    # Images of the train split are kept as they are, and the others are made canonical.
+    config, folder = TransformConfig(size=SIZE, storage="originals"), tmp_path / "images"
+
+    def run(number: str, target: str = "out") -> nodes.Transformed:
+        options = IngestConfig(near_duplicates="keep", min_shard_images=1, min_shards=32)
+        examples = nodes.ingest(folder, tmp_path / "ingest", config=options, number=number)
+        made.clear()
+        return nodes.transform(examples, tmp_path / target, config=config, number=number)
+
+    for label, count in COUNTS.items():
+        write_folder(folder, each=count, labels=(label,), first_seed=1000 * count)
+    first = run("1")
+    assert sum(made) == sum(COUNTS.values())
+
+    (folder / "green/001.jpeg").unlink()
+    write_folder(folder, each=14, labels=("red",), first_seed=1000 * COUNTS["red"])
+    grown = run("2")
+    assert sum(made) == 14 - COUNTS["red"]
+    # Frequent labels are first, so that the ids of two labels change.
+    assert vocabulary(grown) != vocabulary(first)
+    shards = list(Path(grown.examples.uri).glob("Split-*/*"))
+    assert 0 < sum(path.stat().st_nlink > 1 for path in shards) < len(shards)
+    anew = run("2", "anew")
+    assert sum(made) == sum(COUNTS.values()) + 14 - COUNTS["red"] - 1
+    assert nodes.shard_bytes(grown.examples) == nodes.shard_bytes(anew.examples)
+
+
+DIGESTS = [f"{number:064d}".encode() for number in range(3)]
+SHARD = "data_tfrecord-00001-of-00002"
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> EarlierImages:
+    uri = str(tmp_path / "1")
+    examples = [
+        {ENCODED: b"image %d" % number, LABEL_ID: 0, SHA256: digest, FILENAME: b"a/b.jpg"}
+        for number, digest in enumerate(DIGESTS)
+    ]
+    write_indexed_shard(uri, "train", SHARD, examples)
+    write_index(uri, {"train": {SHARD: 3}}, labels={}, ingest={}, made_by="key")
+    found = find_earlier_images(str(tmp_path / "2"), "key")
+    assert found
+    assert found.uri == uri
+    return found
+
+
+def test_shards_whose_paths_may_be_the_same_are_searched(earlier: EarlierImages) -> None:
+    rows = [(digest, b"a/b.jpg", 0) for digest in DIGESTS]
+    for shard, found in (
+        *((SHARD, {SHARD: rows}), ("data_tfrecord-00000-of-00002", {})),
+        *(("data_tfrecord-00002-of-00004", {SHARD: rows}), ("x-00001-of-00004", {})),
+    ):
+        assert earlier.list_rows("train", shard) == found
+    assert earlier.list_rows("eval", SHARD) == {}
+    images = earlier.find_images("train", [SHARD], DIGESTS[:2])
+    assert images == {DIGESTS[0]: b"image 0", DIGESTS[1]: b"image 1"}
+
+
+def replace(old: bytes, new: bytes, *, later: bool = False) -> Callable[[Path], None]:
+    def spoil(shard: Path) -> None:
+        before = shard.stat()
+        shard.write_bytes(shard.read_bytes().replace(old, new))
+        if not later:
+            os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("damage", "rows", "images"),
+    [
+        (Path.unlink, 0, 0),
+        (lambda shard: shard.write_bytes(shard.read_bytes()[:-5]), 0, 2),
+        # Found by its checksum.
+        (replace(b"image 1", b"image 9"), 3, 1),
+        (replace(b"image 1", b"image 9", later=True), 0, 1),
+    ],
+    ids=["gone", "truncated", "damaged", "written to"],
+)
+def test_damaged_images_are_not_used(
+    earlier: EarlierImages, damage: Callable[[Path], None], rows: int, images: int
+) -> None:
+    damage(Path(earlier.uri, "Split-train", SHARD))
+    assert len(earlier.list_rows("train", SHARD).get(SHARD, ())) == rows
+    assert len(earlier.find_images("train", [SHARD], DIGESTS)) == images
+
+
+def test_whatever_decides_an_image_is_in_its_key(tmp_path: Path) -> None:
+    index = {"made_by": "ingest"}
+    key = image_key("code", {"size": 8}, index, ["a", "b"])
+    assert key == image_key("code", {"size": 8}, index | {"labels": {}}, ["b", "a"])
+    others = (
+        image_key("other code", {"size": 8}, index, ["a", "b"]),
+        image_key("code", {"size": 9}, index, ["a", "b"]),
+        image_key("code", {"size": 8}, {"made_by": "other options"}, ["a", "b"]),
+        image_key("code", {"size": 8}, index, ["a"]),
+        image_key("", {"size": 8}, index, ["a", "b"]),
+        image_key("code", {"size": 8}, {}, ["a", "b"]),
+    )
+    assert len({key, *others}) == len(others)
+    assert find_earlier_images(str(tmp_path / "2"), "") is None
