@@ -1,5 +1,7 @@
 """The real Evaluator, with TFMA, on known predictions."""
 
+import base64
+import json
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from components.evaluation.metrics.predictions import (
     SliceKey,
 )
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
+from components.evaluation.smoke import fresh_process
 from components.evaluation.verdict import read_verdict
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
@@ -257,3 +260,19 @@ def test_a_model_that_serves_other_predictions_than_evaluated_is_not_blessed(
     verdict = read_verdict(evaluation.uri)
     assert verdict.headline == "Not blessed: the exported model failed its smoke test."
     assert "predictions for 8 of 8 images differ" in verdict.reasons[0]
+
+
+def test_the_smoke_test_can_load_all_of_tensorflow(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    """As it does for a version whose parts cannot be imported without the rest."""
+    model = Model(LABELS).save(tmp_path / "model")
+    images, found = tmp_path / "images", tmp_path / "found"
+    probabilities = predictions.probabilities[:3].astype(np.float32)
+    files = [base64.b64encode(np.log(row).tobytes()).decode() for row in probabilities]
+    images.write_text(json.dumps(files))
+    folder = f"{model.uri}/Format-Serving"
+    fresh_process._main(["--whole-tensorflow", folder, str(images), str(found)])
+    said = json.loads(found.read_text())
+    assert said["labels"] == list(LABELS)
+    np.testing.assert_allclose(said["probabilities"], probabilities, atol=1e-6)

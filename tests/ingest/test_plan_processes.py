@@ -1,7 +1,10 @@
 import dataclasses
 import signal
 import struct
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +75,31 @@ def ingest(
     return {str(p.relative_to(target)): p.read_bytes() for p in target.rglob("*") if p.is_file()}
 
 
-@pytest.mark.slow
+class InThread:
+    """The program of a process in a thread, in place of `_Process`."""
+
+    def __init__(self) -> None:
+        ours, theirs = Pipe()
+        self.send, self.receive, self.end = ours.send, ours.recv, ours.close
+
+        def program() -> None:
+            with pytest.raises(EOFError):
+                plan_processes._write_plans(theirs)
+
+        threading.Thread(target=program, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    ("process", "threads"),
+    # Threads would share the function that asks.
+    [(InThread, 1), pytest.param(plan_processes._Process, 2, marks=pytest.mark.slow)],
+)
 def test_processes_write_the_same_bytes_and_report_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: type[Any], threads: int
 ) -> None:
+    config = dataclasses.replace(CONFIG, threads=threads)
+    monkeypatch.setattr(sys.modules[__name__], "CONFIG", config)
+    monkeypatch.setattr(plan_processes, "_Process", process)
     counts: list[int] = []
 
     def write(numbers: Sequence[int], job: IngestJob) -> None:
