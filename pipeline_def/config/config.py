@@ -3,7 +3,7 @@
 import re
 from dataclasses import field
 
-from components.contract.configuration import Text, configuration, require
+from components.contract.configuration import Positive, Text, configuration, require
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
@@ -42,6 +42,10 @@ class Config:
 
     cache: bool = True
     """Reuse the results of steps whose inputs, configuration and code have not changed."""
+
+    keep_runs: Positive | None = None
+    """Number of finished runs whose artifacts stay; after each run those of older ones are removed,
+    as by `runs --prune`. Unset: all stay."""
 
     ingest: IngestConfig = field(default_factory=IngestConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)

@@ -54,7 +54,7 @@ def compile_(arguments: list[str]) -> int:
         own, rest = argparse.Namespace(), arguments
     else:
         own, rest = parser.parse_known_args(arguments)
-    hidden = {"output", "working_copy"}
+    hidden = {"output", "working_copy", "keep_runs"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
     sought = config.model.weights == "auto"
     config, recipes = _resolve_for_cluster(config, own.target)

@@ -66,6 +66,7 @@ def _run_recorded(
     """Run the steps, and record how the run ended."""
     with quick_imports():
         from pipeline_def.local.output.integrity import note_files
+        from pipeline_def.local.prune_command import keep_newest
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
@@ -107,6 +108,8 @@ def _run_recorded(
                 output.store_step()
                 display.step_ended(name, step)
     recorder.end("stopped" if last else "done")
+    if config.keep_runs and (said := keep_newest(config.output, config.keep_runs)):
+        display.say(said)
     return recorder.record
 
 

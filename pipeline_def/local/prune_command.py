@@ -1,4 +1,4 @@
-"""`local_runner.py runs --prune N`: removes artifacts that no recent run and no model needs."""
+"""Removes artifacts that no recent run and no model needs: `runs --prune N` and `keep_runs`."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.contract.errors import ConfigurationError, DataError, StorageError, UserError
 from components.contract.printable import describe_bytes, make_printable, read_number
 from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
@@ -28,6 +28,10 @@ class Removal:
     size: int
     """Bytes that become free; files that kept artifacts share do not count."""
 
+    def __str__(self) -> str:
+        """Return how much it is."""
+        return f"{len(self.folders):,} artifacts, {describe_bytes(self.size)}"
+
 
 def prune(output: str, wanted: str, *, confirmed: bool) -> None:
     """Print what pruning to the newest `wanted` finished runs removes; with `confirmed`, remove it.
@@ -47,16 +51,29 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
     for run in sorted({*removal.folders.values()}):
         folders = [folder for folder, made_by in removal.folders.items() if made_by == run]
         print(f"Run {run}: {_name_steps(folders)}")
-    counted = f"{len(removal.folders):,} artifacts, {describe_bytes(removal.size)}"
-    if not confirmed:
-        print(f"\n{counted}, would be removed: add --yes. Records and pushed models would stay.")
-        return
+    print()
+    if confirmed:
+        print(_remove(removal, Layout(output)))
+    else:
+        print(f"{removal}, would be removed: add --yes. Records and pushed models would stay.")
+
+
+def keep_newest(output: str, number: int) -> str:
+    """Prune to the newest `number` finished runs; return what was removed, or why nothing was."""
+    try:
+        removal = plan_removal(output, number)
+        return _remove(removal, Layout(output)) if removal.folders else ""
+    except UserError as error:
+        # The run itself has succeeded.
+        return f"keep_runs: {error}"
+
+
+def _remove(removal: Removal, layout: Layout) -> str:
     import_quietly()
     with warnings.catch_warnings(), quick_imports():
         # Libraries warn about Python versions.
         warnings.simplefilter("ignore")
         from pipeline_def.local.output.integrity import explaining_metadata, mark_deleted
-    layout = Layout(output)
     check_metadata(layout)
     # First, so that no run takes what a kill leaves of a folder from the cache.
     with explaining_metadata(layout):
@@ -66,7 +83,7 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
             shutil.rmtree(folder)
         except OSError as error:
             raise StorageError(f"Cannot remove {folder}: {error.strerror}.") from error
-    print(f"\n{counted}, were removed. Records and pushed models stayed.")
+    return f"{removal}, were removed. Records and pushed models stayed."
 
 
 def plan_removal(output: str, number: int) -> Removal:

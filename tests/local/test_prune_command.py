@@ -9,7 +9,7 @@ import pytest
 
 import local_runner
 from components.contract.errors import ConfigurationError, DataError
-from pipeline_def.local.prune_command import plan_removal, prune
+from pipeline_def.local.prune_command import keep_newest, plan_removal, prune
 from tests.local.run_samples import write_run
 
 STEPS = ("ImageExampleGen", "Trainer", "Evaluator", "ImageReport", "Pusher")
@@ -81,8 +81,11 @@ def test_fewer_runs_than_to_keep_and_failed_ones(output: Path) -> None:
 
 def test_a_model_without_a_record_stops_it(output: Path) -> None:
     push(output, 77)
+    before = artifacts(output)
     with pytest.raises(DataError, match=r"No recorded run pushed '77'.*nothing is removed"):
         prune(str(output), "1", confirmed=True)
+    assert keep_newest(str(output), 1).startswith("keep_runs: No recorded run pushed '77'")
+    assert artifacts(output) == before
 
 
 def test_what_a_kill_left_is_removed_the_next_time(
