@@ -7,8 +7,8 @@
 The first measures requests per second for 1, 8 and 32 clients, in turn with the loop. The second
 lets 64 clients send requests for that many seconds, one in a hundred with a broken file, while a
 new version is pushed. The third sends so many requests from 32 clients, while two versions are
-pushed and the server is killed twice; clients repeat requests whose connection breaks. Both fail if
-a prediction is wrong or missing.
+pushed and the server is killed twice; clients repeat requests whose connection breaks. Each version
+answers otherwise. Both fail if an answer is not that of the version it names, or is missing.
 """
 
 import argparse
@@ -160,19 +160,18 @@ def abuse(
     memory: list[float] = []
     done = threading.Event()
 
+    expected = prepare_versions(model, files, output, more=1)
+
     def watch() -> None:
-        pushed = find_newest(os.path.join(output, "pushed"))
-        assert pushed
         began, is_pushed = time.monotonic(), False
         while not done.wait(1):
             memory.append(server.memory)
             if not is_pushed and time.monotonic() > began + seconds / 3:
-                push_copy(pushed, output, int(model.version) + 1)
+                push(output, max(expected))
                 is_pushed = True
 
     watching = threading.Thread(target=watch)
     watching.start()
-    expected = expect(model, files)
     put = put_load(server.port, files, expected, clients=64, seconds=seconds, bad_every=100)
     load = asyncio.run(put)
     done.set()
@@ -189,34 +188,55 @@ def abuse(
     return bool(load.wrong or load.lost or len(server.versions) != 1)
 
 
-def push_copy(pushed: str, output: str, version: int) -> None:
-    """Push a copy at once: a server may look while files are copied one by one."""
-    shutil.copytree(pushed, os.path.join(output, "unfinished"))
-    os.rename(
-        os.path.join(output, "unfinished"), os.path.join(os.path.dirname(pushed), str(version))
-    )
+def prepare_versions(
+    model: Model, files: list[bytes], output: str, *, more: int
+) -> dict[str, list[Expected]]:
+    """Save `more` versions to push later; return what each version says of the files.
+
+    Each has half the weights of the one before in its last layers, and so answers otherwise.
+    """
+    import tensorflow as tf
+
+    expected = {model.version: expect(model, files)}
+    saved = tf.saved_model.load(os.path.join(output, "pushed", model.version))
+    for number in range(int(model.version) + 1, int(model.version) + 1 + more):
+        for matrix in (of for of in saved.weights if of.shape.rank == 2):
+            matrix.assign(matrix / 2)
+        folder = os.path.join(output, "prepared", str(number))
+        tf.saved_model.save(saved, folder, signatures=saved.signatures)
+        expected[str(number)] = expect(Model(folder), files)
+    return expected
+
+
+def push(output: str, version: str) -> None:
+    """Push a prepared version at once: a server may look while files are copied one by one."""
+    os.rename(os.path.join(output, "prepared", version), os.path.join(output, "pushed", version))
 
 
 def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: str) -> bool:
     """Push two versions and kill the server twice meanwhile; return whether anything went wrong."""
-    pushed, version, load = find_newest(os.path.join(output, "pushed")), int(model.version), Load()
-    assert pushed
+    expected, load, ended = (
+        prepare_versions(model, files, output, more=2),
+        Load(),
+        threading.Event(),
+    )
     with ExitStack() as stack:
         server = stack.enter_context(started(output))
-        expected, put = expect(model, files), threading.Event()
+
+        def kill() -> None:
+            nonlocal server
+            server.process.kill()
+            server.process.wait()
+            server = stack.enter_context(started(output, server.port))
 
         def disturb() -> None:
-            nonlocal server
-            for step, act in enumerate(("push", "kill", "push", "kill"), start=1):
+            _, second, third = expected
+            acts = (lambda: push(output, second), kill, lambda: push(output, third), kill)
+            for step, act in enumerate(acts, start=1):
                 while len(load.seconds) < step * requests / 5:
-                    if put.wait(0.2):
+                    if ended.wait(0.2):
                         return
-                if act == "push":
-                    push_copy(pushed, output, version + (step + 1) // 2)
-                else:
-                    server.process.kill()
-                    server.process.wait()
-                    server = stack.enter_context(started(output, server.port))
+                act()
 
         disturbing = threading.Thread(target=disturb)
         disturbing.start()
@@ -224,19 +244,28 @@ def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: 
             server.port, files, expected, clients=32, seconds=math.inf, load=load, requests=requests
         )
         asyncio.run(work)
-        put.set()
+        ended.set()
         disturbing.join()
         versions = server.versions
-    columns = ("requests", "requests/s", "p99, ms", "sent again", "wrong", "lost")
+    columns = (
+        "requests",
+        "of each version",
+        "requests/s",
+        "p99, ms",
+        "sent again",
+        "wrong",
+        "lost",
+    )
     table = Figures("32 clients, three versions, two crashes", columns)
+    answered = [f"{load.answers[version]:,}" for version in expected]
     counts = (f"{load.repeated:,}", f"{len(load.wrong)}", f"{len(load.lost)}")
-    answered = f"{len(load.seconds):,}"
-    table.add(answered, f"{load.rate:,.0f}", f"{load.percentile(99):.0f}", *counts)
+    figures = (" + ".join(answered), f"{load.rate:,.0f}", f"{load.percentile(99):.0f}")
+    table.add(f"{len(load.seconds):,}", *figures, *counts)
     table.show()
     print(*(load.wrong + load.lost)[:3], sep="\n")
     print(f"versions: {versions}")
-    write_results(_MODULE, [table], {"answered": len(load.seconds)}, file)
-    is_last = list(versions) == [str(version + 2)]
+    write_results(_MODULE, [table], {"answered": dict(load.answers)}, file)
+    is_last = list(versions) == [max(expected)] and all(load.answers[of] for of in expected)
     return bool(load.wrong or load.lost or len(load.seconds) != requests or not is_last)
 
 

@@ -6,8 +6,10 @@ import itertools
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +28,9 @@ class Load:
     refused: int = 0
     """Bad images that were refused, by a 400 or by the model."""
     wrong: list[str] = field(default_factory=list)
-    """Answers that are not what the model says of the image."""
+    """Answers that are not what the version they name says of the image."""
+    answers: Counter[str] = field(default_factory=Counter)
+    """Of each version."""
     lost: list[str] = field(default_factory=list)
     """Requests without an answer."""
     repeated: int = 0
@@ -46,7 +50,7 @@ class Load:
 async def put_load(
     port: int,
     files: Sequence[bytes],
-    expected: Sequence[Expected] = (),
+    expected: Mapping[str, Sequence[Expected]] | None = None,
     *,
     clients: int,
     seconds: float,
@@ -59,7 +63,7 @@ async def put_load(
     Args:
         port: of the server.
         files: images.
-        expected: what the model says of each; empty: not compared.
+        expected: version → what it says of each; default: not compared.
         clients: at the same time, each with a connection of its own.
         seconds: to go on for.
         bad_every: of so many requests one has a file that is no image; 0: none.
@@ -87,7 +91,12 @@ async def put_load(
                     reader, writer = await asyncio.open_connection("127.0.0.1", port)
                     continue
                 reader, writer, status, body = await _ask_again(load, port, request)
-            _judge(load, status, body, time.monotonic() - sent, is_bad, expected[place : place + 1])
+            taken = time.monotonic() - sent
+            if is_bad:
+                _judge_bad(load, status, body)
+            else:
+                of_place = {version: of[place] for version, of in (expected or {}).items()}
+                _judge(load, status, body, taken, of_place)
         writer.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -96,11 +105,13 @@ async def put_load(
 
 
 def _request(file: bytes) -> bytes:
-    body = json.dumps({"instances": [{"b64": base64.b64encode(file).decode()}]}).encode()
+    data = [base64.b64encode(file).decode()]
+    tensor = {"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": data}
+    body = json.dumps({"inputs": [tensor]})
     head = (
-        f"POST /v1/models/images:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        f"POST /v2/models/images/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
     )
-    return f"{head}\r\n\r\n".encode() + body
+    return f"{head}\r\n\r\n{body}".encode()
 
 
 async def _ask_again(
@@ -125,23 +136,31 @@ async def _exchange(
     return int(head.split(maxsplit=2)[1]), await reader.readexactly(length)
 
 
+def _judge_bad(load: Load, status: int, body: bytes) -> None:
+    refused = status == 400 or (status == 200 and _read(body)[1]["error"][0])
+    load.refused += bool(refused)
+    if not refused:
+        load.wrong.append(f"a bad image: {status}")
+
+
 def _judge(
-    load: Load, status: int, body: bytes, seconds: float, is_bad: bool, expected: Sequence[Expected]
+    load: Load, status: int, body: bytes, seconds: float, expected: Mapping[str, Expected]
 ) -> None:
-    if is_bad:
-        refused = status == 400 or (status == 200 and json.loads(body)["predictions"][0]["error"])
-        load.refused += bool(refused)
-        if not refused:
-            load.wrong.append(f"a bad image: {status}")
-        return
     load.seconds.append(seconds)
     if status != 200:
         load.lost.append(f"{status} {body[:200]!r}")
     elif expected:
-        [row] = json.loads(body)["predictions"]
-        found = dict(zip(row["labels"], row["probabilities"], strict=True))
-        if any(abs(found[label] - value) > 1e-5 for label, value in expected[0].items()):
-            load.wrong.append(f"{found} instead of {expected[0]}")
+        version, outputs = _read(body)
+        load.answers[version] += 1
+        found = dict(zip(outputs["labels"], outputs["probabilities"], strict=True))
+        if any(abs(found[label] - value) > 1e-5 for label, value in expected[version].items()):
+            load.wrong.append(f"{found} instead of {expected[version]}")
+
+
+def _read(body: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the version that answered, and its outputs by name."""
+    answer = json.loads(body)
+    return answer["model_version"], {of["name"]: of["data"] for of in answer["outputs"]}
 
 
 def answer_in_a_loop(

@@ -7,7 +7,7 @@ For each choice of two classes, a network is trained without them, as Trainer tr
 that of the other images of the eval split against all images of the two classes; each score is
 compared with the highest probability in the same networks. The next table has the fraction of
 noise, of blank and of inverted images called unknown, at 5% false alarms; the last one has the time
-of an answer with and without the score.
+of an answer of the exported model with and without the score.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.local.preparation import write_digits
 from pipeline_def.model.networks import build_model
 from pipeline_def.serving.known import KnownScore, features_or_logits
-from pipeline_def.serving.signatures import Classifier
+from pipeline_def.serving.signatures import Classifier, make_signatures
 from pipeline_def.serving.transform_graph import TransformGraph
 from pipeline_def.training.known import learn_score, leave_out, select
 from pipeline_def.training.phases import Training
@@ -176,22 +176,29 @@ class Trainer:
         return measure
 
     def time_answers(self, repeats: int = 200) -> dict[str, list[float]]:
-        """Return milliseconds of each answer to one image, without and with the score, in turn."""
+        """Return milliseconds of each answer to one file, without and with the score, in turn."""
         data = leave_out(self._data, 1, np.empty(0, np.int64))
         images = next(iter(data.read_in_order(data.train)))[0][:1]
         model = self._train(dataclasses.replace(data, config=_shorten(data.config)), 0)
         known = dataclasses.replace(learn_score(model, data), threshold=0.0)
         kinds = {"without": Classifier(model), "with": Classifier(model, known=known)}
-        spec = [tf.TensorSpec(model.input_shape, tf.uint8)]
+        transform, _tracked = self._graph.load()
         answers = {
-            name: tf.function(of.answer, input_signature=spec, autograph=False)
+            name: make_signatures(
+                of,
+                transform,
+                labels=self._graph.labels,
+                raw_spec=self._graph.raw_spec,
+                config=data.config.transform,
+            )["serving_default"]
             for name, of in kinds.items()
         }
+        file = tf.io.encode_png(images[0])[tf.newaxis]
         seconds: dict[str, list[float]] = {name: [] for name in kinds}
         for _ in range(repeats):
             for name, answer in answers.items():
                 started = time.perf_counter()
-                answer(images)["probabilities"].numpy()
+                answer(file)["probabilities"].numpy()
                 seconds[name].append(1000 * (time.perf_counter() - started))
         # The first ones trace the graph.
         return {name: of[repeats // 10 :] for name, of in seconds.items()}

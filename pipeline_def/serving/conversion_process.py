@@ -1,12 +1,13 @@
-"""Converts a SavedModel: `conversion_process.py KIND MODEL IMAGES MANIFEST FILE`, run by its path.
+"""Converts a SavedModel: `conversion_process.py KIND MODEL IMAGES MANIFEST FILE SCOPE`.
 
-It is a process of its own because TensorFlow's converter aborts the process at an operation that
-LiteRT lacks, which would end a training without a model.
+It is a process of its own, run by its path, because TensorFlow's converter aborts the
+process at an operation that LiteRT lacks, which would end a training without a model.
 """
 
 import json
 import os
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +15,21 @@ import numpy as np
 _OPSET = 17
 
 
-def convert(kind: str, model: str, images: str, manifest: str, file: str) -> None:
+def convert(kind: str, model: str, images: str, manifest: str, file: str, scope: str) -> None:
     """Convert the SavedModel in the folder `model` to `onnx`, or to a version for LiteRT.
 
     `images` is a file of an array, uint8 [images, size, size, 3], to calibrate ranges; `manifest`
-    becomes metadata of the ONNX model.
+    becomes metadata of the ONNX model; operations in `scope` keep floats in int8.
     """
     if kind == "onnx":
         _convert_to_onnx(model, manifest, file)
         return
     import tensorflow as tf
 
-    converter = tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=["serving_default"])
+    def load() -> Any:
+        return tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=["serving_default"])
+
+    converter = load()
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
@@ -34,8 +38,37 @@ def convert(kind: str, model: str, images: str, manifest: str, file: str) -> Non
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         some = np.load(images)
         converter.representative_dataset = lambda: ([image[np.newaxis]] for image in some)
+    names = _find_names(load().convert(), scope) if kind == "int8" else []
+    content = _quantize(converter, names) if names else converter.convert()
     with open(file, "wb") as target:
-        target.write(converter.convert())
+        target.write(content)
+
+
+def _find_names(content: bytes, scope: str) -> list[str]:
+    """Return the names of the operations of `scope`, and of the outputs; none without such ones."""
+    import tensorflow as tf
+
+    interpreter = tf.lite.Interpreter(model_content=content)
+    names = {of["name"] for of in interpreter.get_tensor_details()}
+    found = [name for name in names if f"{scope}/" in name]
+    outputs = [of["name"] for of in interpreter.get_output_details()]
+    return sorted({*found, *outputs}) if found else []
+
+
+def _quantize(converter: Any, names: list[str]) -> bytes:
+    """Convert to 8 bits, but for operations of these names: squares need more."""
+    import tensorflow as tf
+
+    # Floats, too.
+    converter.target_spec.supported_ops.append(tf.lite.OpsSet.TFLITE_BUILTINS)
+    options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes=names)
+    debugger = tf.lite.experimental.QuantizationDebugger(
+        converter=converter,
+        debug_dataset=converter.representative_dataset,
+        debug_options=options,
+    )
+    content: bytes = debugger.get_nondebug_quantized_model()
+    return content
 
 
 def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
@@ -50,10 +83,9 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     converted, _ = tf2onnx.convert.from_function(
         loaded.answer, input_signature=[spec], opset=_OPSET
     )
-    for tensor, names in (
-        (converted.graph.input[0], ("batch", "height", "width")),
-        (converted.graph.output[0], ("batch",)),
-    ):
+    axes = [(converted.graph.input[0], ("batch", "height", "width"))]
+    axes += [(output, ("batch",)) for output in converted.graph.output]
+    for tensor, names in axes:
         for dimension, name in zip(tensor.type.tensor_type.shape.dim, names, strict=False):
             dimension.dim_param = name
     with open(manifest, encoding="utf-8") as facts:

@@ -36,9 +36,7 @@ class Decoded(NamedTuple):
     """The decoded images of a batch of files."""
 
     images: tf.Tensor
-    """uint8 [images, size, size, 3]; one black image if there is none."""
-    indices: tf.Tensor
-    """int64 [images or 0], the file of each image."""
+    """uint8 [batch, size, size, 3]; black for a file that was not decoded."""
     errors: tf.Tensor
     """string [batch], why a file was not decoded; empty if it was."""
 
@@ -54,8 +52,7 @@ def decode_files(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], siz
     images = _decode_together(files, decode, size)
 
     def all_good() -> Decoded:
-        indices = tf.range(tf.size(files, out_type=tf.int64))
-        return Decoded(images, indices, tf.fill(tf.shape(files), ""))
+        return Decoded(images, tf.fill(tf.shape(files), ""))
 
     # A function that is not inlined costs nothing unless it is called.
     @tf.function(autograph=False, experimental_attributes={"_noinline": True})
@@ -88,16 +85,17 @@ def _decode_each(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], siz
         return number, decode(file[tf.newaxis])[0]
 
     found = tf.data.Dataset.from_tensor_slices(candidates).map(one, _PARALLEL).ignore_errors()
-    # A black image at the end makes sure that there is a batch, and an image for the model.
+    # An image at the end makes sure that there is a batch.
     black = tf.zeros([size, size, 3], tf.uint8)
     last = tf.data.Dataset.from_tensors((tf.constant(-1, tf.int64), black))
     batch = found.concatenate(last).batch(tf.size(files, tf.int64) + 1)
     indices, images = _run(batch)
-    indices = indices[:-1]
+    rows = indices[:-1, tf.newaxis]
     errors = tf.where(tf.equal(errors, ""), _describe_damage(files), errors)
-    no_error = tf.fill(tf.shape(indices), "")
-    errors = tf.tensor_scatter_nd_update(errors, indices[:, tf.newaxis], no_error)
-    return Decoded(images[: tf.maximum(tf.size(indices), 1)], indices, errors)
+    errors = tf.tensor_scatter_nd_update(errors, rows, tf.fill(tf.shape(rows)[:1], ""))
+    shape = tf.concat([tf.shape(files, tf.int64), [size, size, 3]], axis=0)
+    every = tf.scatter_nd(rows, images[:-1], shape)
+    return Decoded(tf.ensure_shape(every, [None, size, size, 3]), errors)
 
 
 def _run(dataset: tf.data.Dataset) -> tf.Tensor:

@@ -5,7 +5,6 @@ separate file. The ONNX model prepares pixels of any size as Transform does. Gol
 whether an application does the same as this code.
 """
 
-import dataclasses
 import json
 import os
 import re
@@ -22,7 +21,6 @@ import tensorflow as tf
 from components.contract.configuration import from_dict, to_dict
 from components.contract.model_files import (
     GOLDEN_FOLDER,
-    INT8,
     LABELS_FILE,
     MANIFEST_FILE,
     ONNX,
@@ -34,6 +32,7 @@ from components.images.options import CHANNELS, ImageOptions
 from components.images.portable import prepare
 from components.transform.config import TransformConfig
 from pipeline_def.serving import conversion_process
+from pipeline_def.serving.known import SCOPE
 from pipeline_def.serving.signatures import Classifier
 
 _MODEL, _IMAGES = "model", "images.npy"
@@ -57,10 +56,8 @@ def export_formats(
 ) -> None:
     """Write each format, the labels, golden images and a manifest.
 
-    All return the probabilities of the served model, float32 [batch, classes]; float16 and dynamic
-    also its `known` and `known_score`: LiteRT aborts when it runs the score of int8. ONNX takes
-    uint8 [batch, height, width, 3], upright and of any size; LiteRT takes uint8 [batch, size, size,
-    3], as Transform stores images.
+    All return the outputs of `Classifier.answer`. ONNX takes uint8 [batch, height, width, 3],
+    upright and of any size; LiteRT takes uint8 [batch, size, size, 3], as Transform stores images.
 
     Args:
         classifier: as in the SavedModel.
@@ -73,12 +70,11 @@ def export_formats(
         ingest: how ingest shrank the images before.
         from_jpeg: see `prepare`.
     """
-    plain = dataclasses.replace(classifier, known=None)
     size, texts, some = config.seen_size, list(labels), np.stack(list(images))
     shrinking = from_dict(ImageOptions, dict(ingest))
 
     def answer_any(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return plain.answer(prepare(pixels, config, ingest=shrinking, from_jpeg=from_jpeg))
+        return classifier.answer(prepare(pixels, config, ingest=shrinking, from_jpeg=from_jpeg))
 
     manifest = {
         "ingest": dict(ingest),
@@ -95,8 +91,6 @@ def export_formats(
         with open(os.path.join(work, MANIFEST_FILE), "w", encoding="utf-8") as file:
             json.dump(manifest, file)
         _save(classifier, classifier.answer, size, os.path.join(work, _MODEL))
-        if INT8 in kinds:
-            _save(classifier, plain.answer, size, os.path.join(work, INT8))
         if ONNX in kinds:
             _save(classifier, answer_any, None, os.path.join(work, ONNX))
         reasons = {kind: _convert(kind, work, directory) for kind in kinds}
@@ -129,10 +123,19 @@ def _save(
 
 def _convert(kind: ExportFormat, work: str, directory: str) -> str:
     """Convert the model in the folder `work`; return why it failed, or ""."""
-    names = (kind if kind in (ONNX, INT8) else _MODEL, _IMAGES, MANIFEST_FILE, format_file(kind))
+    names = (ONNX if kind == ONNX else _MODEL, _IMAGES, MANIFEST_FILE, format_file(kind))
     model, images, manifest, file = (os.path.join(work, name) for name in names)
     done = subprocess.run(
-        [sys.executable, str(conversion_process.__file__), kind, model, images, manifest, file],
+        [
+            sys.executable,
+            str(conversion_process.__file__),
+            kind,
+            model,
+            images,
+            manifest,
+            file,
+            SCOPE,
+        ],
         # This process may hold all memory of the GPU.
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
         stdin=subprocess.DEVNULL,

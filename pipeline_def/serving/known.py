@@ -25,6 +25,9 @@ SCORE = (
 # A function of its own hides the operations within it.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
+SCOPE = "known"
+"""Begins the names of the operations of the score."""
+
 Array = NDArray[np.float32]
 
 
@@ -50,9 +53,29 @@ class KnownScore:
     """Least score of a known image; None: there is no decision, and so no output."""
 
     def score(self, logits: tf.Tensor) -> tf.Tensor:
-        """Return the score, float32 [batch], for logits [batch, classes] within a function."""
-        parts = tf.stack(self.measure(logits), axis=1)
-        return tf.reduce_sum((parts - self.mean) / self.deviation, axis=1)
+        """Return the score, float32 [batch], for logits [batch, classes] within a function.
+
+        It is the sum of `measure` in standard deviations, in as few operations as possible: for a
+        small image they take longer than the numbers.
+        """
+        energy, distance, residual = self.deviation
+        columns = [
+            2 * self.projection @ self.means.T / distance,
+            self.projection * np.sqrt(self.shrinkage / distance),
+            self.outside / np.sqrt(residual),
+        ]
+        matrix = np.concatenate(columns, axis=1, dtype=np.float32)
+        offset = -self.center @ matrix
+        classes = len(self.means)
+        offset[:classes] -= np.square(self.means).sum(axis=1) / distance
+        offset[:classes] -= (self.mean / self.deviation).sum()
+        with tf.name_scope(SCOPE):
+            found = tf.nn.bias_add(tf.linalg.matmul(features_or_logits(logits), matrix), offset)
+            # A row of logits minus its logarithms of probabilities has the energy in each column.
+            energies = tf.reduce_max(logits - tf.nn.log_softmax(logits), axis=1) / energy
+            near = tf.reduce_max(found[:, :classes], axis=1)
+            far = tf.reduce_sum(tf.square(found[:, classes:]), axis=1)
+            return energies + near - far
 
     def measure(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return energy, distance and residual, float32 [batch] each; higher means more alike."""

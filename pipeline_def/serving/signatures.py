@@ -13,7 +13,6 @@ import tf_keras
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
-from components.images.options import CHANNELS
 from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
@@ -172,8 +171,6 @@ class _Graph:
     """The parts that signatures share, each traced once."""
 
     def __init__(self, transform: Transform, config: TransformConfig) -> None:
-        self._size = config.seen_size
-
         # AutoGraph has nothing to convert here, and takes seconds for each function.
         @tf.function(input_signature=_BYTES, autograph=False)
         def pixels(image_bytes: tf.Tensor) -> tf.Tensor:
@@ -182,17 +179,9 @@ class _Graph:
 
         @tf.function(input_signature=_BYTES, autograph=False)
         def decoded(image_bytes: tf.Tensor) -> Decoded:
-            return decode_files(image_bytes, pixels, self._size)
+            return decode_files(image_bytes, pixels, config.seen_size)
 
         self.pixels, self.decoded = pixels, decoded
-
-    def images(self, files: tf.Tensor) -> tf.Tensor:
-        """Return the images that the model sees, black for files that cannot be decoded."""
-        images, indices, _ = self.decoded(files)
-        rows = tf.cast(indices, tf.int32)[:, tf.newaxis]
-        shape = tf.concat([tf.shape(files), tf.shape(images)[1:]], axis=0)
-        seen = tf.scatter_nd(rows, images[: tf.size(indices)], shape)
-        return tf.ensure_shape(seen, [None, self._size, self._size, CHANNELS])
 
 
 def make_signatures(
@@ -223,7 +212,9 @@ def make_signatures(
         "serving_default": predict,
         "serving_examples": serving_examples,
         "transform_features": transform_features,
-        "explain": make_explain(classifier.model, graph.images, predict),
+        "explain": make_explain(
+            classifier.model, lambda files: graph.decoded(files).images, predict
+        ),
     }
     return {name: signature for name, signature in signatures.items() if signature is not None}
 
@@ -231,25 +222,20 @@ def make_signatures(
 def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[bytes]) -> Any:
     @tf.function(input_signature=_BYTES, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        images, indices, errors = graph.decoded(image_bytes)
-        rows = tf.cast(indices, tf.int32)[:, tf.newaxis]
-        count = tf.size(image_bytes)
-
-        def spread(found: tf.Tensor) -> tf.Tensor:
-            """Return a row for each file: zeros for those that were not decoded."""
-            shape = tf.concat([[count], tf.shape(found)[1:]], axis=0)
-            return tf.scatter_nd(rows, found[: tf.size(indices)], shape)
-
-        answer = {name: spread(found) for name, found in classifier.answer(images).items()}
-        scores = answer["probabilities"]
+        images, errors = graph.decoded(image_bytes)
+        is_good = tf.equal(errors, "")
+        answer = classifier.answer(images)
+        scores = tf.where(is_good[:, tf.newaxis], answer["probabilities"], 0.0)
+        if KNOWN in answer:
+            answer[KNOWN_SCORE] = tf.where(is_good, answer[KNOWN_SCORE], 0.0)
+            answer[KNOWN] &= is_good
+        if classifier.set_threshold is not None:
+            answer[IN_SET] = classifier.find_sets(scores)
         texts = tf.constant(labels)
-        best = tf.gather(texts, tf.argmax(scores, axis=1))
-        sets = {} if classifier.set_threshold is None else {IN_SET: classifier.find_sets(scores)}
         return {
             **answer,
-            **sets,
-            "label": tf.where(tf.equal(errors, ""), best, ""),
-            "labels": tf.tile(texts[tf.newaxis], [count, 1]),
+            "label": tf.where(is_good, tf.gather(texts, tf.argmax(scores, axis=1)), ""),
+            "labels": tf.tile(texts[tf.newaxis], [tf.size(errors), 1]),
             "probabilities": tf.ensure_shape(scores, [None, len(labels)]),
             "error": errors,
         }

@@ -1,6 +1,7 @@
 """An image is known, or not, wherever the model answers."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,9 +54,12 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
     assert (tensors["known"]["datatype"], tensors["known"]["data"]) == ("BOOL", known)
     assert tensors["known_score"]["data"] == pytest.approx(scores.tolist())
 
+    import onnxruntime
+
+    kinds: Any = ["onnx", "float16", "dynamic", "int8"]
     export_formats(
         classifier,
-        ["float16", "int8"],
+        kinds,
         str(tmp_path),
         labels=["red", "green", "blue"],
         images=draw(COLORS, 30, seed=9)[0],
@@ -65,10 +69,15 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
     manifest = read_json(str(tmp_path / "formats.json"))
     assert manifest["known_threshold"] == unknowns.threshold
     assert not manifest["failed"]
-    interpreter = tf.lite.Interpreter(model_path=str(tmp_path / "float16.tflite"))
-    found = interpreter.get_signature_runner()(images=pixels)
-    assert found["known"].tolist() == known
-    np.testing.assert_allclose(found["known_score"], scores, atol=0.1)
-    assert found["probabilities"].shape == (len(files), 3)
-    interpreter = tf.lite.Interpreter(model_path=str(tmp_path / "int8.tflite"))
-    assert list(interpreter.get_signature_runner()(images=pixels)) == ["probabilities"]
+    for kind, tolerance in (("onnx", 1e-3), ("float16", 0.1), ("dynamic", 1), ("int8", 1)):
+        if kind == "onnx":
+            names = ["known", "known_score", "probabilities"]
+            file = tmp_path / "model.onnx"
+            session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            found = dict(zip(names, session.run(names, {"images": pixels}), strict=True))
+        else:
+            interpreter = tf.lite.Interpreter(model_path=str(tmp_path / f"{kind}.tflite"))
+            found = interpreter.get_signature_runner()(images=pixels)
+        assert found["known"].tolist() == known, kind
+        np.testing.assert_allclose(found["known_score"], scores, atol=tolerance)
+        assert found["probabilities"].shape == (len(files), 3)
