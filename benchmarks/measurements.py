@@ -112,18 +112,14 @@ def read_results() -> Results:
 
 def render(results: Results) -> str:
     """Return the page in Markdown."""
-    places = {_describe_place(found) for found in results.values()}
+    machines = {found["machine"] for found in results.values()}
     # Once for the page, or for each section if they differ.
-    common = [*textwrap.wrap(places.pop(), 116), ""] if len(places) == 1 else []
+    common = [*textwrap.wrap(f"{machines.pop()}.", 116), ""] if len(machines) == 1 else []
     sections = (
-        _render_section(MEASUREMENTS[name], found, with_place=not common)
+        _render_section(MEASUREMENTS[name], found, with_machine=not common)
         for name, found in results.items()
     )
     return "\n".join([_LISTED["introduction"], *common, *sections])
-
-
-def _describe_place(found: Mapping[str, Any]) -> str:
-    return f"{found['date']}, commit {found['commit']}; {found['machine']}."
 
 
 def _shorten(cell: str) -> str:
@@ -132,13 +128,13 @@ def _shorten(cell: str) -> str:
 
 
 def _render_section(
-    measurement: Mapping[str, str], found: Mapping[str, Any], *, with_place: bool
+    measurement: Mapping[str, str], found: Mapping[str, Any], *, with_machine: bool
 ) -> str:
     name, heading = measurement["name"], measurement["heading"]
     lines = [f"## {heading}", "", *textwrap.wrap(measurement["text"], 116), "", "```sh"]
     lines += [found["command"], "```", ""]
-    if with_place:
-        lines += [*textwrap.wrap(_describe_place(found), 116), ""]
+    machine = f"; {found['machine']}" if with_machine else ""
+    lines += [*textwrap.wrap(f"{found['date']}, commit {found['commit']}{machine}.", 116), ""]
     if name == LADDERS[0]:
         lines += [f"![Images per second of each rung, from files and from a bucket]({PICTURE})", ""]
     for table in found["tables"]:

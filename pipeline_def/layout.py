@@ -61,6 +61,12 @@ class Layout:
         self.watch = os.path.join(output, "watch.json")
         """What `local_runner.py watch` found, and which answers it has judged, JSON."""
 
+        self.watch_page = os.path.join(output, "watch.html")
+        """The same windows as a page."""
+
+        self.watch_metrics = os.path.join(output, "watch.prom")
+        """The last window of each version, for the textfile collector of Prometheus."""
+
         self.canary = os.path.join(output, "canary.json")
         """Versions that `serve --canary` has in use and has withdrawn, JSON."""
 

@@ -1,6 +1,5 @@
 """`local_runner.py watch`: compares what `serve --log` kept with the run that made the model."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from components.contract.errors import DataError, StorageError
 from components.contract.example import TRAIN
 from components.images.pixel_statistics import STATISTICS
 from components.records.image_table import read_images
-from components.storage.folder import is_file, read_bytes, replace_file
+from components.storage.folder import is_file, read_bytes
 from components.validation.feature_statistics import Statistics, read_statistics
 from components.validation.served import Images, compare_served
 from pipeline_def.config.config import Config
@@ -29,6 +28,7 @@ from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.pushed_model import find_run
 from pipeline_def.local.server.answer_log import ANSWERS, PICTURES, PROPERTIES, list_files
 from pipeline_def.local.watch_options import WatchOptions
+from pipeline_def.local.watch_results import read_results, write_results
 from pipeline_def.startup import quick_imports
 from pipeline_def.steps import EVALUATOR, SCHEMA_GEN, STATISTICS_GEN, TRAINER
 
@@ -104,8 +104,7 @@ def watch(options: WatchOptions) -> int:
     Raises:
         UserError: the log or the run cannot be read.
     """
-    file = Layout(options.output).watch
-    known = _read_results(file)
+    known = read_results(options.output)
     files = list_files(options.log)
     if not files:
         raise DataError(f"There is no log in {options.log}: start `serve --log {options.log}`.")
@@ -118,7 +117,7 @@ def watch(options: WatchOptions) -> int:
         total = Counter(seen.get(name, {})) + judged
         seen[name] = None if len(of_file) == judged.total() else dict(total)
     results = {"seen": seen, "windows": [*known["windows"], *windows][-_MOST_WINDOWS:]}
-    replace_file(file, json.dumps(results, indent=1).encode())
+    write_results(options.output, results)
     waiting = sum(not answer.is_judged for answer in answers)
     has_pictures = any(name.startswith(PICTURES) for name in files)
     _print(options, windows, waiting, has_pictures=has_pictures)
@@ -149,16 +148,6 @@ def _judge_all(answers: Sequence[_Answer], options: WatchOptions) -> Iterator[di
             yield _judge(trained, version, [answer.row for answer in window])
             for answer in window:
                 answer.is_judged = True
-
-
-def _read_results(file: str) -> dict[str, Any]:
-    if not is_file(file):
-        return {"seen": {}, "windows": []}
-    try:
-        found: dict[str, Any] = json.loads(read_bytes(file))
-        return {"seen": dict(found["seen"]), "windows": list(found["windows"])}
-    except (ValueError, LookupError, TypeError) as error:
-        raise StorageError(f"{file} is damaged: remove it to judge the whole log again.") from error
 
 
 def _read_answers(
@@ -217,7 +206,7 @@ def _print(
         for text in window["findings"]:
             print_row(console, "", text)
     print_row(console, "Waiting", f"{waiting:,} answers, a window has {options.window:,}")
-    print_whole(console, "Results", Layout(options.output).watch)
+    print_whole(console, "Results", Layout(options.output).watch_page)
     if has_pictures and any(window["findings"] for window in windows):
         words = f"{options.log}/{PICTURES} --output {options.output}"
         print_whole(console, "Next", f"uv run local_runner.py review {words}")

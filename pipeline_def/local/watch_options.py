@@ -19,8 +19,9 @@ labels, probabilities and pixels by a test that calls one of 2,000 windows of
 unchanged images changed. Exits with 1 if a window differs, for cron.
 
   --log DIR|URL        the log of the server
-  --output DIR         output folder of the runs: output. watch.json there has
-                       the results, and what was judged
+  --output DIR         output folder of the runs: output. watch.html there has
+                       the results, watch.prom metrics for Prometheus, and
+                       watch.json what was judged
   --window N           answers of a window, at least 200: 500
 """
 

@@ -59,23 +59,18 @@ class KnownScore:
         small image they take longer than the numbers.
         """
         energy, distance, residual = self.deviation
-        columns = [
-            2 * self.projection @ self.means.T / distance,
-            self.projection * np.sqrt(self.shrinkage / distance),
-            self.outside / np.sqrt(residual),
-        ]
-        matrix = np.concatenate(columns, axis=1, dtype=np.float32)
-        offset = -self.center @ matrix
-        classes = len(self.means)
-        offset[:classes] -= np.square(self.means).sum(axis=1) / distance
-        offset[:classes] -= (self.mean / self.deviation).sum()
+        axes = len(self.shrinkage)
+        matrix = np.concatenate([self.projection, self.outside], axis=1)
+        others = np.full(matrix.shape[1] - axes, 1 / residual, np.float32)
+        weights = np.concatenate([self.shrinkage / distance, others])
+        offsets = np.square(self.means).sum(axis=1) / distance + (self.mean / self.deviation).sum()
         with tf.name_scope(SCOPE):
-            found = tf.nn.bias_add(tf.linalg.matmul(features_or_logits(logits), matrix), offset)
-            # A row of logits minus its logarithms of probabilities has the energy in each column.
+            at = tf.linalg.matmul(features_or_logits(logits) - self.center, matrix)
+            near = tf.linalg.matmul(at[:, :axes], 2 * self.means.T / distance) - offsets
+            far = tf.reduce_sum(tf.square(at) * weights, axis=1)
+            # Logits minus their logarithms of probabilities are the energy, in each column.
             energies = tf.reduce_max(logits - tf.nn.log_softmax(logits), axis=1) / energy
-            near = tf.reduce_max(found[:, :classes], axis=1)
-            far = tf.reduce_sum(tf.square(found[:, classes:]), axis=1)
-            return energies + near - far
+            return energies + tf.reduce_max(near, axis=1) - far
 
     def measure(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return energy, distance and residual, float32 [batch] each; higher means more alike."""

@@ -31,11 +31,11 @@ def test_a_result_becomes_a_section() -> None:
     assert "## A whole run\n" in page
     command = "```sh\nuv run -m benchmarks.runs --part digits\n```"
     table = "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30–32)|\n"
-    assert f"{command}\n\n{table}" in page
-    assert page.count("2026-11-23, commit abc; 2 cores.") == 1
-    both = measurements.render({"runs": RESULT, "many": {**RESULT, "commit": "def"}})
+    assert f"{command}\n\n2026-11-23, commit abc.\n\n{table}" in page
+    assert page.count("2 cores.") == 1
+    both = measurements.render({"runs": RESULT, "many": {**RESULT, "machine": "4 cores"}})
     assert f"{command}\n\n2026-11-23, commit abc; 2 cores.\n\n{table}" in both
-    assert "2026-11-23, commit def; 2 cores." in both
+    assert "2026-11-23, commit abc; 4 cores." in both
 
 
 def test_every_command_and_option_exists() -> None:

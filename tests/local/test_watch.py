@@ -8,12 +8,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import local_runner
+from components.contract.errors import StorageError
 from pipeline_def.local.server import answer_log
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.versions import Versions
 from pipeline_def.local.watch_options import SCREEN, WatchOptions
+from pipeline_def.local.watch_results import read_results, write_results
 from tests.pictures import write_folder
 from tests.server.serving import ask, instances, running
 
@@ -38,6 +41,36 @@ def test_a_mistake_gets_a_sentence(
     words = [str(tmp_path) if word == "LOG" else word for word in arguments]
     assert local_runner.main(["watch", "--output", str(tmp_path), *words]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_results_are_a_page_and_metrics(tmp_path: Path) -> None:
+    window = {"version": "7", "from": "2026-01-01 00:00", "to": "2026-01-02 03:04", "images": 500}
+    windows = [
+        {**window, "unknown": 50, "findings": ["label: <b>"]},
+        {**window, "unknown": 5, "findings": []},
+        {**window, "version": "8", "unknown": 0, "findings": ["width: x", "height: y"]},
+    ]
+    results = {"seen": {"a": None}, "windows": windows}
+    write_results(str(tmp_path), results)
+    assert read_results(str(tmp_path)) == results
+    page = (tmp_path / "watch.html").read_text()
+    assert "3 windows, 2 of them changed" in page
+    assert "10.0%" in page
+    assert "label: &lt;b&gt;" in page
+    assert page.index("width: x") < page.index("label: ")
+    parsed = text_string_to_metric_families((tmp_path / "watch.prom").read_text())
+    values = {(of.name, of.labels["version"]): of.value for one in parsed for of in one.samples}
+    assert values == {
+        ("images_watch_changes", "7"): 0,
+        ("images_watch_changes", "8"): 2,
+        ("images_watch_unknown_ratio", "7"): 0.01,
+        ("images_watch_unknown_ratio", "8"): 0,
+        ("images_watch_window_seconds", "7"): 1767323040,
+        ("images_watch_window_seconds", "8"): 1767323040,
+    }
+    (tmp_path / "watch.json").write_text("{")
+    with pytest.raises(StorageError, match=r"watch\.json is damaged: remove it"):
+        read_results(str(tmp_path))
 
 
 @pytest.fixture
