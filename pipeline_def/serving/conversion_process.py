@@ -83,11 +83,10 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     converted, _ = tf2onnx.convert.from_function(
         loaded.answer, input_signature=[spec], opset=_OPSET
     )
-    axes = [(converted.graph.input[0], ("batch", "height", "width"))]
-    axes += [(output, ("batch",)) for output in converted.graph.output]
-    for tensor, names in axes:
-        for dimension, name in zip(tensor.type.tensor_type.shape.dim, names, strict=False):
-            dimension.dim_param = name
+    sides = converted.graph.input[0].type.tensor_type.shape.dim[1:3]
+    sides[0].dim_param, sides[1].dim_param = "height", "width"
+    for tensor in (converted.graph.input[0], *converted.graph.output):
+        tensor.type.tensor_type.shape.dim[0].dim_param = "batch"
     with open(manifest, encoding="utf-8") as facts:
         texts = {name: json.dumps(value) for name, value in json.load(facts).items()}
     onnx.helper.set_model_props(converted, texts)
