@@ -229,17 +229,20 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
 
     A few images are read; of many, all are assumed to be in every split.
     """
-    pairs = [(file, file.split) for file in listing.files if file.split is not None]
-    loose = [file for file in listing.files if file.split is None]
+    counts = listing.labels_per_split()
+    hashed = counts.pop(None, collections.Counter())
+    found = {split: of for split, of in counts.items() if split is not None}
     if len(listing.files) > _FEW:
-        pairs += [(file, split) for file in loose for split in listing.fractions_of(file.label)]
+        for label, count in hashed.items():
+            for split in listing.fractions_of(label):
+                found.setdefault(split, collections.Counter())[label] += count
     else:
+        loose = [file for file in listing.files if file.split is None]
         digests = list(_read_digests(listing, loose, config))
         rule = find_rule(listing, _find_small_classes(listing), digests)
-        pairs += [(file, rule.split_of(file, sha256)) for file, sha256 in digests]
-    found: dict[str, collections.Counter[str]] = {}
-    for file, split in pairs:
-        found.setdefault(split, collections.Counter())[file.label] += 1
+        for file, sha256 in digests:
+            split = rule.split_of(file, sha256)
+            found.setdefault(split, collections.Counter())[file.label] += 1
     require_splits(found, listing.root)
     return found
 

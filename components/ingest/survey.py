@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,6 +96,8 @@ def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Co
     Files that a hash divides among the splits count as one split: there, ingest keeps copies
     together.
     """
+    if len(listing.labels_per_split()) < 2:
+        return Copies((), 0, 0)
     by_size: dict[int, dict[str | None, list[ImageFile]]] = {}
     for file in listing.files:
         if file.size:
@@ -122,11 +124,11 @@ def find_near_copies(listing: Listing, config: IngestConfig, *, seconds: float) 
     Files that a hash divides among the splits count as one split, as in `find_copies`. Copies of
     the same bytes are left to it.
     """
+    if not config.finds_near_duplicates or len(listing.labels_per_split()) < 2:
+        return Copies((), 0, 0)
     splits: dict[str | None, list[ImageFile]] = {}
     for file in listing.files:
         splits.setdefault(file.split, []).append(file)
-    if len(splits) < 2 or not config.finds_near_duplicates:
-        return Copies((), 0, 0)
     # Time ends the search after as many files of a large split as of a small one.
     in_turn = itertools.chain.from_iterable(itertools.zip_longest(*splits.values()))
     files: list[ImageFile] = []
@@ -248,7 +250,7 @@ def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:
     return Suspect(file.path, rejected.category.value, str(rejected))
 
 
-def _sample(files: tuple[ImageFile, ...]) -> list[ImageFile]:
+def _sample(files: Sequence[ImageFile]) -> list[ImageFile]:
     """Choose up to `SAMPLE` files at equal distances, in an order whose start is a sample, too.
 
     Of records, choose the first of some shards, since a gzipped shard is read from its start.

@@ -6,7 +6,7 @@ import functools
 import itertools
 import urllib.request
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 import fsspec
@@ -33,7 +33,6 @@ _LISTED = {
 _TEMPORARY_STATUSES = (401, 408, 429)
 
 _Response = tuple[int, Any, Any, bytes]
-_Described = TypeVar("_Described")
 
 
 class _UnsettledError(Exception):
@@ -140,21 +139,15 @@ class CloudStorage(GCSFileSystem):
         found: dict[str, Any] = await self._call("GET", "b/{}/o/{}", bucket, name, json_out=True)
         return found
 
-    def find_all(
-        self, root: str, describe: Callable[[dict[str, Any]], _Described]
-    ) -> list[_Described]:
-        """Return `describe` of each object below `root`, `bucket/folder`, in any order.
+    def find_all(self, root: str, take: Callable[[dict[str, Any]], None]) -> None:
+        """Call `take` with each object below `root`, `bucket/folder`, in any order.
 
         gcsfs would keep all fields of each object, over 1 KB, and list one page after another.
         """
-        found: list[_Described] = fsspec.asyn.sync(self.loop, self._find_all, root, describe)
-        return found
+        fsspec.asyn.sync(self.loop, self._find_all, root, take)
 
-    async def _find_all(
-        self, root: str, describe: Callable[[dict[str, Any]], _Described]
-    ) -> list[_Described]:
+    async def _find_all(self, root: str, take: Callable[[dict[str, Any]], None]) -> None:
         bucket, _, folder = root.partition("/")
-        found: list[_Described] = []
         limit = asyncio.Semaphore(_LISTINGS)
 
         async def list_page(prefix: str, delimiter: str | None, token: str | None) -> Any:
@@ -168,7 +161,8 @@ class CloudStorage(GCSFileSystem):
             prefixes, token = [], None
             while True:
                 page = await list_page(prefix, delimiter, token)
-                found.extend(map(describe, page.get("items", ())))
+                for found in page.get("items", ()):
+                    take(found)
                 prefixes += page.get("prefixes", ())
                 if not (token := page.get("nextPageToken")):
                     return prefixes
@@ -176,13 +170,14 @@ class CloudStorage(GCSFileSystem):
         top = f"{folder}/" if folder else ""
         first = await list_page(top, None, None)
         if not first.get("nextPageToken"):
-            return [*map(describe, first.get("items", ()))]
+            for found in first.get("items", ()):
+                take(found)
+            return
         # Folders of splits have few, those of labels many neighbors.
         prefixes = [top]
         for delimiter in ("/", "/", None):
             below = await asyncio.gather(*(list_below(one, delimiter) for one in prefixes))
             prefixes = [*itertools.chain.from_iterable(below)]
-        return found
 
     async def read_version(self, path: str, version: str, end: int | None = None) -> bytes:
         """Read an object, or its first `end` bytes, as of a generation.

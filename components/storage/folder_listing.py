@@ -2,12 +2,11 @@
 
 import base64
 import contextlib
-import functools
 import hashlib
 import heapq
 import os
 import stat
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from components.storage.folder import (
     list_folders,
     open_folder,
 )
+from components.storage.row_table import RowSorter, sort
 
 MISSING = "missing"
 """Version of an entry without a file, such as a broken link."""
@@ -50,8 +50,8 @@ class Found(NamedTuple):
     """"crc32c:" or "md5:" and base64, or "etag:" and S3's; empty if the listing has none."""
 
 
-def find_files(folder: str) -> list[Found]:
-    """List everything below `folder`, sorted by path.
+def find_files(folder: str) -> Sequence[Found]:
+    """List everything below `folder`, sorted by path; many entries stay on disk.
 
     Raises:
         DataError: the folder does not exist, or is a file.
@@ -59,14 +59,16 @@ def find_files(folder: str) -> list[Found]:
     """
     fs, root = open_folder(folder)
     if not is_local(fs):
-        return sorted(_find_remote(fs, root, folder))
+        sorter = RowSorter(Found._make)
+        _find_remote(fs, root, folder, sorter.add)
+        return sorter.sorted()
     if not os.path.exists(root):
         parent, name = os.path.split(folder)
         similar = did_you_mean(name, list_folders(parent))
         raise DataError(f"{folder} does not exist: give a folder of label/image files.{similar}")
     if not os.path.isdir(root):
         raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
-    return sorted(_find_local(root))
+    return sort(_find_local(root), Found._make)
 
 
 def find_file(path: str) -> Found | None:
@@ -100,16 +102,17 @@ def explain_ignored(entry: Found) -> str:
     return "left by the system" if not _LEFT_BY_SYSTEMS.isdisjoint(parts) else ""
 
 
-def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Found]:
-    """Yield the objects below `root`."""
+def _find_remote(
+    fs: AbstractFileSystem, root: str, folder: str, take: Callable[[Found], None]
+) -> None:
+    """Call `take` with each object below `root`."""
     with explaining_errors("list", folder):
         try:
             # A cached listing would hide recent changes.
             fs.invalidate_cache()
             if hasattr(fs, "find_all"):
                 folder_path = f"{root.partition('/')[2]}/".lstrip("/")
-                describe = functools.partial(_describe_listed, folder_path)
-                yield from fs.find_all(root, describe)
+                fs.find_all(root, lambda info: take(_describe_listed(folder_path, info)))
                 return
             objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
         except FileNotFoundError as error:
@@ -118,7 +121,7 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
             bucket = root.partition("/")[0]
             raise StorageError(f"Cannot list {folder}: there is no bucket {bucket}.") from error
     for path, info in objects.items():
-        yield _describe_object(path.removeprefix(root).removeprefix("/"), info)
+        take(_describe_object(path.removeprefix(root).removeprefix("/"), info))
 
 
 def _describe_listed(folder: str, info: dict[str, Any]) -> Found:

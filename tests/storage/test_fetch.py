@@ -1,7 +1,7 @@
 import dataclasses
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import fsspec
@@ -30,7 +30,7 @@ def server() -> Iterator[GcsServer]:
         yield server
 
 
-def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
+def content(folder: str, files: Sequence[ImageFile]) -> list[Content]:
     return [found for _, found in read_files(folder, files, CONFIG)]
 
 
@@ -220,7 +220,7 @@ def test_other_file_systems_are_read_as_well() -> None:
     fs.rm("/images", recursive=True)
 
 
-def one_file(folder: Path) -> tuple[Path, tuple[ImageFile, ...]]:
+def one_file(folder: Path) -> tuple[Path, Sequence[ImageFile]]:
     write_folder(folder, each=1, labels=("blue",))
     files = list_images(str(folder)).files
     return folder / files[0].path, files

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from components.contract.errors import DataError
 from components.ingest.datasets import columnar, example_records, webdataset
@@ -29,7 +29,7 @@ _NAMES = {
 _OTHER_FORMATS = re.compile(r"\.?(array_record|riegeli|bagz)([-.]|$)")
 
 
-def find_shards(found: Sequence[Found]) -> dict[str, list[Found]]:
+def find_shards(found: Iterable[Found]) -> dict[str, list[Found]]:
     """Return layout → files whose names are those of its shards."""
     shards: dict[str, list[Found]] = {}
     for entry in found:

@@ -2,11 +2,12 @@
 
 import collections
 import fnmatch
+import itertools
 import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from components.contract.errors import DataError
@@ -25,17 +26,18 @@ from components.ingest.source.folder_layout import (
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.manifest import TYPELESS, read_manifest
 from components.storage.folder_listing import LINK_AGAIN, MISSING, Found, explain_ignored
+from components.storage.row_table import keep
 
 UNMATCHED = "Nothing matches"
 """How a note on a pattern of `ingest.exclude` begins that matches no file."""
 
-_EXCLUDED = "excluded"
+_EXCLUDED, _UNLABELLED = "excluded", "in no label folder"
 
 
 class Labelled(NamedTuple):
     """Files with labels; the reason for each other file; what names the labels; warnings."""
 
-    files: list[ImageFile]
+    files: Sequence[ImageFile]
     skipped: dict[str, str]
     layout: str
     notes: list[str]
@@ -46,7 +48,7 @@ class Labelled(NamedTuple):
 def by_record(found: Sequence[Found], records: RecordListing, config: IngestConfig) -> Labelled:
     """Label records by their features."""
     skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    excluded, notes = exclude([entry.path for entry in found], config.exclude)
+    excluded, notes = exclude((entry.path for entry in found), config.exclude)
     skipped |= dict.fromkeys(excluded, _EXCLUDED) | records.skipped
     return Labelled(records.files, skipped, records.layout, [*notes, *records.notes])
 
@@ -54,10 +56,10 @@ def by_record(found: Sequence[Found], records: RecordListing, config: IngestConf
 def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
     """Label files by their folders."""
     skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    excluded, notes = exclude([entry.path for entry in found], config.exclude)
+    excluded, notes = exclude((entry.path for entry in found), config.exclude)
     skipped |= dict.fromkeys(excluded, _EXCLUDED)
-    visible = [entry for entry in found if entry.path not in skipped]
-    splits = find_split_folders(folder, (entry.path for entry in visible), config.layout)
+    visible = (entry.path for entry in found if entry.path not in skipped)
+    splits = find_split_folders(folder, visible, config.layout)
     depth = 1 if splits else 0
     for entry in found:
         is_label = splits and entry.path.count("/") == depth and entry.path not in excluded
@@ -66,22 +68,27 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
                 f"{entry.path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
                 f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([entry.path]))}."
             )
-    files: list[ImageFile] = []
     empty = collections.Counter[str]()
-    for path, _, size, version, checksum in visible:
-        parts = path.split("/")
-        if len(parts) < depth + 2 or not parts[depth]:
-            skipped[path] = "in no label folder"
-            empty[parts[0]] += 1
-            continue
-        split = splits.get(parts[0])
-        # All files of a label share its text.
-        label = sys.intern(parts[depth])
-        files.append(ImageFile(path, label, split, size, version, None, checksum))
+    labelled: set[str] = set()
+
+    def label_files() -> Iterator[ImageFile]:
+        for path, _, size, version, checksum in found:
+            parts = path.split("/")
+            if path in skipped:
+                continue
+            if len(parts) < depth + 2 or not parts[depth]:
+                skipped[path] = _UNLABELLED
+                empty[parts[0]] += 1
+                continue
+            labelled.add(parts[0])
+            # All files of a label share its text.
+            label = sys.intern(parts[depth])
+            yield ImageFile(path, label, splits.get(parts[0]), size, version, None, checksum)
+
+    files = keep(label_files(), ImageFile._make)
     if not files:
-        loose = [entry.path for entry in visible if "/" not in entry.path]
-        raise DataError(explain_no_labels(folder, loose))
-    labelled = {file.path.split("/")[0] for file in files}
+        loose = [path for path, reason in skipped.items() if reason == _UNLABELLED]
+        raise DataError(explain_no_labels(folder, [path for path in loose if "/" not in path]))
     notes += note_other_splits(folder)
     notes += [
         f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
@@ -95,7 +102,8 @@ def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> La
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
     manifest = config.manifest or ""
     rows = read_manifest(manifest, config.group_by, config.columns or ())
-    excluded, notes = exclude([*(entry.path for entry in found), *rows], config.exclude)
+    paths = itertools.chain((entry.path for entry in found), rows)
+    excluded, notes = exclude(paths, config.exclude)
     rows = {path: row for path, row in rows.items() if path not in excluded}
     names = {row.split for row in rows.values() if row.split}
     splits = {name: split_of_name(name) or name for name in sorted(names)}
@@ -120,15 +128,19 @@ def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> La
     return Labelled(files, skipped, "manifest", [*notes, *left_out])
 
 
-def exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
+def exclude(paths: Iterable[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
     """Return the paths that `ingest.exclude` leaves out, and a note on patterns without any."""
-    excluded: set[str] = set()
-    notes = []
-    for pattern in patterns:
-        # A * of fnmatch matches slashes, too.
-        wanted = map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*"))
-        matches = re.compile("|".join(wanted)).match
-        if not (found := {path for path in paths if matches(path)}):
-            notes.append(f"{UNMATCHED} {pattern!r} of ingest.exclude.")
-        excluded |= found
-    return excluded, notes
+    found: dict[str, set[str]] = {pattern: set() for pattern in patterns}
+    # A * of fnmatch matches slashes, too.
+    wanted = {
+        pattern: re.compile(
+            "|".join(map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*")))
+        ).match
+        for pattern in patterns
+    }
+    for path in paths if wanted else ():
+        for pattern, matches in wanted.items():
+            if matches(path):
+                found[pattern].add(path)
+    notes = [f"{UNMATCHED} {of!r} of ingest.exclude." for of in patterns if not found[of]]
+    return set().union(*found.values()), notes

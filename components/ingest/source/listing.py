@@ -14,9 +14,9 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from components.contract.errors import DataError, StorageError
 from components.contract.machine import pause_collection
@@ -24,6 +24,7 @@ from components.contract.printable import quote
 from components.ingest.corrections import Correction, Corrections
 from components.ingest.source.folder_layout import explain_one_class
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
+from components.storage.row_table import keep
 
 _SUFFIX = ".jsonl.gz"
 _NO_COLUMNS: dict[str, str | int | float] = {}
@@ -82,7 +83,8 @@ class Listing:
 
     root: str
     """The folder as given."""
-    files: tuple[ImageFile, ...]
+    files: Sequence[ImageFile]
+    """Many of them stay on disk."""
     skipped: tuple[Skipped, ...]
     fractions: Mapping[str, float]
     """Split → its fraction of the files without a given split."""
@@ -213,34 +215,34 @@ def write_listing(listing: Listing, folder: str) -> str:
     facts = listing.facts()
     parts = facts["input_fingerprint"].split(",")
     name = "-".join(part.rpartition(":")[2] for part in parts[1:]) + _SUFFIX
-    content = _encode(listing, facts)
     with explaining_errors("write a listing to", folder):
         if is_local(fs):
             os.makedirs(root, exist_ok=True)
             unfinished = f"{root}/{name}.{os.getpid()}"
-            fs.pipe_file(unfinished, content)
+            with open(unfinished, "wb") as file:
+                _encode(listing, facts, file)
             os.replace(unfinished, f"{root}/{name}")
         else:
-            fs.pipe_file(f"{root}/{name}", content)
+            content = io.BytesIO()
+            _encode(listing, facts, content)
+            fs.pipe_file(f"{root}/{name}", content.getvalue())
         found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
         for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
             fs.rm_file(path)
     return f"{folder.rstrip('/')}/{name}"
 
 
-def _encode(listing: Listing, facts: Mapping[str, Any]) -> bytes:
+def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> None:
     head = {**vars(listing), "files": len(listing.files), "skipped": len(listing.skipped)}
     head["corrections"] = asdict(listing.corrections)
-    encoded = io.BytesIO()
     # Line by line, as the text takes ten times the memory of the file.
     with (
-        gzip.GzipFile("", "wb", compresslevel=1, fileobj=encoded, mtime=0) as file,
+        gzip.GzipFile("", "wb", compresslevel=1, fileobj=target, mtime=0) as file,
         io.TextIOWrapper(file, "ascii") as text,
     ):
         for line in itertools.chain([facts, head], listing.files, listing.skipped):
             # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
             text.write(json.dumps(line) + "\n")
-    return encoded.getvalue()
 
 
 def read_facts(path: str) -> dict[str, Any]:
@@ -263,7 +265,7 @@ def read_listing(path: str) -> Listing:
     with _reading(path) as lines:
         _, head = json.loads(next(lines)), json.loads(next(lines))
         files = itertools.islice(lines, head["files"])
-        head["files"] = tuple(_share(ImageFile(*json.loads(line))) for line in files)
+        head["files"] = keep((_share(ImageFile(*json.loads(of))) for of in files), ImageFile._make)
         head["skipped"] = tuple(Skipped(*json.loads(line)) for line in lines)
         head["notes"] = tuple(head["notes"])
         corrections = head["corrections"]
@@ -282,8 +284,11 @@ def _reading(path: str) -> Iterator[Iterator[bytes]]:
     """Open the lines of a listing; turn any error into a `StorageError`."""
     fs, place = open_folder(path)
     try:
-        content = io.BytesIO(fs.cat_file(place))
-        with gzip.GzipFile("", "rb", fileobj=content) as file, pause_collection():
+        with (
+            open(place, "rb") if is_local(fs) else io.BytesIO(fs.cat_file(place)) as content,
+            gzip.GzipFile("", "rb", fileobj=content) as file,
+            pause_collection(),
+        ):
             yield file
     except Exception as error:  # Each file system has errors of its own.
         raise StorageError(

@@ -10,7 +10,7 @@ import itertools
 import json
 import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -60,6 +60,7 @@ from components.storage.folder_listing import (
     find_file,
     find_files,
 )
+from components.storage.row_table import keep, sort
 
 LISTING_PROPERTY = "listing"
 """Execution property: the file in which the driver leaves the listing for the executor."""
@@ -157,10 +158,13 @@ def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
     """Make the paths of a span relative to the folder above all spans, and add the span."""
     shared = "" if root == "." else f"{root.rstrip('/')}/"
     above = f"{folder.rstrip('/')}/".removeprefix(shared).lstrip("/")
-    files = [
-        file._replace(path=above + file.path, columns={**file.columns, SPAN: span})
-        for file in labelled.files
-    ]
+    files = keep(
+        (
+            file._replace(path=above + file.path, columns={**file.columns, SPAN: span})
+            for file in labelled.files
+        ),
+        ImageFile._make,
+    )
     skipped = {above + path: reason for path, reason in labelled.skipped.items()}
     return labelled._replace(files=files, skipped=skipped)
 
@@ -173,7 +177,7 @@ def _merge(labelled: Sequence[Labelled], notes: list[str]) -> Labelled:
         for note, count in counts.items()
         if count == len(labelled) or not note.startswith(UNMATCHED)
     )
-    files = [file for of in labelled for file in of.files]
+    files = keep((file for of in labelled for file in of.files), ImageFile._make)
     skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
     return labelled[-1]._replace(files=files, skipped=skipped, notes=[*notes, *shared])
 
@@ -194,7 +198,7 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
 
 
 def _label(
-    folder: str, found: list[Found], records: RecordListing | None, config: IngestConfig
+    folder: str, found: Sequence[Found], records: RecordListing | None, config: IngestConfig
 ) -> Labelled:
     """Label the files of a folder, or the records of its shards."""
     if records and not config.manifest:
@@ -215,11 +219,13 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
         counts.setdefault(file.label, collections.Counter())[file.split] += 1
     choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
     if any(name != split for name, split in choice.splits.items()):
-        files = [file._replace(split=choice.splits[file.split]) for file in files]
-    files.sort(key=place_in_listing)
+        given = (file._replace(split=choice.splits[file.split]) for file in files)
+        files = keep(given, ImageFile._make)
+    if not _is_sorted(map(place_in_listing, files)):
+        files = sort(files, ImageFile._make, place_in_listing)
     return Listing(
         folder,
-        tuple(files),
+        files,
         tuple(map(Skipped._make, sorted(labelled.skipped.items()))),
         choice.fractions,
         fill_splits(counts, choice.fractions),
@@ -231,7 +237,11 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     )
 
 
-def _find(folder: str) -> tuple[str, list[Found]]:
+def _is_sorted(places: Iterable[tuple[str, int]]) -> bool:
+    return all(before <= place for before, place in itertools.pairwise(places))
+
+
+def _find(folder: str) -> tuple[str, Sequence[Found]]:
     """List a folder, or a single shard as the only file of its folder."""
     is_shard = find_shards([Found(folder, "", 0, "", "")])
     if (is_shard or folder.lower().endswith((*ARCHIVES, *FORMATS))) and is_file(folder):
@@ -252,13 +262,19 @@ def _find_records(
     Raises:
         DataError: the folder has both, or its shards cannot be used.
     """
-    excluded, _ = exclude([entry.path for entry in found], config.exclude)
-    visible = [e for e in found if e.path not in excluded and not explain_ignored(e)]
+    excluded, _ = exclude((entry.path for entry in found), config.exclude)
     tables = {config.manifest, config.corrections}
-    visible = [e for e in visible if f"{folder.rstrip('/')}/{e.path}" not in tables]
-    shards = find_shards(visible)
+
+    def look() -> Iterator[Found]:
+        for entry in found:
+            is_table = f"{folder.rstrip('/')}/{entry.path}" in tables
+            if not is_table and entry.path not in excluded and not explain_ignored(entry):
+                yield entry
+
+    shards = find_shards(look())
     if not shards:
         return None
+    visible = list(look())
     if picture := find_picture((e.path for e in visible), loose=bool(config.manifest)):
         # A table of labels, or the archive that the images come from.
         beside = all("/" not in file.path for files in shards.values() for file in files)
@@ -277,7 +293,7 @@ def _as_found(file: ImageFile) -> Found:
     return Found(file.path, "", file.size, file.version, file.checksum)
 
 
-def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
+def _bind_groups(files: Sequence[ImageFile]) -> Sequence[ImageFile]:
     """Give all files of a group the split that is given for one of them.
 
     Raises:
@@ -295,4 +311,5 @@ def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
                 )
     if not splits:
         return files
-    return [file._replace(split=splits.get(file.group, file.split)) for file in files]
+    bound = (file._replace(split=splits.get(file.group, file.split)) for file in files)
+    return keep(bound, ImageFile._make)

@@ -1,0 +1,48 @@
+"""Rows that are few stay in memory; many are the same rows, from a file."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from components.ingest.source.listing import ImageFile
+from components.storage import row_table
+from components.storage.folder_listing import Found
+from components.storage.row_table import keep, sort
+
+ROWS = [Found(f"{n % 7}/caf\udce9 {n:05d}.jpg", "", n, f"{n * 7} {n}", "") for n in range(2_000)]
+
+
+@pytest.fixture(params=[10_000, 300], ids=["in memory", "in a file"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(row_table, "MOST_IN_MEMORY", request.param)
+    return bool(request.param > len(ROWS))
+
+
+@pytest.mark.parametrize("make", [keep, sort])
+def test_rows_are_a_sequence(kept: bool, make: Callable[..., Sequence[Found]]) -> None:
+    given = ROWS if make is keep else random.Random(0).sample(ROWS, len(ROWS))
+    rows, expected = make(iter(given), Found._make), ROWS if make is keep else sorted(ROWS)
+    assert isinstance(rows, tuple) == kept
+    assert list(rows) == expected
+    assert list(reversed(rows)) == expected[::-1]
+    assert (len(rows), rows[0], rows[1_999], rows[-1]) == (
+        len(expected),
+        *(expected[n] for n in (0, 1_999, -1)),
+    )
+    assert rows[254:258] == tuple(expected[254:258])
+    # Two readers do not disturb each other.
+    assert all(a == b for a, b in zip(rows, rows, strict=True))
+    with pytest.raises(IndexError):
+        rows[2_000]
+
+
+def test_rows_are_sorted_by_a_key(kept: bool) -> None:
+    rows = sort(ROWS, Found._make, lambda row: -row.size)
+    assert [row.size for row in rows] == [*range(1_999, -1, -1)]
+
+
+def test_columns_stay_what_they_are(kept: bool) -> None:
+    columns: dict[str, str | int | float] = {"camera": "a", "age": 3, "weight": 0.1}
+    files = [ImageFile(str(n), "a", None, n, "1", columns=columns) for n in range(400)]
+    assert [*keep(files, ImageFile._make)] == files
