@@ -14,5 +14,7 @@ LABEL_VOCABULARY = "labels"
 
 def read_custom_config(fields: Mapping[str, Any]) -> tuple[TransformConfig, ImageOptions]:
     """Return the configuration of an ImageTransform, and how ingest shrank its images."""
-    own = {name: value for name, value in fields.items() if name != "ingest"}
+    own = {
+        name: value for name, value in fields.items() if name not in ("ingest", LABEL_VOCABULARY)
+    }
     return from_dict(TransformConfig, own), from_dict(ImageOptions, fields.get("ingest", {}))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -40,7 +43,8 @@ def preprocessing_fn(
 
     Args:
         inputs: the features of `components.contract.example`.
-        custom_config: of the component, see `read_custom_config`.
+        custom_config: of the component, see `read_custom_config`, and the path of the vocabulary of
+            the labels if they have been counted.
 
     Returns:
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in vocabulary
@@ -49,10 +53,11 @@ def preprocessing_fn(
     config, ingest = read_custom_config(custom_config)
     canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config, ingest=ingest)
     labels = tf.reshape(inputs[LABEL], [-1])
-    outputs = {
-        ENCODED: canonical,
-        LABEL_ID: tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY),
-    }
+    if vocabulary := custom_config.get(LABEL_VOCABULARY):
+        label_ids = tft.apply_vocabulary(labels, vocabulary)
+    else:
+        label_ids = tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY)
+    outputs = {ENCODED: canonical, LABEL_ID: label_ids}
     for name in (FILENAME, SHA256):
         if name in inputs:
             outputs[name] = tf.reshape(inputs[name], [-1])
@@ -75,12 +80,13 @@ class Executor(executor.Executor):
         if index and "ingest" in index:
             # It travels with the shards, also into other pipelines.
             custom["ingest"] = index["ingest"]
-        properties = {
-            **exec_properties,
-            standard_component_specs.SPLITS_CONFIG_KEY: splits,
-            standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(custom),
-        }
-        super().Do(input_dict, analysis, properties)
+        with _vocabulary_of(index) as known:
+            properties = {
+                **exec_properties,
+                standard_component_specs.SPLITS_CONFIG_KEY: splits,
+                standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(custom | known),
+            }
+            super().Do(input_dict, analysis, properties)
         transformed = artifact_utils.get_single_instance(output_dict[key])
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
         shards = index["splits"] if index else _list_shards(examples)
@@ -121,6 +127,24 @@ def _find_index(examples_uri: str) -> dict[str, Any] | None:
         return read_index(examples_uri)
     except FileNotFoundError:
         return None
+
+
+@contextlib.contextmanager
+def _vocabulary_of(index: Mapping[str, Any] | None) -> Iterator[dict[str, str]]:
+    """Write the vocabulary that TFX would make; it then reads no images to count their labels.
+
+    Frequent labels come first; of equally frequent ones, the last in byte order.
+    """
+    if index is None:
+        yield {}
+        return
+    counts = index["labels"]["train"]
+    labels = sorted((label.encode() for label in counts), reverse=True)
+    labels.sort(key=lambda label: counts[label.decode()], reverse=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, LABEL_VOCABULARY)
+        Path(path).write_bytes(b"".join(label + b"\n" for label in labels))
+        yield {LABEL_VOCABULARY: path}
 
 
 def _list_features(graph_uri: str) -> list[str]:
