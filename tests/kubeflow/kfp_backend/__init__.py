@@ -39,6 +39,8 @@ _API = (
 {0} {1}/go.mod h1:puPWVUzB1VCb8lVq4g06IR2rIXuSpejDTd/FkSr6nvc=
 """,
 )
+# Compiling without optimizing takes a quarter less CPU time.
+_QUICK = ("-ldflags=-s -w", "-gcflags=all=-N -l")
 _REJECTED = 3
 # What go says when a module or a toolchain is not available, and never about an error in our code.
 _UNAVAILABLE = re.compile(
@@ -88,7 +90,7 @@ def _program() -> Path:
     """Build our Go program against the release's packages."""
     folder = _module()
     shutil.copy(Path(__file__).with_name("main.go"), folder)
-    _go(folder, "build", "-ldflags=-s -w", "-o", "kfp_backend", ".")
+    _go(folder, "build", *_QUICK, "-o", "kfp_backend", ".")
     return folder / "kfp_backend"
 
 
@@ -101,7 +103,7 @@ def build_command(name: str) -> Path:
     """
     folder = _module()
     package = f"{_MODULE}/backend/src/v2/cmd/{name}"
-    _go(folder, "build", "-ldflags=-s -w", "-o", f"commands/{name}", package)
+    _go(folder, "build", *_QUICK, "-o", f"commands/{name}", package)
     return folder / "commands" / name
 
 
