@@ -244,22 +244,24 @@ def score_all(
         features: of the images, [images, features].
         usual: number of the first images, of classes that are known, which give the scale.
     """
-    energy, relative = logsumexp(logits, axis=1), measure_distance(known, features)
-    residual = -(((features - known.center) @ known.outside) ** 2).sum(axis=1)
+    units, energy = _unit(features), logsumexp(logits, axis=1)
+    relative = measure_distance(known, units)
+    residual = -(((features - known.origin) @ known.outside) ** 2).sum(axis=1)
     parts = np.stack([energy, relative, residual], axis=1).astype(np.float64)
     fitted = known.standardize(parts[:usual])
-    without = dataclasses.replace(fitted, deviation=fitted.deviation * [1, 1, np.inf])
-    cosine = _unit(features) @ _unit(train[1]).T
+    standard = (parts - fitted.mean) / fitted.deviation
+    cosine = units @ _unit(train[1]).T
     return {
         _BASE: softmax(logits, axis=1).max(axis=1),
         "highest logit": logits.max(axis=1),
         "energy": energy,
         f"{_NEIGHBORS} nearest neighbors": np.sort(cosine, axis=1)[:, -_NEIGHBORS:].mean(axis=1),
-        "Mahalanobis distance": -_measure_nearest(known, features),
+        "Mahalanobis distance": -_measure_nearest(known, units),
         "relative Mahalanobis distance": relative,
         "residual": residual,
-        "energy + relative distance": without.add(parts),
-        "energy + relative distance + residual": fitted.add(parts),
+        "energy + relative distance": standard[:, :2].sum(axis=1),
+        "energy + relative distance + residual": standard.sum(axis=1),
+        "the score of `known`: an unusual residual only": fitted.add(parts),
     }
 
 

@@ -1,17 +1,20 @@
 """Measures the alarms of `local_runner.py watch`: how often they are false, and what they find.
 
-    uv run -m benchmarks.watch --output OUT --data DIR/test --new DIR/new
+    uv run -m benchmarks.watch
+    uv run -m benchmarks.watch --data DIR --option model.name=cnn
 
-DIR/test has label/image of images that the model was judged on, DIR/new images of a class that it
-does not know. In each trial a random part of the images is the window, and the rest is what it is
-compared with: unchanged; all or a fifth of them blurred, as by one pixel of what the model sees, or
-half as bright; or a fifth of another class. Windows of images of one kind differ by chance only.
+A model learns from half of the images, without those of the last label. In each trial a random part
+of the other half is the window, and the rest is what it is compared with: unchanged; all or a fifth
+of them blurred, as by one pixel of what the model sees, or half as bright; or a fifth of the last
+label, a new class. Windows of images of one kind differ by chance only.
 """
 
 import argparse
 import io
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,12 +23,13 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import Progress
+from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, write_results
 from components.contract.errors import DataError
 from components.images.pixel_statistics import STATISTICS
 from components.predict.model import ImageModel, import_quietly
 from components.validation.served import Images, compare_served
+from pipeline_def.local.preparation import write_digits
 from pipeline_def.local.server.answer_log import PROPERTIES
 from pipeline_def.local.server.measurement import find_measure
 from pipeline_def.local.server.versions import find_newest
@@ -39,9 +43,8 @@ Change = Callable[[Image.Image], Image.Image]
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=100)
-    parser.add_argument("--output", required=True, help="output folder of a run that pushed")
-    parser.add_argument("--data", required=True, help="folder of label/image")
-    parser.add_argument("--new", help="folder of label/image of unknown classes")
+    parser.add_argument("--data", help="folder of images in folders; default: the built-in digits")
+    parser.add_argument("--option", action="append", default=[], help="of the run: NAME=VALUE")
     parser.add_argument("--window", type=int, default=500, help="images of a window")
     parser.add_argument("--unchanged", type=int, default=2000, help="unchanged windows")
     return parser
@@ -126,25 +129,52 @@ def _try(
         yield bool(found)
 
 
+def divide(data: Path, target: Path) -> tuple[list[bytes], list[bytes]]:
+    """Copy half of the images of all labels but the last into `target`.
+
+    Returns:
+        The other half, and the images of the last label.
+    """
+    of_labels: dict[str, list[Path]] = {}
+    for path in sorted(data.rglob("*.*")):
+        of_labels.setdefault(path.parent.name, []).append(path)
+    *known, last = sorted(of_labels)
+    for label in known:
+        (target / label).mkdir(parents=True)
+        for path in of_labels[label][::2]:
+            shutil.copyfile(path, target / label / f"{path.parent.parent.name}-{path.name}")
+    rest = [path.read_bytes() for label in known for path in of_labels[label][1::2]]
+    return rest, [path.read_bytes() for path in of_labels[last]]
+
+
 def measure(arguments: argparse.Namespace) -> None:
-    """Print how many windows of each kind raise an alarm."""
+    """Train, then print how many windows of each kind raise an alarm."""
     import_quietly()
-    newest = find_newest(os.path.join(arguments.output, "pushed"))
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
+        data = Path(arguments.data or f"{work}/digits").resolve()
+        if not arguments.data:
+            write_digits(str(data))
+        files, new = divide(data, Path(work) / "known")
+        words = [f"--{option}" for option in (*arguments.option, "evaluation.min_accuracy=0")]
+        run_pipeline(["--data", f"{work}/known", "--output", f"{work}/out", *words])
+        _measure(arguments, f"{work}/out", files, new)
+
+
+def _measure(
+    arguments: argparse.Namespace, output: str, files: list[bytes], new: list[bytes]
+) -> None:
+    newest = find_newest(os.path.join(output, "pushed"))
     if newest is None:
-        raise DataError(f"There is no pushed model in {arguments.output}.")
+        raise DataError("The run pushed no model: look at its options.")
     version = os.path.basename(newest)
-    trained = Trained.of(arguments.output, version)
-    served = Served(arguments.output, version, trained.judged.labels)
-    files = [path.read_bytes() for path in sorted(Path(arguments.data).glob("*/*"))]
-    side = find_side(arguments.output, version)
-    known = served.describe(files)
+    trained = Trained.of(output, version)
+    served = Served(output, version, trained.judged.labels)
+    side, known = find_side(output, version), served.describe(files)
     kinds: list[tuple[str, Images | None, float]] = [("unchanged", None, 0.0)]
     for name, change in (("blurred", lambda image: blur(image, side)), ("dark", darken)):
         changed = served.describe([apply(change, file) for file in files])
         kinds += [(f"all {name}", changed, 1.0), (f"20% {name}", changed, 0.2)]
-    if arguments.new:
-        new = [path.read_bytes() for path in sorted(Path(arguments.new).glob("*/*"))]
-        kinds.append(("20% of a new class", served.describe(new), 0.2))
+    kinds.append(("20% of a new class", served.describe(new), 0.2))
     table = Figures(f"Windows of {arguments.window} images", ("", "windows", "alarms"))
     figures: dict[str, Any] = {}
     progress = Progress(len(kinds))

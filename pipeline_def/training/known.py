@@ -1,6 +1,7 @@
 """Fits the score of `known`, and measures it with classes left out of further trainings."""
 
 import dataclasses
+import functools
 import logging
 import math
 import os
@@ -25,7 +26,7 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.data.shards import RecordTable, Shards
 from pipeline_def.model.networks import make_plain, precision
 from pipeline_def.model.weights_file import read_weights
-from pipeline_def.serving.known import SCORE, KnownScore, features_or_logits
+from pipeline_def.serving.known import SCORE, KnownScore, features_or_logits, unit
 from pipeline_def.training.distribution.workers import has_workers
 from pipeline_def.training.phases import Training
 from pipeline_def.training.training_input import TrainingInput
@@ -71,22 +72,26 @@ def learn_score(model: tf_keras.Model, data: TrainingInput) -> KnownScore:
     """Fit the score on the features of all training images, which are read once."""
     classes = model.output_shape[-1]
 
-    def describe(images: tf.Tensor) -> tf.Tensor:
-        return features_or_logits(model(images, training=False))
+    def describe(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        features = features_or_logits(model(images, training=False))
+        return unit(features), features
 
-    counts, sums, products = np.zeros(classes), 0.0, 0.0
-    describe = _compile(model, describe)
+    counts, describe = np.zeros(classes), _compile(model, describe)
+    sums: list[Any] = [0.0, 0.0]
+    products: list[Any] = [0.0, 0.0]
     for images, ids in data.read_in_order(data.train):
-        features = describe(images).numpy().astype(np.float64)
         given = np.eye(classes)[ids.numpy()]
         counts += given.sum(axis=0)
-        sums = sums + given.T @ features
-        products = products + features.T @ features
-    return project(counts, np.asarray(sums), np.asarray(products))
+        for number, features in enumerate(describe(images)):
+            features = features.numpy().astype(np.float64)
+            sums[number] = sums[number] + given.T @ features
+            products[number] = products[number] + features.T @ features
+    units, plain = map(functools.partial(project, counts), sums, products)
+    return dataclasses.replace(units, origin=plain.origin, outside=plain.outside)
 
 
 def project(counts: Floats, sums: Floats, products: Floats) -> KnownScore:
-    """Return the score of features with these moments.
+    """Return the score of features with these moments, as if they were not scaled.
 
     The axes diagonalize the covariances within the classes and between them, as in linear
     discriminant analysis.
@@ -114,6 +119,7 @@ def project(counts: Floats, sums: Floats, products: Floats) -> KnownScore:
         projection=projection.astype(np.float32),
         means=((means - center) @ projection).astype(np.float32),
         shrinkage=(spread**2 / (1 + spread**2)).astype(np.float32),
+        origin=center.astype(np.float32),
         outside=np.linalg.solve(root.T, _complete(axes)).astype(np.float32),
     )
 

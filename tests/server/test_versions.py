@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_the_newest_whole_version_is_taken_up(tmp_path: Path) -> None:
     (tmp_path / "10").rename(tmp_path / "away")
     asyncio.run(versions.update())
     assert versions.current.version == "9"
+    # Without any version, what is loaded goes on answering, until there is one again.
+    shutil.rmtree(tmp_path)
+    asyncio.run(versions.update())
+    assert [state["version"] for state in versions.states] == ["9"]
+    push(tmp_path, "11")
+    asyncio.run(versions.update())
+    assert versions.current.version == "11"
 
 
 def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_path: Path) -> None:

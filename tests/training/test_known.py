@@ -132,6 +132,7 @@ def test_the_score_is_the_relative_mahalanobis_distance() -> None:
     features = random.normal(size=(3, 5))[ids] * 2 + random.normal(size=(600, 5)) @ random.normal(
         size=(5, 5)
     )
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
     given = np.eye(4)[ids]
     score = project(given.sum(axis=0), given.T @ features, features.T @ features)
 
@@ -157,6 +158,12 @@ def test_the_score_is_the_relative_mahalanobis_distance() -> None:
     between_classes = (((features - center) @ score.projection) ** 2).sum(axis=1)
     outside = squared(features - center, within) - between_classes
     np.testing.assert_allclose(residual.numpy(), -outside, rtol=1e-3, atol=1e-3)
+    # In the graph, the parts are added up in fewer operations.
+    parts = np.stack([of.numpy() for of in measure(features.astype(np.float32))], axis=1)
+    score = score.standardize(parts[::2].astype(np.float64))
+    added = tf.function(lambda at: score.score(at @ tf.ones([5, 3])), autograph=False)
+    found = added(tf.constant(features.astype(np.float32)))
+    np.testing.assert_allclose(found, score.add(parts), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +175,7 @@ def test_the_residual_has_few_columns_and_keeps_its_value(features: int, columns
     given, at = np.eye(3)[np.arange(900) % 3], random.normal(size=(900, features))
     score = project(given.sum(axis=0), given.T @ at, at.T @ at)
     assert score.outside.shape == (features, columns)
-    residual = (((at - score.center) @ score.outside) ** 2).sum(axis=1).mean()
+    residual = (((at - score.origin) @ score.outside) ** 2).sum(axis=1).mean()
     # Each axis has unit variance.
     assert residual == pytest.approx(features - 2, rel=0.05, abs=1e-6)
 
