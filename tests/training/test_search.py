@@ -18,7 +18,9 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
-from pipeline_def.training.search.search import _Search, compare, search
+from pipeline_def.training.search.choice import choose
+from pipeline_def.training.search.schedule import Schedule, compare
+from pipeline_def.training.search.search import _Search, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.search.trials import Trial, TrialRunner
 from pipeline_def.training.training_input import TrainingInput
@@ -75,7 +77,7 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     assert sum(map(runs.count, first_rung)) == len(others)
     complete = [trial for trial in run.trials if trial.state == "complete"]
     assert len(run.trials) > len(complete) > 2
-    chosen, text = run.choose()
+    chosen, text = choose(run)
     assert chosen == max(complete, key=lambda trial: trial.score)
     # The best is trained for longer with the time that is left.
     longer = run.trials[-1]
@@ -90,7 +92,7 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     before = len(runs)
     again.run()
     assert len(runs) == before
-    assert again.choose() == (chosen, text)
+    assert choose(again) == (chosen, text)
 
 
 @pytest.mark.slow
@@ -131,7 +133,7 @@ def test_an_interrupt_keeps_the_best_so_far(
     simulate(monkeypatch, interrupted)
     run = make(tmp_path, seconds=1000, epochs=30)
     run.run()
-    assert run.choose()[0].number > 0
+    assert choose(run)[0].number > 0
     assert run.left > 0
 
 
@@ -142,7 +144,7 @@ def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     simulate(monkeypatch, lambda trial: 0.7 if trial.number == 0 else 0.701)
     run = make(tmp_path, seconds=400, epochs=30)
     run.run()
-    chosen, text = run.choose()
+    chosen, text = choose(run)
     assert (chosen.number, "None is better than the recipe by more than" in text) == (0, True)
     gain, error = compare(["1110"], ["1110"])
     assert gain == 0 < error
@@ -162,14 +164,14 @@ def test_a_trial_whose_steps_are_compiled_is_not_charged_for_it(
         Trial(1, {"model.width": 32}, "", "paused", 10, seconds=80, epoch_seconds=2, scores=[0.1]),
     ]
     assert run.left == 60
-    assert not run._fits(run.trials[1])
+    assert not run.fits(run.trials[1])
     built: Any = None
     run.runner.built[
         run.runner._key(Trial(2, {"training.learning_rate": 0.1, "model.width": 32}))
     ] = built
-    assert run._fits(run.trials[1])
-    assert run._fits(Trial(2, {}), reserve=0)
-    assert not run._fits(Trial(2, {}), reserve=1)
+    assert run.fits(run.trials[1])
+    assert run.fits(Trial(2, {}), reserve=0)
+    assert not run.fits(Trial(2, {}), reserve=1)
 
 
 def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
@@ -178,7 +180,7 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     simulate(monkeypatch, lambda _: 0.7)
     short = make(tmp_path / "short", seconds=60, epochs=50)
     short.run()
-    chosen, text = short.choose()
+    chosen, text = choose(short)
     assert chosen.number == 0
     assert "training.minutes is 1, too few to train a single trial" in text
     assert "took 0.8 minutes, so a search takes at least 3" in text
@@ -186,18 +188,18 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
     perfect.run()
     assert runs == [(0, 50)]
-    assert "would not be better than the recipe's training beyond chance" in perfect.choose()[1]
+    assert "would not be better than the recipe's training beyond chance" in choose(perfect)[1]
     simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
     diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
     diverging.run()
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
-    assert diverging.choose()[0].state == "complete"
+    assert choose(diverging)[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
-    monkeypatch.setattr("pipeline_def.training.search.search._PATIENCE", 2)
+    monkeypatch.setattr("pipeline_def.training.search.schedule._PATIENCE", 2)
     failing = make(tmp_path / "failing", seconds=300, epochs=50)
     failing.run()
     told = "2 trials, 0 trained to the end. It stopped early, as the last ones brought nothing."
-    assert told in failing.choose()[1]
+    assert told in choose(failing)[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match="The recipe's training diverged"):
         make(tmp_path / "none", seconds=600, epochs=50).run()
@@ -231,7 +233,7 @@ def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
     run = make(tmp_path, seconds=400, epochs=30, folds=5)
     run.run()
-    assert "in cross-validation" in run.choose()[1]
+    assert "in cross-validation" in choose(run)[1]
 
 
 def test_a_trial_that_fails_leaves_no_network_to_others(
@@ -330,11 +332,11 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
 
     monkeypatch.setattr(Checkpoints, "save", count)
 
-    def choose(self: _Search) -> tuple[Trial, str]:
-        built.extend(self.runner.built)
-        return self.trials[1], "Trial 1 is better."
+    def choose_1(schedule: Schedule) -> tuple[Trial, str]:
+        built.extend(schedule.runner.built)
+        return schedule.trials[1], "Trial 1 is better."
 
-    monkeypatch.setattr(_Search, "choose", choose)
+    monkeypatch.setattr("pipeline_def.training.search.search.choose", choose_1)
     plain: dict[str, Any] = {"model": {"dropout": 0.5}, "label_smoothing": 0.2, "folds": 0}
     found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, **plain)
     # Rate, length, smoothing and dropout differ in variables of one compiled step.

@@ -1,0 +1,114 @@
+"""What a search has time for, and when it has nothing to gain."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.contract.confidence import paired_difference
+from pipeline_def.config.training import TrainerConfig
+from pipeline_def.training.search.space import find_space
+from pipeline_def.training.search.trials import DONE, Trial, TrialRunner
+
+# Trials without a better one, after which the search stops.
+_PATIENCE = 25
+_EPOCHS = "training.epochs"
+# How much longer the best trial is trained at the end, and the least and most for which that is.
+_LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
+
+
+@dataclass
+class Schedule:
+    """The trials of a search, and its time."""
+
+    runner: TrialRunner
+    seconds: float
+    """Of the whole search."""
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def plain(self) -> TrainerConfig:
+        """The configuration of trial 0."""
+        return self.runner.data.config
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - sum(trial.seconds for trial in self.trials)
+
+    @property
+    def can_gain(self) -> bool:
+        """Whether a trial that makes no mistake would be better than the recipe beyond chance."""
+        right = self.trials[0].right
+        gain, error = compare(["1" * len(one) for one in right], right)
+        return gain > error
+
+    @property
+    def stale(self) -> bool:
+        """Whether the last trials have brought nothing."""
+        some = [trial for trial in self.trials if trial.role != "longer"]
+        complete = (trial for trial in some if trial.state == DONE)
+        best = max(complete, key=lambda trial: (trial.score, -trial.number))
+        return len(some) - best.number > _PATIENCE
+
+    def plan_longer(self) -> dict[str, Any] | None:
+        """Return the options of the best trial with as many more epochs as the time allows."""
+        best, done = self.find_best(0), any(one.role == "longer" for one in self.trials)
+        if not best or done or not self.longer_seconds:
+            return None
+        epochs = self.runner.config(best).training.epochs
+        left = self.left - self._start_up(best)
+        most = min(int(left / self._pace(best)), _MOST_LONGER * epochs)
+        if most < _LEAST_LONGER * epochs:
+            return None
+        return {**best.values, _EPOCHS: most}
+
+    @property
+    def longer_seconds(self) -> float:
+        """Seconds to keep back for a longer training of the best trial; 0 if its length is set."""
+        best = self.find_best(0)
+        # First of all, one other trial should come to its end.
+        if not best or not self.find_best() or len(self._lengths) < 2:
+            return 0.0
+        cost = _LONGER * self._pace(best) * self.runner.config(best).training.epochs
+        return min(cost + self._start_up(best), self.seconds / 3)
+
+    @property
+    def _lengths(self) -> Sequence[int]:
+        return find_space(self.plain)[_EPOCHS].values
+
+    def fits(self, trial: Trial, *, reserve: float = 0.0) -> bool:
+        """Return whether the time is enough for all epochs of a trial."""
+        epochs = self.runner.config(trial).training.epochs - trial.epochs
+        return self.left >= self._start_up(trial) + self._pace(trial) * epochs + reserve
+
+    def _pace(self, trial: Trial) -> float:
+        """Return the seconds of an epoch; a trial that has not started is like trial 0."""
+        return trial.epoch_seconds or self.trials[0].epoch_seconds
+
+    def _start_up(self, trial: Trial) -> float:
+        """Estimate the seconds before the next epoch of a trial."""
+        return 0.0 if self.runner.is_compiled(trial) else self.trials[0].start_up
+
+    def find_best(self, first: int = 1) -> Trial | None:
+        """Return the best complete trial other than trial 0, or from number `first` on."""
+        complete = (trial for trial in self.trials[first:] if trial.state == DONE)
+        return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
+
+
+def compare(one: list[str], other: list[str]) -> tuple[float, float]:
+    """Return how much better `one` is than `other`, both `Trial.right`, and the standard error.
+
+    >>> compare(["1111"], ["1100"])
+    (0.3333, 0.3043)
+    """
+    differences, variances = [], []
+    for first, second in zip(one, other, strict=True):
+        pairs = [*zip(first, second, strict=True)]
+        more, less = pairs.count(("1", "0")), pairs.count(("0", "1"))
+        difference, error = paired_difference(more, less, len(pairs))
+        differences.append(difference)
+        variances.append(error**2)
+    error = math.sqrt(sum(variances)) / len(variances)
+    return round(statistics.mean(differences), 4), round(error, 4)
