@@ -23,11 +23,14 @@ from components.ingest.near_duplicates.picture_rows import (
 from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts, write_facts
 from components.ingest.shard_plan import ShardPlan, read_plan
 from components.ingest.source.listing import ImageFile
-from components.records.record_reader import EVERY, read_records
+from components.records.record_reader import read_frames
 from components.records.shard_files import open_shard, shard_path
-from components.records.tfrecord import RecordWriter, Value, serialize
+from components.records.tfrecord import RecordWriter, Value, frame, serialize
 from components.storage.artifact_files import remove
 from components.storage.fetch import Content, Unread
+
+# Bytes at the end of a record that almost always hold all but the image.
+_BEHIND_IMAGE = 2**12
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,16 @@ class IngestJob:
         add_progress(task, files, total=self.total, unit="images")
 
 
+_Framed = Sequence[bytes | memoryview]
+"""Parts of a record with its length and checksum."""
+
+
 class _Known(NamedTuple):
     """What an earlier plan knows of a file."""
 
     fact: Fact
     record: memoryview | None
+    """With its frame."""
     picture: bytes
 
 
@@ -103,7 +111,7 @@ def _find_known(paths: Sequence[str], plan: ShardPlan, job: IngestJob) -> dict[s
     for path in paths:
         before = read_facts(path)
         shards = before.shards(path.rpartition("/")[0].rpartition("/")[0])
-        readers = {split: read_records(shard, verify=EVERY) for split, shard in shards.items()}
+        readers = {split: read_frames(shard) for split, shard in shards.items()}
         rows = read_rows(path) if job.config.finds_near_duplicates else None
         for number, (file, fact) in enumerate(zip(before.plan.files, before.facts, strict=True)):
             record = next(readers[fact.split], None) if fact.split else None
@@ -144,7 +152,7 @@ def _write(
                 if fact.split not in writers:
                     shard = shard_path(job.examples_uri, fact.split, plan.index, plan.count)
                     writers[fact.split] = stack.enter_context(open_shard(shard))
-                writers[fact.split].write(record)
+                writers[fact.split].append(record)
             facts.append(fact)
             pictures += picture
             count(1)
@@ -155,8 +163,10 @@ def _write(
     return sizes
 
 
-def _keep(file: ImageFile, known: _Known, job: IngestJob) -> tuple[Fact, Sequence[bytes], bytes]:
+def _keep(file: ImageFile, known: _Known, job: IngestJob) -> tuple[Fact, _Framed, bytes]:
     """Return what is known of a file, and its record unless it is rejected.
+
+    With its frame, as a new checksum would hide damage.
 
     Raises:
         StorageError: the record is another image's.
@@ -165,16 +175,16 @@ def _keep(file: ImageFile, known: _Known, job: IngestJob) -> tuple[Fact, Sequenc
     place = job.assignment.place(file, fact)
     if not place.split or known.record is None:
         return fact._replace(split="", label=""), (), known.picture
-    record = bytes(known.record)
     # Beam may repeat a plan whose shards have been written, but not its facts.
-    if record.rfind(fact.sha256.encode()) < 0:
+    digest = fact.sha256.encode()
+    if digest not in bytes(known.record[-_BEHIND_IMAGE:]) and digest not in bytes(known.record):
         raise StorageError(f"The shards of {file.path} are not its own: run again.")
     # Most images stay where they were once all were known.
     split = place.split if job.again or file.split else fact.split
-    return fact._replace(split=split), (record,), known.picture
+    return fact._replace(split=split), (known.record,), known.picture
 
 
-def _read(file: ImageFile, content: Content, job: IngestJob) -> tuple[Fact, Sequence[bytes], bytes]:
+def _read(file: ImageFile, content: Content, job: IngestJob) -> tuple[Fact, _Framed, bytes]:
     """Check the content of a file; return what is known of it, and its record if it is usable."""
     sha256 = "" if isinstance(content, Unread) else hashlib.sha256(content).hexdigest()
     try:
@@ -184,7 +194,8 @@ def _read(file: ImageFile, content: Content, job: IngestJob) -> tuple[Fact, Sequ
     place = job.assignment.place(file, Fact(sha256))
     fact = Fact(sha256, split=place.split, label=place.label, notes=image.notes)
     features = _features(file._replace(label=place.label), image, sha256)
-    return fact, serialize(features) if place.split else (), picture_row(image)
+    record = frame(serialize(features)) if place.split else ()
+    return fact, record, picture_row(image)
 
 
 def _features(file: ImageFile, image: CheckedImage, sha256: str) -> dict[str, Value]:

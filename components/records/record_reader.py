@@ -11,7 +11,14 @@ import google_crc32c
 
 from components.contract.errors import StorageError
 from components.contract.wire_format import read_varint
-from components.records.tfrecord import HEADER_BYTES, field_head, masked_crc, reading, serialize
+from components.records.tfrecord import (
+    HEADER_BYTES,
+    field_head,
+    frame,
+    masked_crc,
+    reading,
+    serialize,
+)
 from components.storage.artifact_files import on_disk
 
 EVERY = range(2**63)
@@ -56,8 +63,6 @@ def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int
 def read_records(path: str, *, verify: Container[int] = ()) -> Iterator[memoryview]:
     """Yield the data of each record.
 
-    Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
-
     Args:
         path: path or URL of the shard.
         verify: numbers of the records whose checksums are verified, which reads their images. From
@@ -66,34 +71,45 @@ def read_records(path: str, *, verify: Container[int] = ()) -> Iterator[memoryvi
     Raises:
         StorageError: the file is truncated or damaged.
     """
+    for number, framed in enumerate(read_frames(path)):
+        data = framed[HEADER_BYTES:-_FOOTER_BYTES]
+        footer = framed[-_FOOTER_BYTES:]
+        if number in verify and masked_crc(google_crc32c.value(bytes(data))) != footer:
+            raise StorageError(f"{path} is damaged: remove the output folder, and run again.")
+        yield data
+
+
+def read_frames(path: str) -> Iterator[memoryview]:
+    """Yield each record with its length and its checksum, which is verified in a bucket only.
+
+    Source of the format: `tensorflow/core/lib/io/record_writer.h`.
+
+    Raises:
+        StorageError: the file is truncated.
+    """
     if not on_disk(path):
-        yield from _download_records(path)
+        yield from _download_frames(path)
         return
     if not os.path.getsize(path):
         return
     with open(path, "rb") as file:
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    number = position = 0
+    position = 0
     while position < len(data):
-        start = position + HEADER_BYTES
+        start = position
         # The end of a truncated header lies beyond the end of the file.
-        length = int.from_bytes(data[position : position + _LENGTH_BYTES], "little")
-        end = start + length
-        position = end + _FOOTER_BYTES
+        length = int.from_bytes(data[start : start + _LENGTH_BYTES], "little")
+        position += HEADER_BYTES + length + _FOOTER_BYTES
         if position > len(data):
             raise StorageError(f"{path} is truncated: remove the output folder, and run again.")
-        footer = data[end:position]
-        if number in verify and masked_crc(google_crc32c.value(bytes(data[start:end]))) != footer:
-            raise StorageError(f"{path} is damaged: remove the output folder, and run again.")
-        yield data[start:end]
-        number += 1
+        yield data[start:position]
 
 
-def _download_records(path: str) -> Iterator[memoryview]:
+def _download_frames(path: str) -> Iterator[memoryview]:
     import tensorflow as tf
 
     for record in tf.data.TFRecordDataset(path, buffer_size=_DOWNLOAD_BYTES).as_numpy_iterator():
-        yield memoryview(record)
+        yield memoryview(b"".join(frame([record])))
 
 
 def _find_features(

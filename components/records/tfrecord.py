@@ -114,22 +114,15 @@ class RecordWriter:
         )
 
     def write(self, record: Sequence[bytes]) -> None:
-        """Append one record, given in parts.
+        """Append one record, given in parts."""
+        self.append(frame(record))
 
-        Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
-        """
-        size = sum(map(len, record))
-        if size < _JOINED_BYTES:
-            record = (b"".join(record),)
-        length = struct.pack("<Q", size)
-        crc = 0
-        for part in record:
-            crc = google_crc32c.extend(crc, part)
-        parts = (length + masked_crc(google_crc32c.value(length)), *record, masked_crc(crc))
+    def append(self, framed: Sequence[bytes | memoryview]) -> None:
+        """Append the parts of a record with its frame, as another file may have it."""
         # Each write through TensorFlow is a call of its own.
-        for part in parts if self._on_disk else (b"".join(parts),):
+        for part in framed if self._on_disk else (b"".join(framed),):
             self._file.write(part)
-        self.position += 16 + size
+        self.position += sum(map(len, framed))
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
@@ -138,6 +131,21 @@ class RecordWriter:
     def __exit__(self, *_: object) -> None:
         """Close the file."""
         self._file.close()
+
+
+def frame(record: Sequence[bytes]) -> Sequence[bytes]:
+    """Put a record, given in parts, between its length and its checksum.
+
+    Source of the format: `tensorflow/core/lib/io/record_writer.h`.
+    """
+    size = sum(map(len, record))
+    if size < _JOINED_BYTES:
+        record = (b"".join(record),)
+    length = struct.pack("<Q", size)
+    crc = 0
+    for part in record:
+        crc = google_crc32c.extend(crc, part)
+    return length + masked_crc(google_crc32c.value(length)), *record, masked_crc(crc)
 
 
 def masked_crc(crc: int) -> bytes:

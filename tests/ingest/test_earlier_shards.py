@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from components.contract.errors import StorageError
 from components.ingest import plan_writer
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import write_corrections
@@ -25,6 +26,7 @@ from components.ingest.plan_facts import read_facts
 from components.ingest.plan_writer import IngestJob
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.lookup import list_source
+from components.records.record_reader import EVERY, read_records
 from components.records.shard_files import PLANS, count_examples, read_index
 from tests.ingest.plain import HEADER, write_all
 from tests.ingest.test_decisions import decide
@@ -411,6 +413,19 @@ def test_a_damaged_earlier_artifact_is_read_again(
     ingest(folder, tmp_path / "out", 2, config)
     assert reads
     assert content(tmp_path / "out", 2) == expected
+
+
+def test_no_new_checksum_hides_damage(folder: Path, tmp_path: Path) -> None:
+    ingest(folder, tmp_path / "out", 1)
+    for shard in (tmp_path / "out/examples/1").glob("Split-*/*"):
+        status = shard.stat()
+        overwrite(shard)
+        os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))
+    add_one(folder)
+    ingest(folder, tmp_path / "out", 2)
+    for shard in (tmp_path / "out/examples/2").glob("Split-*/*"):
+        with pytest.raises(StorageError, match="is damaged"):
+            list(read_records(str(shard), verify=EVERY))
 
 
 def test_other_code_and_options_read_all_files(
