@@ -19,7 +19,7 @@ from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import cache_pixels, resolve_cache
-from pipeline_def.data.host_calls import BatchMemory, Pixels, call_on_host, guard
+from pipeline_def.data.host_calls import BatchMemory, Pixels, call_on_host, guard, share_captured
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
 from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
 from pipeline_def.data.sampler import (
@@ -83,7 +83,8 @@ def make_dataset(
         if (key := f"{shards.uri} {shards.split}") not in shared:
             shared[key] = cache_pixels(_decode_shards(once), shards, config, options)
         pixels, labels = shared[key]
-        batches = plan.map(plan.sample_records(labels), _copy_pixels(plan, pixels, labels))
+        records = plan.sample_records(labels)
+        batches = share_captured(plan.map(records, _copy_pixels(plan, pixels, labels)))
     else:
         batches = _decode_shards(plan)
     return batches.prefetch(options.prefetch)

@@ -87,6 +87,14 @@ def empty_aligned(shape: tuple[int, ...]) -> Pixels:
     return _aligned(np.empty(math.prod(shape) + _ALIGNMENT, np.uint8), shape)
 
 
+def share_captured(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Keep TensorFlow from copying the tensors that functions of `dataset` capture."""
+    options = tf.data.Options()
+    # They rewrite the dataset for each iterator, with a copy of all pixels.
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
 def _aligned(memory: Pixels, shape: tuple[int, ...]) -> Pixels:
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + math.prod(shape)].reshape(shape)

@@ -17,7 +17,7 @@ import tf_keras
 from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.progress import add_progress
 from pipeline_def.data.dataset import ReadPlan
-from pipeline_def.data.host_calls import empty_aligned
+from pipeline_def.data.host_calls import empty_aligned, share_captured
 from pipeline_def.data.sampler import Int64Array, TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.distribution.workers import mean_of_workers
@@ -114,7 +114,8 @@ class FeatureCache:
         def gather(_: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(features, records), tf.gather(labels, records)
 
-        return plan.map(plan.sample_records(table[1]), gather).prefetch(config.input.prefetch)
+        batches = share_captured(plan.map(plan.sample_records(table[1]), gather))
+        return batches.prefetch(config.input.prefetch)
 
     def _compute(self, shards: Shards) -> tuple[Features, Int64Array]:
         """Run the backbone on all images of a split, in the order of the shards."""

@@ -13,10 +13,12 @@ import pytest
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.contract.machine import process_memory
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, dataset
 from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.host_calls import empty_aligned
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards, map_shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
@@ -332,6 +334,18 @@ def test_auto_caches_pixels_that_take_less_than_half_of_the_memory(
     monkeypatch.setattr(cache, "available_memory", lambda: available)
     shards = shard_folder.shards("train")
     assert cache.resolve_cache(InputConfig(), [shards], CONFIG).cache == expected
+
+
+def test_pixels_are_in_memory_once() -> None:
+    shards, order = Shards("examples", "train", {"data": 20_000}), TrainingOrder()
+    pixels = empty_aligned((shards.total, SIZE, SIZE, 3))
+    pixels[:] = 7
+    kept = {"examples train": (pixels, np.zeros(shards.total, np.int64))}
+    options, before = READERS["decoded in memory"], process_memory()
+    read = functools.partial(make_dataset, config=CONFIG, feature_spec={}, batch_size=2)
+    batches = read(shards, options=options, order=order, kept=kept)
+    assert (next(iter(batches))[0].numpy() == 7).all()
+    assert process_memory() - before < pixels.nbytes / 2
 
 
 def test_missing_record_indexes_are_an_error(
