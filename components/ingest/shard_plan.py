@@ -10,7 +10,9 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from components.contract.example import SPAN
 from components.ingest.config import IngestConfig
 from components.ingest.source.listing import ImageFile, place_in_listing
 from components.records.shard_files import PLANS, UNFINISHED
@@ -51,19 +53,33 @@ def plan_shards(
         groups = {None: [file for group in groups.values() for file in group]}
     plans: list[ShardPlan] = []
     for split in sorted(groups, key=lambda name: name or ""):
-        group = sorted(groups[split], key=path_hash)
-        count = _shard_count(group, config, fraction=1.0 if split else max(fractions.values()))
-        if group[0].shard:
-            parts = _divide_records(group, count)
-            count = len(parts)
-        else:
-            parts = _divide_files(group, count)
+        fraction = 1.0 if split else max(fractions.values())
+        parts = [
+            part
+            for span in _list_spans(groups[split], config)
+            for part in _divide(sorted(span, key=path_hash), config, fraction)
+        ]
         plans += [
-            ShardPlan(split or "hash", index, count, tuple(part))
+            ShardPlan(split or "hash", index, len(parts), tuple(part))
             for index, part in enumerate(parts)
             if part
         ]
     return plans
+
+
+def _list_spans(files: Iterable[ImageFile], config: IngestConfig) -> list[list[ImageFile]]:
+    """Return the files of each span of a window: with shards of its own, a new one changes none."""
+    spans: dict[Any, list[ImageFile]] = {}
+    for file in files:
+        spans.setdefault(file.columns.get(SPAN, 0) if config.window else 0, []).append(file)
+    return [spans[span] for span in sorted(spans)]
+
+
+def _divide(
+    files: Sequence[ImageFile], config: IngestConfig, fraction: float
+) -> list[list[ImageFile]]:
+    count = _shard_count(files, config, fraction=fraction)
+    return (_divide_records if files[0].shard else _divide_files)(files, count)
 
 
 def path_hash(file: ImageFile) -> bytes:
@@ -110,7 +126,9 @@ def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: 
     by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_images = math.ceil(len(files) * fraction / config.max_shard_images)
     most = max(1, len(files) // config.min_shard_images)
-    by_number = min(_power_of_two(config.min_shards), 2 ** (most.bit_length() - 1))
+    window = config.min_shards if config.window == "all" else config.window or 1
+    least = _power_of_two(math.ceil(config.min_shards / window))
+    by_number = min(least, 2 ** (most.bit_length() - 1))
     wanted = _power_of_two(max(by_size, by_images, by_number))
     return min(wanted, _power_of_two(len(files)))
 

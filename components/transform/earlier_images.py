@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -48,14 +49,20 @@ class EarlierImages:
     uri: str
     splits: Mapping[str, Collection[str]]
     """Split → names of its shards."""
+    firsts: Mapping[tuple[str, bytes], str]
+    """Split and digest of the first file of each shard → name; spans have several names in time."""
 
-    def list_rows(self, split: str, shard: str) -> dict[str, list[Row]]:
-        """Return the rows of each earlier shard that may have images of `shard`."""
+    def list_rows(self, split: str, shard: str, digest: bytes) -> dict[str, list[Row]]:
+        """Return the rows of each earlier shard that may have images of `shard`.
+
+        `digest` is that of its first file.
+        """
         start, end = _range(shard)
         found: dict[str, list[Row]] = {}
+        same = self.firsts.get((split, digest))
         for name in self.splits.get(split, ()):
             first, last = _range(name)
-            if first < end and start < last:
+            if name == same or (first < end and start < last):
                 # It may be damaged, or be in removal.
                 with contextlib.suppress(OSError, StorageError):
                     found[name] = self._list_rows(split, name)
@@ -83,11 +90,11 @@ class EarlierImages:
                         found[digest] = record[_IMAGE]
         return found
 
-    def share(self, split: str, name: str, target_uri: str) -> bool:
+    def share(self, split: str, name: str, target_uri: str, new_name: str) -> bool:
         """Use a shard again; return whether it is still there."""
         with contextlib.suppress(OSError):
             for path in (_path, index_path):
-                _share(path(self.uri, split, name), path(target_uri, split, name), target_uri)
+                _share(path(self.uri, split, name), path(target_uri, split, new_name), target_uri)
             return True
         return False
 
@@ -103,7 +110,15 @@ def list_rows(records: Iterable[Mapping[bytes, memoryview]], ids: Iterable[int])
 def find_earlier_images(transformed_uri: str, key: str) -> EarlierImages | None:
     """Find the newest output of this Transform, on disk, whose images have this key."""
     uri = find_earlier(transformed_uri, "made_by", key) if key and on_disk(transformed_uri) else ""
-    return EarlierImages(uri, read_index(uri)["splits"]) if uri else None
+    if not uri:
+        return None
+    splits = read_index(uri)["splits"]
+    firsts: dict[tuple[str, bytes], str] = {}
+    for split, name in ((split, name) for split, names in splits.items() for name in names):
+        with contextlib.suppress(OSError, StorageError):
+            for record in itertools.islice(read_features(_path(uri, split, name), (_DIGEST,)), 1):
+                firsts[split, bytes(record[_DIGEST])] = name
+    return EarlierImages(uri, splits, firsts)
 
 
 def _range(shard: str) -> tuple[float, float]:

@@ -82,9 +82,10 @@ class TransformShard(ConcurrentDoFn):
         """Write the shard of this split and name."""
         split, name = shard
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
-        if self._earlier and (shards := self._earlier.list_rows(split, name)):
-            rows = self._list_rows(path)
-            if rows == shards.get(name) and self._earlier.share(split, name, self._output_uri):
+        rows = self._list_rows(path) if self._earlier else []
+        if self._earlier and (shards := self._earlier.list_rows(split, name, rows[0][0])):
+            same = next((old for old, of in shards.items() if of == rows), None)
+            if same and self._earlier.share(split, same, self._output_uri, name):
                 self._count(len(rows))
                 return
             images = self._earlier.find_images(split, shards, {digest for digest, *_ in rows})

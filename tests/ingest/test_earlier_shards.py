@@ -307,6 +307,24 @@ def test_unchanged_shards_are_shared(folder: Path, tmp_path: Path) -> None:
     assert len(shards) / 2 <= len(linked) < len(shards)
 
 
+def test_a_new_span_reads_and_writes_its_own_images(
+    folder: Path, tmp_path: Path, reads: list[str]
+) -> None:
+    spans, config = tmp_path / "spans", dataclasses.replace(CONFIG, window="all")
+    for number in (1, 2, 3):
+        shutil.copytree(folder, spans / str(number))
+        for path in spans.glob(f"{number}/*/*.jpg"):
+            if path.name != "broken.jpg":
+                path.write_bytes(jpeg(10_000 * number + len(reads)))
+                reads.append("")
+        if number > 1:
+            reads.clear()
+            ingest(spans / "{SPAN}", tmp_path / "out", number, config)
+    assert {path.partition("/")[0] for path in reads} == {"3"}
+    for before in (tmp_path / "out/examples/2").glob("Split-*/*"):
+        assert before.stat().st_nlink == 2
+
+
 def test_corrections_and_splits_may_change(folder: Path, tmp_path: Path, reads: list[str]) -> None:
     ingest(folder, tmp_path / "out", 1)
     rows = [

@@ -2,6 +2,7 @@ import collections
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,22 @@ def test_a_new_file_changes_one_plan(version: str) -> None:
     changed = [plan for plan in after if plan.files not in before]
     assert 1 <= len(changed) <= 2
     assert max(len(plan.files) for plan in after) < 5 * 5000 / 8
+
+
+@pytest.mark.parametrize("window", [2, "all"])
+def test_a_new_span_changes_no_plan(window: Any) -> None:
+    listed = [f._replace(columns={"span": i % 3}) for i, f in enumerate(files(600))]
+    plans = [
+        plan_shards(some, IngestConfig(window=window), {"train": 0.8, "eval": 0.2})
+        for some in (listed, [file for file in listed if file.columns["span"] != 2])
+    ]
+    assert all(len({file.columns["span"] for file in plan.files}) == 1 for plan in plans[0])
+    after, before = ([plan.files for plan in of] for of in plans)
+    assert after[: len(before)] == before
+    assert len(before) == {2: 8, "all": 2}[window]
+    assert [(plan.index, plan.count) for plan in plans[0]] == [
+        (index, len(after)) for index in range(len(after))
+    ]
 
 
 def test_given_splits_have_their_own_shards() -> None:

@@ -10,7 +10,7 @@ import tensorflow_transform as tft
 
 from components.contract.example import ENCODED, FILENAME, INDEX_FILE, LABEL_ID, SHA256
 from components.ingest.config import IngestConfig
-from components.records.record_index import write_indexed_shard
+from components.records.record_index import read_rows, write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.transform.config import TransformConfig
 from components.transform.earlier_images import (
@@ -108,12 +108,17 @@ def earlier(tmp_path: Path) -> EarlierImages:
 
 def test_shards_whose_paths_may_be_the_same_are_searched(earlier: EarlierImages) -> None:
     rows = [(digest, b"a/b.jpg", 0) for digest in DIGESTS]
-    for shard, found in (
-        *((SHARD, {SHARD: rows}), ("data_tfrecord-00000-of-00002", {})),
-        *(("data_tfrecord-00002-of-00004", {SHARD: rows}), ("x-00001-of-00004", {})),
+    for shard, digest, found in (
+        *((SHARD, b"", rows), ("data_tfrecord-00000-of-00002", b"", None)),
+        *(("data_tfrecord-00002-of-00004", b"", rows), ("x-00001-of-00004", b"", None)),
+        # The shard of a span, when there are more spans.
+        ("data_tfrecord-00001-of-00004", DIGESTS[0], rows),
     ):
-        assert earlier.list_rows("train", shard) == found
-    assert earlier.list_rows("eval", SHARD) == {}
+        assert earlier.list_rows("train", shard, digest).get(SHARD) == found
+    assert earlier.list_rows("eval", SHARD, DIGESTS[0]) == {}
+    target, renamed = f"{earlier.uri}2", SHARD.replace("2", "4")
+    assert earlier.share("train", SHARD, target, renamed)
+    assert len(read_rows(target, "train", [renamed])[0]) == 3
     images = earlier.find_images("train", [SHARD], DIGESTS[:2])
     assert images == {DIGESTS[0]: b"image 0", DIGESTS[1]: b"image 1"}
 
@@ -143,7 +148,7 @@ def test_damaged_images_are_not_used(
     earlier: EarlierImages, damage: Callable[[Path], None], rows: int, images: int
 ) -> None:
     damage(Path(earlier.uri, "Split-train", SHARD))
-    assert len(earlier.list_rows("train", SHARD).get(SHARD, ())) == rows
+    assert len(earlier.list_rows("train", SHARD, b"").get(SHARD, ())) == rows
     assert len(earlier.find_images("train", [SHARD], DIGESTS)) == images
 
 
