@@ -43,6 +43,14 @@ def move(source: str, target: str) -> None:
         _gfile().rename(source, target, overwrite=True)
 
 
+def link(source: str, target: str) -> None:
+    """Copy a file that will not change, on disk; without copying its bytes if possible."""
+    try:
+        os.link(source, target)
+    except OSError:  # Of a file system without hard links, or with too many.
+        shutil.copy2(source, target)
+
+
 def list_names(folder: str) -> list[str]:
     """Return the sorted names in a folder; none if it does not exist."""
     if on_disk(folder):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from components.contract.errors import StorageError, UserError
 from components.storage import object_store
+from components.storage.artifact_files import link
 
 CLOUD_STORAGE = ("gs://", "gcs://")
 """URL prefixes of Google Cloud Storage."""
@@ -188,7 +188,4 @@ def share(source: str, target: str) -> None:
         (fs, path), (_, copy) = open_folder(source), open_folder(target)
         fs.cp_file(path, copy)
         return
-    try:
-        os.link(source, target)
-    except OSError:  # Of a file system without hard links, or with too many.
-        shutil.copy2(source, target)
+    link(source, target)

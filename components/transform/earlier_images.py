@@ -16,8 +16,7 @@ from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
 from components.records.record_index import index_path, read_rows
 from components.records.record_reader import EVERY, read_features
 from components.records.shard_files import UNFINISHED, find_earlier, read_index
-from components.storage.artifact_files import make_folders, move, on_disk
-from components.storage.folder import share
+from components.storage.artifact_files import link, make_folders, move, on_disk
 
 _IMAGE, _DIGEST, _FILENAME = (name.encode() for name in (ENCODED, SHA256, FILENAME))
 
@@ -136,5 +135,5 @@ def _share(source: str, target: str, target_uri: str) -> None:
     unfinished = os.path.join(target_uri, UNFINISHED, uuid.uuid4().hex)
     for path in (target, unfinished):
         make_folders(os.path.dirname(path))
-    share(source, unfinished)
+    link(source, unfinished)
     move(unfinished, target)
