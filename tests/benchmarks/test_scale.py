@@ -28,6 +28,7 @@ def plan(load: Load, growth: dict[str, object], workers: int = 1) -> list[Planne
     return plan_steps(load, {"cores": 2, **growth}, workers=workers, memory=10**9)
 
 
+@pytest.mark.slow
 def test_no_two_images_are_the_same_and_all_classes_have_some(tmp_path: Path) -> None:
     write_images(tmp_path / "images", 1_100)
     files = list((tmp_path / "images").glob("*/*.jpg"))

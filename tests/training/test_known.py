@@ -68,6 +68,7 @@ def serve(classifier: Classifier, files: list[bytes]) -> dict[str, NDArray[Any]]
     return {name: of.numpy() for name, of in signature(image_bytes=tf.constant(files)).items()}
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_wanted_and_unknown_images_are_found(network: tf_keras.Model) -> None:
     classifier, unknowns = fit(network)
     usual, _ = draw(COLORS, 300, seed=3)
