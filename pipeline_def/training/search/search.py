@@ -21,6 +21,7 @@ import yaml
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
+from components.contract.printable import format_duration
 from components.contract.progress import report_result
 from pipeline_def.config.recipes import Values, nest_values
 from pipeline_def.config.training import TrainerConfig
@@ -148,7 +149,7 @@ class _Search(Schedule):
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
         started, best = time.perf_counter(), max(one.score for one in self.trials)
-        note = f", best {best:.3f}, {max(self.left, 0) / 60:.0f} min left"
+        note = f", best {best:.3f}, {self._time_left}"
         try:
             self.runner.train(trial, rung, note=note)
         except ModelError as error:
@@ -174,12 +175,16 @@ class _Search(Schedule):
         self._tidy()
         self._report(trial)
 
+    @property
+    def _time_left(self) -> str:
+        return f"{format_duration(max(self.left, 0))} left"
+
     def _report(self, trial: Trial) -> None:
         best = max(one.score for one in self.trials)
         tried = "".join(f", {key.partition('.')[2]} {one}" for key, one in trial.values.items())
         report_result(
             f"trial {trial.number} {trial.state} {trial.score:.3f}, best {best:.3f}, "
-            f"{max(self.left, 0) / 60:.0f} min left{tried}"
+            f"{self._time_left}{tried}"
         )
 
     def _tidy(self) -> None:
