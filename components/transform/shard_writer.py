@@ -83,7 +83,7 @@ class TransformShard(ConcurrentDoFn):
         split, name = shard
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
         rows = self._list_rows(path) if self._earlier else []
-        if self._earlier and (shards := self._earlier.list_rows(split, name, rows[0][0])):
+        if self._earlier and rows and (shards := self._earlier.list_rows(split, name, rows[0][0])):
             same = next((old for old, of in shards.items() if of == rows), None)
             if same and self._earlier.share(split, same, self._output_uri, name):
                 self._count(len(rows))
