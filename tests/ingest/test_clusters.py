@@ -1,7 +1,7 @@
-"""ImageExampleGen and ImageEvaluator on Flink: nothing but `beam_pipeline_args` changes.
+"""ImageExampleGen and ImageEvaluator on Flink and Spark: only `beam_pipeline_args` changes.
 
-Beam's job server, a Java process, brings a small Flink cluster; the Python code runs in worker
-processes, as it would beside the task managers of a large one.
+Beam's job server, a Java process, brings a small cluster; the Python code runs in worker processes,
+as it would beside the machines of a large one.
 """
 
 import re
@@ -19,27 +19,46 @@ from tests.beam_server import serving
 from tests.evaluation.predictions_sample import make_predictions
 
 # One process starts the servers.
-pytestmark = [pytest.mark.xdist_group("flink"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.slow]
 
-_POM = Path(__file__).with_name("flink") / "pom.xml"
+_POM = Path(__file__).with_name("job_servers") / "pom.xml"
+_SERVERS = {
+    "flink": (
+        "org.apache.beam.runners.flink.FlinkJobServerDriver",
+        "--flink-master=[local]",
+        r"Job \S+ \(\w+\) switched from state RUNNING to FINISHED",
+    ),
+    "spark": (
+        "org.apache.beam.runners.spark.SparkJobServerDriver",
+        "--spark-master-url=local[2]",
+        r"SparkPipelineRunner - Job \S+ finished",
+    ),
+}
+"""Cluster → class of its job server, option for a cluster of its own, what it logs after a job."""
+# Of Java, for Spark.
+_OPENED = ("lang", "lang.invoke", "net", "nio", "util", "util.concurrent")
 _DOWNLOAD_SECONDS = 600
 
 
 @dataclass(frozen=True)
-class Flink:
+class Cluster:
     """Arguments for a running job server and the pool that starts Python workers for it."""
 
     beam_args: tuple[str, ...]
     log: Path
+    finished: str
+    """Pattern of what the log says of a finished job."""
 
 
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
+@pytest.fixture(scope="module", params=_SERVERS)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     for tool in ("java", "mvn", "timeout"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    folder = tmp_path_factory.mktemp("flink")
-    job_server, job_server_log = _job_server_command(folder), folder / "job_server.log"
+    folder, name = tmp_path_factory.mktemp("cluster"), request.param
+    job_server, job_server_log = _job_server_command(folder, name), folder / "job_server.log"
     # It starts its workers as `python`, which `serving` makes the one that runs the tests.
     pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", "--service_port=0"]
     with (
@@ -53,19 +72,23 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
             f"--environment_config={worker_pool}",
             "--parallelism=2",
             "--sdk_worker_parallelism=2",
+            "--environment_cache_millis=60000",
         )
-        yield Flink(beam_args, job_server_log)
+        yield Cluster(beam_args, job_server_log, _SERVERS[name][2])
 
 
-def _job_server_command(folder: Path) -> list[str]:
+def _job_server_command(folder: Path, name: str) -> list[str]:
+    driver, own_cluster, _ = _SERVERS[name]
     return [
         "java",
         "-Xmx512m",
+        *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
         f"-Djava.io.tmpdir={folder}",
         "-cp",
-        _class_path(folder),
-        "org.apache.beam.runners.flink.FlinkJobServerDriver",
-        "--flink-master=[local]",
+        _class_path(folder, name),
+        driver,
+        own_cluster,
         # Any free port; -1 is for no service at all.
         "--job-port=0",
         "--artifact-port=0",
@@ -74,13 +97,13 @@ def _job_server_command(folder: Path) -> list[str]:
     ]
 
 
-def _class_path(folder: Path) -> str:
+def _class_path(folder: Path, name: str) -> str:
     """Have Maven download the job server, and skip the tests if that cannot be."""
     listed = folder / "class_path"
-    command = ["mvn", "-B", "-q", "-f", str(_POM), "validate", f"-Dmdep.outputFile={listed}"]
+    command = ["mvn", "-B", "-q", "-f", str(_POM), f"-P{name}", "validate"]
     try:
         maven = subprocess.run(
-            command,
+            [*command, f"-Dmdep.outputFile={listed}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -88,29 +111,29 @@ def _class_path(folder: Path) -> str:
             timeout=_DOWNLOAD_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"Maven did not get Flink within {_DOWNLOAD_SECONDS} s")
+        pytest.skip(f"Maven did not get the job server within {_DOWNLOAD_SECONDS} s")
     if maven.returncode:
         before, _, after = maven.stdout.partition("[ERROR] ")
         reason, _, _ = (after or before).strip().partition("\n")
-        pytest.skip(f"Maven cannot get Flink: {reason}")
+        pytest.skip(f"Maven cannot get the job server: {reason}")
     return listed.read_text()
 
 
-def test_same_bytes_on_flink_as_in_memory(
-    flink: Flink, ingested: nodes.Ingested, image_folder: Path, tmp_path: Path
+def test_same_bytes_on_a_cluster_as_in_memory(
+    cluster: Cluster, ingested: nodes.Ingested, image_folder: Path, tmp_path: Path
 ) -> None:
-    on_flink = nodes.ingest(image_folder, tmp_path, beam_args=flink.beam_args)
-    assert "index.json" in nodes.shard_bytes(on_flink.examples)
-    assert nodes.shard_bytes(on_flink.examples) == nodes.shard_bytes(ingested.examples)
-    assert nodes.shard_bytes(on_flink.rejects) == nodes.shard_bytes(ingested.rejects)
-    log = flink.log.read_text()
-    finished = re.findall(r"Job \S+ \(\w+\) switched from state RUNNING to FINISHED", log)
+    on_cluster = nodes.ingest(image_folder, tmp_path, beam_args=cluster.beam_args)
+    assert "index.json" in nodes.shard_bytes(on_cluster.examples)
+    assert nodes.shard_bytes(on_cluster.examples) == nodes.shard_bytes(ingested.examples)
+    assert nodes.shard_bytes(on_cluster.rejects) == nodes.shard_bytes(ingested.rejects)
+    log = cluster.log.read_text()
+    finished = re.findall(cluster.finished, log)
     workers = set(re.findall(r"Beam Fn Control client connected with id (\S+)", log))
     assert len(finished) == 1
     assert len(workers) == 2
 
 
-def test_same_evaluation_on_flink_as_in_memory(flink: Flink, tmp_path: Path) -> None:
+def test_same_evaluation_on_a_cluster_as_in_memory(cluster: Cluster, tmp_path: Path) -> None:
     from tests.evaluation.sample_models import Model, evaluate, write_examples
 
     labels = ("a", "b", "c")
@@ -119,7 +142,7 @@ def test_same_evaluation_on_flink_as_in_memory(flink: Flink, tmp_path: Path) -> 
         Model(columns).save(tmp_path / "".join(columns)) for columns in (labels, labels[::-1])
     )
     found = []
-    for name, beam_args in (("memory", nodes.IN_MEMORY), ("flink", flink.beam_args)):
+    for name, beam_args in (("memory", nodes.IN_MEMORY), ("cluster", cluster.beam_args)):
         folder = tmp_path / name
         evaluate(folder, examples, model, baseline=in_use, beam_args=beam_args)
         files = (path for path in (folder / "evaluation").iterdir() if path.is_file())
