@@ -178,6 +178,11 @@ class TrainingConfig:
             self.minutes is None or self.accelerator != "workers",
             "training.minutes searches on one machine: set training.accelerator to another value.",
         )
+        require(
+            self.minutes is None or not self.find_learning_rate,
+            "training.minutes searches for a learning rate itself: remove "
+            "training.find_learning_rate.",
+        )
 
 
 @configuration("transfer")

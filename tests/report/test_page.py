@@ -276,7 +276,8 @@ def _search(chosen: int) -> dict[str, Any]:
         {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8, "finished": 180.0},
     ]
     importance = {"model.width": [0.7, 0.1], "training.epochs": [0.2, 0.05]}
-    found = {"text": "Searched.", "images": 100, "chosen": chosen, "trials": trials}
+    found = {"text": "Searched.", "chosen": chosen, "trials": trials}
+    found |= {"measure": "balanced_accuracy", "error": 0.04}
     return {**found, "importance": importance}
 
 
@@ -287,7 +288,7 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     page = describe_training(facts)["search"]
     assert [row[0] for row in page["rows"]] == ["2 (chosen)", "0", "1"]
     assert page["titles"] == [
-        "Accuracy",
+        "Balanced accuracy",
         "Epochs",
         "Minutes",
         "State",
@@ -303,7 +304,9 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     assert len(describe_training(few)["search"]["drawings"]) == 1
     assert page["optimism"].startswith("The same images chose the trial")
     tested = replace(facts, split="test")
-    accuracy = facts.metrics.scalars["accuracy"]
+    # Like with like: a balanced score is compared with the balanced accuracy on test.
+    accuracy = facts.metrics.scalars["balanced_accuracy"]
+    assert accuracy != pytest.approx(facts.metrics.scalars["accuracy"], abs=0.001)
     optimism = describe_training(tested)["search"]["optimism"]
     assert f"{0.8 - accuracy:+.3f} ± " in optimism
     assert "Searched." in say("training", history=history, search=_search(0))

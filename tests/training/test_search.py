@@ -20,7 +20,7 @@ from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
 from pipeline_def.training.search.choice import choose
 from pipeline_def.training.search.schedule import Schedule, compare
-from pipeline_def.training.search.search import _Search, search
+from pipeline_def.training.search.search import _make_complete, _Search, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.search.trials import Trial, TrialRunner
 from pipeline_def.training.training_input import TrainingInput
@@ -133,8 +133,21 @@ def test_an_interrupt_keeps_the_best_so_far(
     simulate(monkeypatch, interrupted)
     run = make(tmp_path, seconds=1000, epochs=30)
     run.run()
-    assert choose(run)[0].number > 0
+    chosen, text = choose(run)
+    assert chosen.number > 0
+    assert "You interrupted it. Trial" in text
     assert run.left > 0
+
+    def early(trial: Trial) -> float:
+        if trial.number:
+            raise KeyboardInterrupt
+        return 0.7
+
+    simulate(monkeypatch, early)
+    run = make(tmp_path / "early", seconds=1000, epochs=30)
+    run.run()
+    told = "0 trials, 0 trained to the end. You interrupted it. The recipe stays."
+    assert told in choose(run)[1]
 
 
 @pytest.mark.slow
@@ -227,6 +240,16 @@ def test_a_search_without_images_to_compare_or_with_workers(
     monkeypatch.setattr("pipeline_def.training.search.search.has_workers", lambda _: True)
     with pytest.raises(ModelError, match="needs a single worker"):
         start()
+
+
+def test_the_file_of_the_winner_names_what_its_values_would_change() -> None:
+    plain, values = config(), {"training.epochs": 80}
+    # The time that folds take decides about them, and networks have image sizes of their own.
+    assert _make_complete(plain, values, 5) == {**values, "training.folds": 5}
+    assert _make_complete(plain, {}, 5) == {}
+    named = {"model.name": "mobilenet_v2"}
+    asked = config(folds=0)
+    assert _make_complete(asked, named, 0) == {**named, "transform.size": 32}
 
 
 def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

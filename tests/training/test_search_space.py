@@ -9,9 +9,10 @@ import pytest
 
 from components.contract.errors import ConfigurationError
 from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import apply_values, resolve
+from pipeline_def.config.recipes import apply_values, get_value, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.search.space import find_space
 from pipeline_def.training.search.study import (
@@ -48,11 +49,18 @@ def draw(
 
 
 def test_the_space_surrounds_the_recipe() -> None:
-    space = find_space(config())
+    plain = config()
+    space = find_space(plain)
     assert next(iter(space)) == "training.learning_rate"
     assert space["training.learning_rate"].values == [0.067, 0.6]
     assert space["training.weight_decay"].values == [0.003, 0.027]
-    assert space["model.width"].values == [32, 64]
+    # Proposals learn from the recipe only if it lies inside.
+    assert space["model.width"].values == [32, 0]
+    other = replace(plain, augmentation=AugmentationConfig(policy="rand", cutmix=0.5))
+    for option, choices in find_space(other).items():
+        low, *_, high = choices.values
+        value = get_value(other, option)
+        assert low <= value <= high if choices.between else value in choices.values
     assert all(one.why.endswith(".") for one in space.values())
 
 
@@ -163,6 +171,8 @@ def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
         TrainingConfig(search={"training.epochs": [3]})
     with pytest.raises(ConfigurationError, match="searches on one machine"):
         TrainingConfig(minutes=5, accelerator="workers")
+    with pytest.raises(ConfigurationError, match=r"remove training.find_learning_rate"):
+        TrainingConfig(minutes=5, find_learning_rate=True)
     with pytest.raises(ConfigurationError, match="search first"):
         Config(training=TrainingConfig(minutes=5), model=ModelConfig(warm_start=True))
 

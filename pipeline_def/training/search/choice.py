@@ -12,10 +12,14 @@ def choose(schedule: Schedule) -> tuple[Trial, str]:
     first, *others = (trial for trial in schedule.trials if trial.seconds)
     complete = [trial for trial in others if trial.state == DONE]
     spent = (schedule.seconds - schedule.left) / 60
+    ended = ""
+    if schedule.interrupted:
+        ended = " You interrupted it."
+    elif schedule.stale:
+        ended = " It stopped early, as the last ones brought nothing."
     begin = (
         f"Searched for {spent:.0f} of {schedule.seconds / 60:.0f} minutes: {len(others)} "
-        f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end."
-        f"{' It stopped early, as the last ones brought nothing.' * schedule.stale}"
+        f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end.{ended}"
     )
     if not schedule.can_gain:
         return first, (
@@ -23,7 +27,7 @@ def choose(schedule: Schedule) -> tuple[Trial, str]:
             "than the recipe's training beyond chance."
         )
     best = schedule.find_best()
-    if others and not best:
+    if not best and (others or schedule.interrupted):
         return first, f"{begin} The recipe stays."
     if not best:
         # One trial more takes about one and a half times as long.

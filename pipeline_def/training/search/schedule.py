@@ -26,6 +26,8 @@ class Schedule:
     seconds: float
     """Of the whole search."""
     trials: list[Trial] = field(default_factory=list)
+    interrupted: bool = False
+    """Whether the user has ended it."""
 
     @property
     def plain(self) -> TrainerConfig:

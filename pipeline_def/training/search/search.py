@@ -100,6 +100,7 @@ class _Search(Schedule):
         try:
             self._compare()
         except KeyboardInterrupt:
+            self.interrupted = True
             report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
 
     def _compare(self) -> None:
@@ -223,7 +224,7 @@ def search(
             "some, or remove training.minutes."
         )
     # Decided once: all trials are judged alike.
-    fixed = _set_training(plain, find_learning_rate=False, folds=folds)
+    fixed = _set_training(plain, folds=folds)
     data = dataclasses.replace(data, config=fixed, kept={})
     runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
     run = _Search.resume(runner, minutes * 60)
@@ -233,11 +234,12 @@ def search(
     for trial in run.trials:
         if trial is not chosen:
             remove_checkpoints(runner.folder(trial))
-    _write_best(chosen.values, log_dir, text)
+    _write_best(_make_complete(plain, chosen.values, folds), log_dir, text)
     facts = {
         "minutes": minutes,
         "folds": folds,
-        "images": sum(map(len, run.trials[0].right)),
+        "measure": runner.measure,
+        "error": chosen.error,
         "chosen": chosen.number,
         "text": text,
         "importance": find_importance(fixed, run.trials),
@@ -254,6 +256,17 @@ def search(
 
 def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:
     return dataclasses.replace(config, training=dataclasses.replace(config.training, **fields))
+
+
+def _make_complete(plain: TrainerConfig, values: Values, folds: int) -> Values:
+    """Add the options that a run would choose otherwise because of the values."""
+    added: dict[str, Any] = {}
+    if values and plain.training.folds == "auto":
+        # The estimate that decides depends on the network and its epochs.
+        added["training.folds"] = folds
+    if "model.name" in values:
+        added["transform.size"] = plain.transform.size
+    return {**values, **added}
 
 
 def _write_best(values: Values, directory: str, text: str) -> None:

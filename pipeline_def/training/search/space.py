@@ -25,6 +25,7 @@ class Choices:
 def find_space(config: TrainerConfig) -> dict[str, Choices]:
     """Return option → what to try, those that bring the most first.
 
+    The values include the recipe's, as proposals learn from no trial outside of the space.
     `training.search` replaces the values of an option, or adds one.
     """
     training, network = config.training, config.model.name
@@ -34,12 +35,15 @@ def find_space(config: TrainerConfig) -> dict[str, Choices]:
             _around(rate), "Tuned rates beat most specialized methods on few images.", between=True
         ),
         "augmentation.policy": Choices(
-            ["none", "trivial"], "Helps unless colors or shapes distinguish the classes."
+            sorted({"none", "trivial", config.augmentation.policy}),
+            "Helps unless colors or shapes distinguish the classes.",
         ),
         "training.epochs": Choices(
             [epochs, 2 * epochs], "Stronger augmentation needs longer trainings."
         ),
-        "augmentation.cutmix": Choices([0.0, 1.0], "Regularizes long trainings."),
+        "augmentation.cutmix": Choices(
+            sorted({0.0, 1.0, config.augmentation.cutmix}), "Regularizes long trainings."
+        ),
         "training.label_smoothing": Choices(
             sorted({0.0, 0.1, training.label_smoothing}), "Helps with noisy labels."
         ),
@@ -54,7 +58,8 @@ def find_space(config: TrainerConfig) -> dict[str, Choices]:
     if network in OWN_NETWORKS:
         width = config.model.width or _WIDTHS[network]
         space["model.width"] = Choices(
-            [max(1, width // 2), width], "A narrower network trains longer in the same time."
+            [max(1, width // 2), config.model.width],
+            "A narrower network trains longer in the same time.",
         )
     for key, values in training.search.items():
         space[key] = Choices(values, "You have set it.")

@@ -68,6 +68,12 @@ class Trial:
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
 
+    @property
+    def error(self) -> float:
+        """Standard error of the score of a complete trial."""
+        shares = [(one.count("1") / len(one), len(one)) for one in self.right]
+        return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
+
 
 @dataclass
 class _Built:
@@ -179,7 +185,7 @@ class TrialRunner:
     def _score_folds(self, validated: Validated, count: int) -> float:
         """Return the accuracy of the first folds in their best epoch."""
         some = dataclasses.replace(validated, results=validated.results[:count])
-        return float(some.mean_curve(f"val_{self._measure}")[some.choose_epoch() - 1])
+        return float(some.mean_curve(f"val_{self.measure}")[some.choose_epoch() - 1])
 
     @functools.cached_property
     def _small(self) -> SmallSet:
@@ -212,17 +218,18 @@ class TrialRunner:
         for epoch, value in enumerate(watched):
             if progress.is_better(value, watched[best]) or not math.isfinite(watched[best]):
                 best = epoch
-        accuracy = progress.history[f"val_{self._measure}"][best]
+        accuracy = progress.history[f"val_{self.measure}"][best]
         return accuracy if math.isfinite(accuracy) else 0.0
 
     @property
-    def _measure(self) -> Literal["accuracy", "balanced_accuracy"]:
+    def measure(self) -> Literal["accuracy", "balanced_accuracy"]:
+        """What the score of a trial is."""
         balanced = self.data.config.training.metric == "balanced_accuracy"
         return "balanced_accuracy" if balanced else "accuracy"
 
     def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
         right = np.argmax(logits, axis=1) == np.asarray(ids)
-        balanced = self._measure == "balanced_accuracy"
+        balanced = self.measure == "balanced_accuracy"
         groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
         trial.right = [
             "".join(map(str, right[groups == group].astype(int).tolist()))

@@ -147,7 +147,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
         "text": search["text"],
         "optimism": _describe_optimism(search, facts),
         "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
-        "titles": ["Accuracy", "Epochs", "Minutes", "State", *options],
+        "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
 
@@ -157,13 +157,15 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     [score] = [one["score"] for one in search["trials"] if one["number"] == search["chosen"]]
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
-    found, images = facts.metrics.scalars["accuracy"], facts.metrics.support.sum()
-    error = Z * math.sqrt(
-        score * (1 - score) / search["images"] + found * (1 - found) / max(images, 1)
-    )
+    measure = search["measure"]
+    found, interval = facts.metrics.scalars[measure], facts.metrics.intervals.get(measure)
+    told = f"{score - found:+.3f}"
+    if interval:
+        half = math.hypot(Z * search["error"], (interval.high - interval.low) / 2)
+        told += f" ± {half:.3f}"
     return (
-        f"The chosen trial has {score:.3f} on the eval split, which chose it, and {found:.3f} on "
-        f"test: {score - found:+.3f} ± {error:.3f}."
+        f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on the eval split, which "
+        f"chose it, and {found:.3f} on test: {told}."
     )
 
 
