@@ -45,7 +45,7 @@ class TrainingLoop:
         self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
         self._last_epoch = self._pause = 0
-        self._save_after = 0.0
+        self._save_after, self._deadline, self._late = 0.0, math.inf, False
         self._on_epoch: Callable[[], None] | None = None
 
     @property
@@ -70,6 +70,7 @@ class TrainingLoop:
         last_epoch: int = 0,
         pause: int = 0,
         save_after: float = 0.0,
+        deadline: float = math.inf,
         on_epoch: Callable[[], None] | None = None,
     ) -> Progress:
         """Train from the latest checkpoint, if any; a completed training runs no further step.
@@ -85,6 +86,8 @@ class TrainingLoop:
             pause: epochs after which to return. A later call goes on from the checkpoint, with the
                 same schedule.
             save_after: least seconds between checkpoints, but for the last one.
+            deadline: of `time.perf_counter`, after which to return at the end of an epoch, as after
+                `pause` epochs.
             on_epoch: called after each epoch, with the weights that are evaluated. Training then
                 runs all epochs, keeps the last weights, and writes no checkpoints.
 
@@ -96,7 +99,7 @@ class TrainingLoop:
             the fraction of step time spent waiting for input; the last `learning_rate`.
         """
         self._last_epoch, self._pause, self._on_epoch = last_epoch, pause, on_epoch
-        self._save_after = save_after
+        self._save_after, self._deadline, self._late = save_after, deadline, False
         self.epoch_ends: list[float] = []
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
@@ -153,6 +156,7 @@ class TrainingLoop:
             if over:
                 self._end_epoch(evaluation, progress, log)
                 self.epoch_ends.append(time.perf_counter())
+                self._late = self.epoch_ends[-1] >= self._deadline
             due = over or (every and self._steps_done(progress) % every == 0)
             late = time.perf_counter() - saved >= self._save_after or self._is_over(progress)
             if due and late and not self._on_epoch:
@@ -160,7 +164,8 @@ class TrainingLoop:
                 saved = time.perf_counter()
 
     def _is_over(self, progress: Progress) -> bool:
-        return self.is_complete(progress) or 0 < self._pause <= progress.epochs
+        paused = self._late or 0 < self._pause <= progress.epochs
+        return paused or self.is_complete(progress)
 
     def is_complete(self, progress: Progress) -> bool:
         """Return whether no further call would train any more."""

@@ -7,6 +7,7 @@ that `transfer.unfreeze` selects, which a random head would have spoiled.
 import dataclasses
 import functools
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -114,6 +115,8 @@ class Training:
     pause: int = 0
     """Epochs of the last phase after which to return, for another training to go on from the
     checkpoints; 0: none."""
+    deadline: float = math.inf
+    """`time.perf_counter` after which the last phase returns likewise, after one epoch or more."""
     paused: bool = False
     """Whether it has returned before it was complete."""
     start: WarmStart | None = None
@@ -277,6 +280,7 @@ class Training:
                 last_epoch=self.lengths[name] if self.lengths else 0,
                 pause=0 if name == _HEAD else self.pause,
                 save_after=_SAVE_AFTER if self.shared else 0.0,
+                deadline=math.inf if name == _HEAD else self.deadline,
                 on_epoch=record,
             )
         if done.diverged or not done.best_epoch:

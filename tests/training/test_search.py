@@ -1,6 +1,7 @@
 """A search within a time: which trials run, what survives a kill, and what is chosen."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,13 @@ import yaml
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE, TRAINING_FILE
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
-from pipeline_def.training.search.choice import choose
+from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.schedule import Schedule, compare
-from pipeline_def.training.search.search import _make_complete, _Search, search
+from pipeline_def.training.search.search import _Search, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.search.trials import Trial, TrialRunner
 from pipeline_def.training.training_input import TrainingInput
@@ -40,19 +42,24 @@ class Killed(BaseException):
     """What no code under test catches."""
 
 
-def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, cost: float = 1.0) -> list[Any]:
-    """Replace training: an epoch takes `cost` seconds; return (trial, epochs) of each run."""
+def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, slow: int = 1) -> list[Any]:
+    """Replace training: an epoch takes a second; return (trial, epochs) of each run.
+
+    Of another width, it takes `slow` seconds.
+    """
     clock, runs = [0.0], []
 
-    def train(self: TrialRunner, trial: Trial, rung: float, *, note: str) -> None:
+    def train(self: TrialRunner, trial: Trial, rung: float, *, note: str, deadline: float) -> None:
         full = self.config(trial).training.epochs
-        epochs = epochs_at(rung, full)
+        cost = slow if "model.width" in trial.values else 1
+        in_time = max(1, math.ceil((min(deadline, 1e9) - clock[0]) / cost))
+        epochs = min(epochs_at(rung, full), trial.epochs + in_time)
         clock[0] += cost * (epochs - trial.epochs)
         runs.append((trial.number, epochs))
         if (found := accuracy(trial)) is None:
             raise ModelError("Training diverged.")
         trial.epochs, trial.score = epochs, found
-        trial.scores = [found] * (1 + RUNGS.index(rung))
+        trial.scores = [found] * sum(epochs_at(one, full) <= epochs for one in RUNGS)
         trial.right = ["1" * round(1000 * found) + "0" * round(1000 - 1000 * found)]
         trial.state = "complete" if epochs == full else "paused"
 
@@ -242,14 +249,31 @@ def test_a_search_without_images_to_compare_or_with_workers(
         start()
 
 
-def test_the_file_of_the_winner_names_what_its_values_would_change() -> None:
-    plain, values = config(), {"training.epochs": 80}
+def test_the_file_of_the_winner_names_what_its_values_would_change(tmp_path: Path) -> None:
+    def write(plain: TrainerConfig, values: dict[str, Any], folds: int) -> Any:
+        write_best(plain, values, folds=folds, directory=str(tmp_path), text="It is best: yes.")
+        return yaml.safe_load((tmp_path / BEST_FILE).read_text())
+
     # The time that folds take decides about them, and networks have image sizes of their own.
-    assert _make_complete(plain, values, 5) == {**values, "training.folds": 5}
-    assert _make_complete(plain, {}, 5) == {}
-    named = {"model.name": "mobilenet_v2"}
-    asked = config(folds=0)
-    assert _make_complete(asked, named, 0) == {**named, "transform.size": 32}
+    longer = {"training.epochs": 80}
+    assert write(config(), longer, 5) == {"training": {"epochs": 80, "folds": 5}}
+    assert write(config(), {}, 5) is None
+    named = write(config(folds=0), {"model.name": "mobilenet_v2"}, 0)
+    assert named == {"model": {"name": "mobilenet_v2"}, "transform": {"size": 32}}
+
+
+def test_a_network_slower_than_thought_is_stopped_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
+    run = make(tmp_path, seconds=100, epochs=30, search={"model.width": [128]})
+    run.run()
+    assert run.trials[-1].values["model.width"] == 128
+    # A tenth of the time, and the epoch that it ends in.
+    assert runs[-1][1] == 1 < epochs_at(RUNGS[0], 30)
+    assert -run.left <= 10 + 100
+    assert (run.trials[-1].state, run.trials[-1].scores) == ("paused", [])
+    assert choose(run)[0].state == "complete"
 
 
 def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

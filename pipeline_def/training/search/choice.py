@@ -1,8 +1,16 @@
-"""Which trial of a search is exported, and why."""
+"""Which trial of a search is exported, and why; the file that repeats it."""
 
 import math
+import os
+from typing import Any
+
+import tensorflow as tf
+import yaml
 
 from components.contract.confidence import Z
+from components.contract.model_files import BEST_FILE
+from pipeline_def.config.recipes import Values, nest_values
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.search.schedule import Schedule, compare
 from pipeline_def.training.search.trials import DONE, Trial
 
@@ -46,3 +54,27 @@ def choose(schedule: Schedule) -> tuple[Trial, str]:
     return first, (
         f"{begin} None is better than the recipe by more than one standard error; the best: {told}."
     )
+
+
+def write_best(
+    plain: TrainerConfig, values: Values, *, folds: int, directory: str, text: str
+) -> None:
+    """Write the values of the chosen trial, and what a run would choose otherwise because of them.
+
+    Args:
+        plain: what the trial differs from.
+        values: of the trial.
+        folds: of every trial.
+        directory: for the file.
+        text: the reason for the choice, for a comment.
+    """
+    added: dict[str, Any] = {}
+    if values and plain.training.folds == "auto":
+        # The estimate that decides depends on the network and its epochs.
+        added["training.folds"] = folds
+    if "model.name" in values:
+        added["transform.size"] = plain.transform.size
+    nested = nest_values({**values, **added})
+    tf.io.gfile.makedirs(directory)
+    with tf.io.gfile.GFile(os.path.join(directory, BEST_FILE), "w") as file:
+        file.write(f"# {text}\n{yaml.safe_dump(nested) if nested else ''}")

@@ -11,25 +11,23 @@ import dataclasses
 import gc
 import json
 import logging
+import math
 import os
 import time
 from dataclasses import dataclass
 from typing import Any, Self
 
 import tensorflow as tf
-import yaml
 
 from components.contract.errors import ModelError
-from components.contract.model_files import BEST_FILE
 from components.contract.printable import format_duration
 from components.contract.progress import report_result
-from pipeline_def.config.recipes import Values, nest_values
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.distribution.workers import has_workers
-from pipeline_def.training.search.choice import choose
+from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.schedule import Schedule
 from pipeline_def.training.search.space import find_space
 from pipeline_def.training.search.study import (
@@ -46,6 +44,9 @@ _LOGGER = logging.getLogger(__name__)
 
 _STATE = "trials.json"
 _DIVERGED, _NO_MEMORY = "diverged", "out of memory"
+# Fraction of its time by which a search may be late: an estimate that is a little short should not
+# cost a trial its last epochs.
+_GRACE = 0.1
 _FAILURES = {_DIVERGED: "diverged", _NO_MEMORY: "ran out of memory"}
 
 
@@ -151,8 +152,11 @@ class _Search(Schedule):
         """Train a trial up to a rung, and record it."""
         started, best = time.perf_counter(), max(one.score for one in self.trials)
         note = f", best {best:.3f}, {self._time_left}"
+        # Nobody knows the pace of another network before its first epochs.
+        late = started + self.left + _GRACE * self.seconds
+        deadline = late if trial.number else math.inf
         try:
-            self.runner.train(trial, rung, note=note)
+            self.runner.train(trial, rung, note=note, deadline=deadline)
         except ModelError as error:
             _LOGGER.warning("Trial %d: %s", trial.number, error)
             trial.state = _DIVERGED
@@ -234,7 +238,7 @@ def search(
     for trial in run.trials:
         if trial is not chosen:
             remove_checkpoints(runner.folder(trial))
-    _write_best(_make_complete(plain, chosen.values, folds), log_dir, text)
+    write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
     facts = {
         "minutes": minutes,
         "folds": folds,
@@ -256,21 +260,3 @@ def search(
 
 def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:
     return dataclasses.replace(config, training=dataclasses.replace(config.training, **fields))
-
-
-def _make_complete(plain: TrainerConfig, values: Values, folds: int) -> Values:
-    """Add the options that a run would choose otherwise because of the values."""
-    added: dict[str, Any] = {}
-    if values and plain.training.folds == "auto":
-        # The estimate that decides depends on the network and its epochs.
-        added["training.folds"] = folds
-    if "model.name" in values:
-        added["transform.size"] = plain.transform.size
-    return {**values, **added}
-
-
-def _write_best(values: Values, directory: str, text: str) -> None:
-    """Write the options of the chosen trial as a configuration file."""
-    tf.io.gfile.makedirs(directory)
-    with tf.io.gfile.GFile(os.path.join(directory, BEST_FILE), "w") as file:
-        file.write(f"# {text}\n{yaml.safe_dump(nest_values(values)) if values else ''}")

@@ -140,8 +140,13 @@ class TrialRunner:
                 layer.set_rate(config.model.dropout)
         return built
 
-    def train(self, trial: Trial, rung: float, *, note: str = "") -> None:
+    def train(
+        self, trial: Trial, rung: float, *, note: str = "", deadline: float = math.inf
+    ) -> None:
         """Train a trial up to a rung; the live line shows its number and `note`.
+
+        Past `deadline`, a time of `time.perf_counter`, it pauses at the end of an epoch; with folds
+        it does not.
 
         Raises:
             ModelError: it diverged.
@@ -150,10 +155,12 @@ class TrialRunner:
         data = dataclasses.replace(self.data, config=config)
         data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
         logs = os.path.join(self.log_dir, "trials", str(trial.number))
-        train = self._train_folds if self.folds else self._train_whole
         try:
             with naming_fold(f"trial {trial.number}{note}:"):
-                train(trial, built, data, logs, rung)
+                if self.folds:
+                    self._train_folds(trial, built, data, logs, rung)
+                else:
+                    self._train_whole(trial, built, data, logs, rung, deadline)
         except BaseException:
             # It may leave layers frozen, which changes the order of the weights.
             self.built.pop(self._key(trial), None)
@@ -193,20 +200,34 @@ class TrialRunner:
         return SmallSet.read(self.data)
 
     def _train_whole(
-        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
+        self,
+        trial: Trial,
+        built: _Built,
+        data: TrainingInput,
+        logs: str,
+        rung: float,
+        deadline: float,
     ) -> None:
         epochs = data.config.training.epochs
-        pause = epochs_at(rung, epochs) if rung < 1 else 0
         training = Training(
-            built.model, data, logs, self.folder(trial), pause=pause, shared=built.shared
+            built.model,
+            data,
+            logs,
+            self.folder(trial),
+            pause=epochs_at(rung, epochs) if rung < 1 else 0,
+            deadline=deadline,
+            shared=built.shared,
         )
         training.run()
         last = training.phases[-1]
         trial.epochs = last.progress.epochs
         trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
-        done = [one for one in RUNGS if one <= rung or not training.paused]
-        trial.scores = [self._score(last.progress, epochs_at(one, epochs)) for one in done]
-        trial.score = trial.scores[-1]
+        trial.scores = [
+            self._score(last.progress, epochs_at(one, epochs))
+            for one in RUNGS
+            if not training.paused or (one <= rung and epochs_at(one, epochs) <= trial.epochs)
+        ]
+        trial.score = self._score(last.progress, trial.epochs)
         if not training.paused:
             self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
             trial.scores[-1] = trial.score

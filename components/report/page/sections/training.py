@@ -158,7 +158,7 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
     measure = search["measure"]
-    found, interval = facts.metrics.scalars[measure], facts.metrics.intervals.get(measure)
+    found, interval = facts.metrics.scalars[measure], facts.comparison.intervals.get(measure)
     told = f"{score - found:+.3f}"
     if interval:
         half = math.hypot(Z * search["error"], (interval.high - interval.low) / 2)
