@@ -40,6 +40,12 @@ class Schedule:
         return self.seconds - sum(trial.seconds for trial in self.trials)
 
     @property
+    def overhead(self) -> float:
+        """Fraction of the time so far that was not spent in epochs, such as for compiling."""
+        epochs = sum(trial.epochs * trial.epoch_seconds for trial in self.trials)
+        return max(0.0, 1 - epochs / (self.seconds - self.left))
+
+    @property
     def can_gain(self) -> bool:
         """Whether a trial that makes no mistake would be better than the recipe beyond chance."""
         right = self.trials[0].right

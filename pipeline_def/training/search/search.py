@@ -242,6 +242,7 @@ def search(
     facts = {
         "minutes": minutes,
         "folds": folds,
+        "overhead": run.overhead,
         "measure": runner.measure,
         "error": chosen.error,
         "chosen": chosen.number,
