@@ -393,6 +393,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     facts = json.loads((found / TRAINING_FILE).read_text())
     trials = facts["search"]["trials"]
     assert [trial["state"] for trial in trials] == ["complete", "complete"]
+    assert 0 <= facts["search"]["overhead"] < 1
     assert trials[1]["epochs"] == 3
     assert facts["config"]["training"]["epochs"] == 3
     assert facts["phases"][0]["epochs"] == 3
