@@ -4,7 +4,9 @@
     uv run -m benchmarks.serving --output output --load 60
     uv run -m benchmarks.serving --output output --soak 100000
 
-The first measures requests per second for 1, 8 and 32 clients, in turn with the loop. The second
+The first measures requests per second for 1, 8 and 32 clients, in turn with the loop, and with
+other libraries' servers of the model: `--python litserve=PATH` names the Python of an environment
+with litserve, or kserve, and tensorflow-cpu. The second
 lets 64 clients send requests for that many seconds, one in a hundred with a broken file, while a
 new version is pushed. The third sends so many requests from 32 clients, while two versions are
 pushed and the server is killed twice; clients repeat requests whose connection breaks. Each version
@@ -18,13 +20,15 @@ import json
 import math
 import os
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -40,7 +44,14 @@ from pipeline_def.local.server.versions import find_newest
 _MODULE = "benchmarks.serving"
 _CLIENTS = (1, 8, 32)
 _IMAGES = 200
+_READY = {"litserve": "health", "kserve": "v2/health/ready"}
 _ROOT = Path(__file__).parents[1]
+_SERVER = _ROOT / "pipeline_def" / "local" / "server"
+# Files of the server that a peer would replace, as far as it does the same.
+_REPLACED = {
+    "litserve": ("batching",),
+    "kserve": ("rest", "inference_protocol", "grpc_protocol", "grpc_messages"),
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", default="output", help="output folder of a run that pushed")
     parser.add_argument("--data", help="folder of label/image; default: those of the sample")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
     parser.add_argument("--soak", type=int, default=0, help="requests with crashes instead")
     parser.add_argument("--load", type=float, default=0, help="seconds of load instead")
     return parser
@@ -89,6 +101,30 @@ def started(output: str, port: int = 0) -> Iterator[Server]:
             process.terminate()
 
 
+@contextmanager
+def started_peer(kind: str, python: str, model: str) -> Iterator[int]:
+    """Serve a model with another library; yield the port once it answers, and end it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = _ROOT / "benchmarks" / "peers" / "serving_peers.py"
+    # A group of its own, as LitServe leaves processes behind.
+    with subprocess.Popen(
+        [python, str(script), kind, model, str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            while process.poll() is None:
+                with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/{_READY[kind]}"):
+                    break
+                time.sleep(0.5)
+            yield port
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def read_images(folder: Path) -> list[bytes]:
     """Return the first images of a folder of folders, of all labels in turn.
 
@@ -103,14 +139,15 @@ def read_images(folder: Path) -> list[bytes]:
 
 
 def compare(
-    model: Model, server: Server, files: list[bytes], arguments: argparse.Namespace
+    model: Model, ports: dict[str, int], files: list[bytes], arguments: argparse.Namespace
 ) -> None:
-    """Print a table; the loop and the server take turns within each round."""
+    """Print a table; the loop and the servers, name → port, take turns within each round."""
     loops: list[Load] = []
-    loads: dict[int, list[Load]] = {clients: [] for clients in _CLIENTS}
+    loads: dict[tuple[int, str], list[Load]] = {}
+    loads |= {(clients, name): [] for clients in _CLIENTS for name in ports}
     progress = Progress(arguments.repeats * len(loads))
     for _ in range(arguments.repeats):
-        for clients, found in loads.items():
+        for (clients, name), found in loads.items():
             loops.append(
                 answer_in_a_loop(
                     lambda file: model.predict("serving_default", [file]),
@@ -118,23 +155,36 @@ def compare(
                     seconds=arguments.seconds / len(_CLIENTS),
                 )
             )
-            load = put_load(server.port, files, clients=clients, seconds=arguments.seconds)
+            load = put_load(ports[name], files, clients=clients, seconds=arguments.seconds)
             found.append(asyncio.run(load))
-            progress.report(f"{clients} clients: {found[-1].rate:,.0f} requests/s")
+            progress.report(f"{name}, {clients} clients: {found[-1].rate:,.0f} requests/s")
     rate = Spread.of([load.rate for load in loops])
     table = Figures(
         "One image per request", ("", "requests/s", "of the loop", "p50, ms", "p99, ms")
     )
     rows = {"the model in a loop": loops}
-    rows |= {f"the server, {clients} clients": found for clients, found in loads.items()}
+    rows |= {f"{name}, {clients} clients": found for (clients, name), found in loads.items()}
     for name, row in rows.items():
         table.add(name, *_cells(row, rate))
-    table.show()
+    tables = [table, *([tabulate_lines()] if arguments.python else [])]
+    for one in tables:
+        one.show()
     lost = sum(len(load.lost) for found in loads.values() for load in found)
     print(f"\n{lost} requests lost")
     rates = {name: [load.rate for load in row] for name, row in rows.items()}
     figures = {"requests_per_second": rates, "lost": lost}
-    write_results(_MODULE, [table], figures, arguments.json)
+    write_results(_MODULE, tables, figures, arguments.json)
+
+
+def tabulate_lines() -> Figures:
+    """Return how many lines of the server each peer would replace."""
+    lines = {path.stem: len(path.read_text().splitlines()) for path in _SERVER.glob("*.py")}
+    table = Figures("Lines of the server", ("library", "lines", "replaced"))
+    table.add("Starlette, today", f"{sum(lines.values()):,}", "")
+    for kind, names in _REPLACED.items():
+        replaced = sum(lines[name] for name in names)
+        table.add(kind, f"{sum(lines.values()) - replaced:,}", f"{replaced:,}, {', '.join(names)}")
+    return table
 
 
 def _cells(loads: list[Load], loop: Spread) -> list[str]:
@@ -289,9 +339,15 @@ def _serve(arguments: argparse.Namespace) -> None:
             if soak(model, files, copy, requests=arguments.soak, file=arguments.json):
                 raise ModelError(failed)
             return
-        with started(copy) as server:
+        with ExitStack() as stack:
+            server = stack.enter_context(started(copy))
             if not arguments.load:
-                compare(model, server, files, arguments)
+                peers = (words.partition("=")[::2] for words in arguments.python)
+                ports = {"the server": server.port} | {
+                    kind: stack.enter_context(started_peer(kind, python, path))
+                    for kind, python in peers
+                }
+                compare(model, ports, files, arguments)
             elif abuse(model, server, files, copy, seconds=arguments.load, file=arguments.json):
                 raise ModelError(failed)
 

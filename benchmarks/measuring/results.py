@@ -127,7 +127,8 @@ def _options(arguments: Sequence[str]) -> list[str]:
         if word in ("--json", "--work"):
             next(words, None)
         else:
-            kept.append("DIR" if os.path.isabs(word) else word)
+            name, equals, value = word.rpartition("=")
+            kept.append(f"{name}{equals}DIR" if os.path.isabs(value) else word)
     return kept
 
 
