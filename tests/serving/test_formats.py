@@ -174,6 +174,7 @@ def test_the_cost_of_a_plain_resize_is_measured(tmp_path: Path, kinds: Any) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("converting_here")
 @pytest.mark.parametrize("name", ["cnn", "resnet9", "mobilenet_v3_small", "convnext_tiny"])
 def test_networks_answer_alike_as_onnx(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ from tests.training.test_known import COLORS, GRAY, SIZE, draw, fit, make_networ
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("converting_here")
 def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
     classifier, unknowns = fit(make_network())
     config = TransformConfig(size=SIZE, storage="png")
