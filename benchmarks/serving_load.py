@@ -108,10 +108,9 @@ def _request(file: bytes) -> bytes:
     data = [base64.b64encode(file).decode()]
     tensor = {"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": data}
     body = json.dumps({"inputs": [tensor]})
-    head = (
-        f"POST /v2/models/images/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
-    )
-    return f"{head}\r\n\r\n{body}".encode()
+    head = "POST /v2/models/images/infer HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return f"{head}{body}".encode()
 
 
 async def _ask_again(
