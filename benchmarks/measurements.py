@@ -123,8 +123,9 @@ def render(results: Results) -> str:
 
 
 def _shorten(cell: str) -> str:
-    """Write 2 x (1 to 3) as 2x (1–3)."""
-    return re.sub(r"(\d) x\b", r"\1x", re.sub(r"\((\S+) to (\S+)\)", r"(\1–\2)", cell))
+    """Write 2 x (1 to 3) as 2x (1–3), and 2 x, within the noise as ≈2x."""
+    cell = re.sub(r"(\d) x\b", r"\1x", re.sub(r"\((\S+) to (\S+)\)", r"(\1–\2)", cell))
+    return re.sub(r"(\S+), within the noise", r"≈\1", cell)
 
 
 def _render_section(

@@ -87,7 +87,6 @@ def _measure(arguments: argparse.Namespace) -> None:
             write_results(_MODULE, tables, figures, arguments.json)
         seconds = trainer.time_answers()
     tables.append(_tabulate_seconds(seconds))
-    figures["milliseconds"] = [seconds]
     write_results(_MODULE, tables, figures, arguments.json)
     for table in tables:
         table.show()

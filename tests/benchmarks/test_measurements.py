@@ -16,7 +16,7 @@ RESULT = {
     "date": "2026-11-23",
     "commit": "abc",
     "machine": "2 cores",
-    "tables": [{"title": "Runs", "columns": ["run", "s"], "rows": [["first", "31 (30 to 32)"]]}],
+    "tables": [{"title": "Runs", "columns": ["run", "s"], "rows": [["first", "31 (30 to 32), 1.2 x, within the noise"]]}],
     "figures": {},
 }
 
@@ -30,7 +30,7 @@ def test_a_result_becomes_a_section() -> None:
     page = measurements.render({"runs": RESULT})
     assert "## A whole run\n" in page
     command = "```sh\nuv run -m benchmarks.runs --part digits\n```"
-    table = "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30–32)|\n"
+    table = "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30–32), ≈1.2x|\n"
     assert f"{command}\n\n2026-11-23, commit abc.\n\n{table}" in page
     assert page.count("2 cores.") == 1
     both = measurements.render({"runs": RESULT, "many": {**RESULT, "machine": "4 cores"}})
