@@ -16,7 +16,13 @@ RESULT = {
     "date": "2026-11-23",
     "commit": "abc",
     "machine": "2 cores",
-    "tables": [{"title": "Runs", "columns": ["run", "s"], "rows": [["first", "31 (30 to 32), 1.2 x, within the noise"]]}],
+    "tables": [
+        {
+            "title": "Runs",
+            "columns": ["run", "s"],
+            "rows": [["first", "31 (30 to 32), 1.2 x, within the noise"]],
+        }
+    ],
     "figures": {},
 }
 
