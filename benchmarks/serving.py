@@ -157,8 +157,8 @@ def compare(
                     seconds=arguments.seconds / len(_CLIENTS),
                 )
             )
-            load = put_load(ports[name], files, clients=clients, seconds=arguments.seconds)
-            found.append(asyncio.run(load))
+            put = put_load(ports[name], files, clients=clients, seconds=arguments.seconds)
+            found.append(asyncio.run(put))
             progress.report(f"{name}, {clients} clients: {found[-1].rate:,.0f} requests/s")
     rate = Spread.of([load.rate for load in loops])
     table = Figures(
@@ -171,10 +171,9 @@ def compare(
     tables = [table, *([tabulate_lines()] if arguments.python else [])]
     for one in tables:
         one.show()
-    for (_, name), found in loads.items():
-        for load in found:
-            if load.lost:
-                raise ModelError(f"{name} lost {len(load.lost):,} requests: {load.lost[0]}")
+    for name, row in rows.items():
+        if lost := [reason for load in row for reason in load.lost]:
+            raise ModelError(f"{name}: {len(lost):,} requests were lost: {lost[0]}")
     rates = {name: [load.rate for load in row] for name, row in rows.items()}
     figures = {"requests_per_second": rates}
     write_results(_MODULE, tables, figures, arguments.json)

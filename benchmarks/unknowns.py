@@ -252,10 +252,8 @@ def score_all(
     cosine = units @ _unit(train[1]).T
     return {
         _BASE: softmax(logits, axis=1).max(axis=1),
-        "highest logit": logits.max(axis=1),
         "energy": energy,
         f"{_NEIGHBORS} nearest neighbors": np.sort(cosine, axis=1)[:, -_NEIGHBORS:].mean(axis=1),
-        "Mahalanobis distance": -_measure_nearest(known, units),
         "relative Mahalanobis distance": relative,
         "residual": residual,
         "energy + relative distance": standard[:, :2].sum(axis=1),

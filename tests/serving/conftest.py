@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_def.serving import conversion_process, formats
+from pipeline_def.serving import conversion_process
 
 
 @pytest.fixture
@@ -16,4 +16,4 @@ def converting_here(monkeypatch: pytest.MonkeyPatch) -> None:
         conversion_process.convert(*command[2:])
         return subprocess.CompletedProcess(command, 0, b"", b"")
 
-    monkeypatch.setattr(formats.subprocess, "run", run)
+    monkeypatch.setattr("pipeline_def.serving.formats.subprocess.run", run)
