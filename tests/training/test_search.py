@@ -194,6 +194,21 @@ def test_a_trial_whose_steps_are_compiled_is_not_charged_for_it(
     assert not run.fits(Trial(2, {}), reserve=1)
 
 
+def test_epochs_of_a_killed_attempt_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resume(_: TrialRunner, trial: Trial, *__: Any, **___: Any) -> None:
+        # Its checkpoint had most of them.
+        trial.epochs, trial.epoch_seconds = 30, 1.0
+
+    simulate(monkeypatch, None)
+    monkeypatch.setattr(TrialRunner, "train", resume)
+    run = make(tmp_path, seconds=200, epochs=30)
+    run.trials = [Trial(0, {}, "recipe", "complete", 30, seconds=60), Trial(1, {})]
+    run.train(run.trials[1], 1.0)
+    assert run.left == 200 - 60 - 30
+
+
 def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,8 @@ class _Search(Schedule):
             self.runner.built.clear()
         gc.collect()
         before, seconds = trial.seconds, time.perf_counter() - started
-        trial.seconds += seconds
+        # The checkpoint of a killed attempt has epochs whose time was never recorded.
+        trial.seconds = max(before + seconds, trial.epochs * trial.epoch_seconds)
         trial.finished = self.seconds - self.left
         # A single epoch does not show how much of its time is start-up.
         rest = max(trial.seconds - self.trials[0].start_up, 0)
