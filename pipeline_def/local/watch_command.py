@@ -185,12 +185,14 @@ def _read_file(url: str) -> Iterator[dict[str, Any]]:
 
 def _judge(trained: Trained, version: str, rows: Rows) -> dict[str, Any]:
     times = [row["time"].strftime("%Y-%m-%d %H:%M") for row in rows]
+    known = [row["known"] for row in rows]
     return {
         "version": version,
         "from": min(times),
         "to": max(times),
         "images": len(rows),
-        "unknown": sum(row["known"] is False for row in rows),
+        # Only some models say it.
+        "unknown": None if None in known else known.count(False),
         "findings": trained.compare(rows),
     }
 

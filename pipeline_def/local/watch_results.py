@@ -1,6 +1,7 @@
 """The results of `local_runner.py watch`: a file that remembers them, a page, and metrics."""
 
 import json
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,10 @@ def expose(results: Results) -> bytes:
     registry = CollectorRegistry()
     gauges = [Gauge(*metric, ["version"], registry=registry) for metric in _METRICS.items()]
     for window in results["windows"]:
-        unknown = window["unknown"] / window["images"]
+        unknown = window["unknown"]
         until = datetime.strptime(f"{window['to']} +0000", "%Y-%m-%d %H:%M %z")
-        values = (len(window["findings"]), unknown, until.timestamp())
+        share = math.nan if unknown is None else unknown / window["images"]
+        values = (len(window["findings"]), share, until.timestamp())
         for gauge, value in zip(gauges, values, strict=True):
             gauge.labels(window["version"]).set(value)
     return generate_latest(registry)
