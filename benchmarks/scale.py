@@ -2,11 +2,15 @@
 
     uv run -m benchmarks.scale --images 20000 --images 100000 --work DIR
     uv run -m benchmarks.scale --until SchemaGen --images 320000 --images 1280000 --work DIR
+    uv run -m benchmarks.scale --grow --images 20000 --work DIR
     uv run -m benchmarks.scale --fit --work DIR
 
 Images are 16 x 16 pixels of noise, so that no two are the same. An exponent of 1 means twice the
 images, twice the value. Memory is that of all processes of a run together, where shared pages count
 in each. Needs 20 KB of disk for each image, 25 GB at most.
+
+`--grow` adds 1% of new images, runs again into the same output, and prints the time of each step as
+a fraction of that of the whole run.
 
 `--fit` measures the slopes of `inspect --plan` from three other runs and writes them to
 pipeline_def/local/growth.json. Later runs print how long they should have taken by them.
@@ -74,6 +78,7 @@ def main() -> int:
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--images", type=options.at_least_one, action="append")
     wanted.add_argument("--fit", action="store_true", help="measure the slopes of inspect --plan")
+    parser.add_argument("--grow", action="store_true", help="run again with 1%% more images")
     parser.add_argument("--until", choices=[SCHEMA_GEN.id], help="last step; default: all steps")
     arguments = parser.parse_args()
     return options.run(parser, lambda: _measure(arguments))
@@ -93,6 +98,10 @@ def _measure(arguments: argparse.Namespace) -> None:
             print(f"{images:,} images written in {time.monotonic() - started:.0f} s", flush=True)
             loads.append(_weigh(folder, size))
             found[images] = _run(Path(folder), arguments.until, size)
+            if arguments.grow:
+                write_images(Path(folder, "images"), max(1, images // 100), side, first=images)
+                grown = _run(Path(folder), arguments.until, size)
+                found[images] |= compare_grown(found[images], grown)
             if arguments.fit and side == _SIDE:
                 serial = _seconds_alone(Path(folder)) / images
             elif not arguments.fit:
@@ -106,20 +115,20 @@ def _measure(arguments: argparse.Namespace) -> None:
     write_results(_MODULE, [table], figures, arguments.json)
 
 
-def write_images(folder: Path, images: int, side: int = _SIDE) -> None:
-    """Write JPEGs of noise, in as many processes as there are CPUs."""
+def write_images(folder: Path, images: int, side: int = _SIDE, first: int = 0) -> None:
+    """Write JPEGs of noise, numbered from `first`, in as many processes as there are CPUs."""
     with multiprocessing.get_context("spawn").Pool() as pool:
-        work = ((folder, label, images, side) for label in range(min(_CLASSES, images)))
+        work = ((folder, label, images, side, first) for label in range(min(_CLASSES, images)))
         for _ in pool.imap_unordered(_write_class, work, chunksize=8):
             pass
 
 
-def _write_class(work: tuple[Path, int, int, int]) -> None:
-    folder, label, images, side = work
-    numbers = range(label, images, _CLASSES)
-    random = np.random.default_rng(label)
+def _write_class(work: tuple[Path, int, int, int, int]) -> None:
+    folder, label, images, side, first = work
+    numbers = range(first + label, first + images, _CLASSES)
+    random = np.random.default_rng([label, first])
     place = folder / f"class_{label:04d}"
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     for number in numbers:
         pixels = random.integers(0, 256, (side, side, 3), np.uint8)
         (place / f"{number:08d}.jpg").write_bytes(simplejpeg.encode_jpeg(pixels, quality=85))
@@ -141,6 +150,16 @@ def _compare(load: Load, figure: Figure) -> Figure:
     steps = {f"planned s of {row.step}": row.seconds for row in planned}
     whole = sum(row.seconds for row in planned)
     return {"planned seconds": whole, "planned / measured": whole / figure["seconds"], **steps}
+
+
+def compare_grown(whole: Figure, grown: Figure) -> Figure:
+    """Return the times of a run with a few more images as fractions of those of the whole run."""
+    times = (name for name in whole if name.endswith("seconds") or name.startswith("s of "))
+    return {
+        f"{name}: 1% more / all": grown[name] / whole[name]
+        for name in times
+        if whole[name] and grown.get(name) is not None
+    }
 
 
 def _seconds_alone(folder: Path) -> float:
