@@ -75,7 +75,7 @@ MANIFEST_FILE = "formats.json"
 `labels`, and `kinds`, the formats, with those that `failed`; `from_jpeg`, see
 `components.images.portable.prepare`; `set_threshold`, null or the least probability of a label in
 the conformal set, beside the most probable one; `known_threshold`, null or the least `known_score`
-of a known image, for float16 and dynamic; `golden`, a list of `input` and `seen`, names of PNG
+of a known image; `golden`, a list of `input` and `seen`, names of PNG
 files, and `probabilities`."""
 
 LABELS_FILE = "labels.txt"
