@@ -26,7 +26,8 @@ SCORE = (
 # A function of its own hides the operations within it.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 # A residual counts from so many standard deviations on, and so many times. With these the score was
-# ahead of the highest probability on three kinds of networks; with all residuals, on two.
+# never behind the highest probability by more than 0.001 of AUROC, on average of the choices, on
+# three kinds of networks; with all residuals and plain features, by 0.03 on ResNet-9.
 _UNUSUAL, _TIMES = 1.0, 3.0
 
 SCOPE = "known"
