@@ -21,6 +21,8 @@ _GRACE_SECONDS = 1.0
 _RESTORE = b"\r\x1b[2K\x1b[?25h"
 
 _acts: list[Callable[[], str | None]] = []
+# Interrupts that do not stop the process, at most one.
+_caught: list[None] = []
 
 
 @contextlib.contextmanager
@@ -35,6 +37,30 @@ def before_stopping(act: Callable[[], str | None]) -> Iterator[None]:
         yield
     finally:
         _acts.remove(act)
+
+
+@contextlib.contextmanager
+def first_interrupt_raises() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` on the first Ctrl-C while the context is open.
+
+    The second one stops the process. Only the main thread can do so; in others nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        raise KeyboardInterrupt
+
+    _caught.append(None)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        _caught.clear()
+        signal.signal(signal.SIGINT, before)
 
 
 def stop_with(sentence: str) -> None:
@@ -94,6 +120,8 @@ def _write(stream: int, text: bytes) -> None:
 def _watch(reader: int, stop: Callable[[int], None]) -> None:
     """Stop if the main thread, in which Python handles signals, is too busy to do so."""
     while number := os.read(reader, 1):
-        if number[0] in _SIGNALS:
+        if number[0] == signal.SIGINT and _caught:
+            _caught.clear()
+        elif number[0] in _SIGNALS:
             time.sleep(_GRACE_SECONDS)
             stop(number[0])

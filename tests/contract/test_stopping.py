@@ -109,3 +109,32 @@ def test_other_signals_do_not_stop_a_busy_process(monkeypatch: pytest.MonkeyPatc
     stopping._watch(reader, stopped.append)
     os.close(reader)
     assert stopped == [signal.SIGTERM]
+
+
+def test_the_second_interrupt_stops_what_the_first_one_ends_early() -> None:
+    program = """
+import time
+from components.contract.stopping import first_interrupt_raises
+try:
+    with first_interrupt_raises():
+        ready()
+        time.sleep(60)
+except KeyboardInterrupt:
+    # Longer than a busy main thread is waited for.
+    time.sleep(1.2)
+    ready()
+    time.sleep(60)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", _BEGIN + program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout
+        for _ in range(2):
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "run.py: stopped.\n")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,12 +135,18 @@ def test_an_interrupt_keeps_the_best_so_far(
 ) -> None:
     def interrupted(trial: Trial) -> float:
         if sum(one.state == "complete" for one in run.trials) > 1:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return 0.7 + 0.004 * trial.number
 
     simulate(monkeypatch, interrupted)
     run = make(tmp_path, seconds=1000, epochs=30)
-    run.run()
+    # The handler of the runner, which ends the process, is for the second one.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run.run()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, handler)
     chosen, text = choose(run)
     assert chosen.number > 0
     assert "You interrupted it. Trial" in text
@@ -147,7 +154,7 @@ def test_an_interrupt_keeps_the_best_so_far(
 
     def early(trial: Trial) -> float:
         if trial.number:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return 0.7
 
     simulate(monkeypatch, early)

@@ -42,7 +42,7 @@ class Schedule:
     @property
     def overhead(self) -> float:
         """Fraction of the time so far that was not spent in epochs, such as for compiling."""
-        epochs = sum(trial.epochs * trial.epoch_seconds for trial in self.trials)
+        epochs = sum(trial.epochs * self._pace(trial) for trial in self.trials)
         return max(0.0, 1 - epochs / (self.seconds - self.left))
 
     @property

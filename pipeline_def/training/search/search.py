@@ -22,6 +22,7 @@ import tensorflow as tf
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
 from components.contract.progress import report_result
+from components.contract.stopping import first_interrupt_raises
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
@@ -99,7 +100,8 @@ class _Search(Schedule):
         if not self.can_gain:
             return
         try:
-            self._compare()
+            with first_interrupt_raises():
+                self._compare()
         except KeyboardInterrupt:
             self.interrupted = True
             report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
