@@ -54,12 +54,14 @@ def first_interrupt_raises() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         raise KeyboardInterrupt
 
-    _caught.append(None)
+    _caught[:] = [None]
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        _caught.clear()
+        if signal.getsignal(signal.SIGINT) == interrupt:
+            # Otherwise `_watch` may still have to hear of it.
+            _caught.clear()
         signal.signal(signal.SIGINT, before)
 
 
