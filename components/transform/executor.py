@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -26,8 +23,8 @@ from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
 from components.images.canonical import canonicalize
 from components.records.record_index import read_rows
-from components.records.shard_files import count_examples, read_index, write_index
-from components.storage.artifact_files import list_names
+from components.records.shard_files import UNFINISHED, count_examples, read_index, write_index
+from components.storage.artifact_files import list_names, make_folders, open_file
 from components.transform.config import LABEL_VOCABULARY, read_custom_config
 from components.transform.earlier_images import find_earlier_images, image_key
 from components.transform.shard_writer import TransformShard, transformed_name
@@ -80,14 +77,14 @@ class Executor(executor.Executor):
         if index and "ingest" in index:
             # It travels with the shards, also into other pipelines.
             custom["ingest"] = index["ingest"]
-        with _vocabulary_of(index) as known:
-            properties = {
-                **exec_properties,
-                standard_component_specs.SPLITS_CONFIG_KEY: splits,
-                standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(custom | known),
-            }
-            super().Do(input_dict, analysis, properties)
         transformed = artifact_utils.get_single_instance(output_dict[key])
+        known = _write_vocabulary(index, transformed.uri)
+        properties = {
+            **exec_properties,
+            standard_component_specs.SPLITS_CONFIG_KEY: splits,
+            standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(custom | known),
+        }
+        super().Do(input_dict, analysis, properties)
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
         shards = index["splits"] if index else _list_shards(examples)
         total = sum(count_examples(index).values()) if index else None
@@ -129,22 +126,22 @@ def _find_index(examples_uri: str) -> dict[str, Any] | None:
         return None
 
 
-@contextlib.contextmanager
-def _vocabulary_of(index: Mapping[str, Any] | None) -> Iterator[dict[str, str]]:
+def _write_vocabulary(index: Mapping[str, Any] | None, transformed_uri: str) -> dict[str, str]:
     """Write the vocabulary that TFX would make; it then reads no images to count their labels.
 
-    Frequent labels come first; of equally frequent ones, the last in byte order.
+    Frequent labels come first; of equally frequent ones, the last in byte order. The file lies
+    where workers on other machines see it; `write_index` removes it.
     """
     if index is None:
-        yield {}
-        return
+        return {}
     counts = index["labels"]["train"]
     labels = sorted((label.encode() for label in counts), reverse=True)
     labels.sort(key=lambda label: counts[label.decode()], reverse=True)
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, LABEL_VOCABULARY)
-        Path(path).write_bytes(b"".join(label + b"\n" for label in labels))
-        yield {LABEL_VOCABULARY: path}
+    path = os.path.join(transformed_uri, UNFINISHED, LABEL_VOCABULARY)
+    make_folders(os.path.dirname(path))
+    with open_file(path, "wb") as file:
+        file.write(b"".join(label + b"\n" for label in labels))
+    return {LABEL_VOCABULARY: path}
 
 
 def _list_features(graph_uri: str) -> list[str]:

@@ -36,7 +36,7 @@ class Decoded(NamedTuple):
     """The decoded images of a batch of files."""
 
     images: tf.Tensor
-    """uint8 [batch, size, size, 3]; black for a file that was not decoded."""
+    """uint8 [batch, size, size, 3]; black for a file that was not decoded, or if there is none."""
     errors: tf.Tensor
     """string [batch], why a file was not decoded; empty if it was."""
 
@@ -93,7 +93,8 @@ def _decode_each(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], siz
     rows = indices[:-1, tf.newaxis]
     errors = tf.where(tf.equal(errors, ""), _describe_damage(files), errors)
     errors = tf.tensor_scatter_nd_update(errors, rows, tf.fill(tf.shape(rows)[:1], ""))
-    shape = tf.concat([tf.shape(files, tf.int64), [size, size, 3]], axis=0)
+    # TensorFlow's fused convolutions fail without an image.
+    shape = tf.concat([tf.maximum(tf.shape(files, tf.int64), 1), [size, size, 3]], axis=0)
     every = tf.scatter_nd(rows, images[:-1], shape)
     return Decoded(tf.ensure_shape(every, [None, size, size, 3]), errors)
 

@@ -30,7 +30,7 @@ def make_explain(
 
     Args:
         model: uint8 [batch, size, size, 3] → logits [batch, classes].
-        decode_images: files, string [batch] → the images that the model sees.
+        decode_images: files, string [batch] → the images that the model sees, at least one.
         predict: the signature `serving_default`, which is not traced again.
 
     Returns:
@@ -47,12 +47,14 @@ def make_explain(
         images = decode_images(image_bytes)
         predicted = predict(image_bytes=image_bytes)
         columns = tf.argmax(predicted["probabilities"], axis=1)
+        # There is an image even if there is no file.
+        columns = tf.pad(columns, [[0, tf.shape(images)[0] - tf.size(columns)]])
         good = tf.equal(predicted["error"], "")[:, tf.newaxis, tf.newaxis]
         return {
             "label": predicted["label"],
             "error": predicted["error"],
             "heat_map": tf.where(good, draw_heat_maps(model, images, columns), 0.0),
-            "seen_bytes": tf.io.encode_png(images),
+            "seen_bytes": tf.io.encode_png(images)[: tf.size(image_bytes)],
         }
 
     try:

@@ -312,6 +312,8 @@ def test_files_in_labels_and_probabilities_out(
         beside_a_bad_one["probabilities"], [*served["probabilities"], [0] * 3], atol=1e-6
     )
     assert len(serve(trained, [])["label"]) == 0
+    explained = trained.model.signatures["explain"](image_bytes=tf.constant([], tf.string))
+    assert {len(values) for values in explained.values()} == {0}
     names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
     assert served["labels"][0].tolist() == names
     assert sorted(names) == [b"blue", b"green", b"red"]
