@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -173,3 +174,19 @@ def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
     assert versions.current.version == "12"
     said = [record.message for record in caplog.records]
     assert said == ["Cannot look for other versions: The store does not answer."]
+
+
+def test_a_full_collection_does_not_walk_through_a_loaded_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would hold up all requests for 0.2 s."""
+    module = "pipeline_def.local.server.model"
+    monkeypatch.setattr(f"{module}.ImageModel", FakeModel)
+    monkeypatch.setattr(f"{module}.describe_signatures", lambda path: {})
+    monkeypatch.setattr(FakeModel, "outputs", {}, raising=False)
+    monkeypatch.setattr(Model, "_warm_up", lambda model: None)
+    Model("/pushed/1")
+    try:
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

@@ -1,5 +1,6 @@
 """A pushed model in memory. This is the only module of the server that needs TensorFlow."""
 
+import gc
 import io
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -43,6 +44,11 @@ class Model:
         self.signatures = describe_signatures(path)
         self.served_outputs = self._model.outputs
         self._warm_up()
+        # A full collection would hold up all requests for 0.2 s, as TensorFlow has many objects.
+        # What is dropped with an earlier version goes now.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
     def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
         """Return the prediction of each file.
