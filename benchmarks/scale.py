@@ -284,7 +284,7 @@ def tabulate(found: Mapping[int, Figure]) -> Figures:
     table = Figures("Growth with the number of images", ("", *names, "exponent"))
     for name in last:
         values = [found[count].get(name) or 0.0 for count in counts]
-        table.add(name, *(f"{v:,.1f}" for v in values), _exponent(counts, first, last, name))
+        table.add(name, *map(_number, values), _exponent(counts, first, last, name))
     return table
 
 
@@ -294,8 +294,12 @@ def _exponent(counts: Sequence[int], first: Figure, last: Figure, name: str) -> 
     return f"{math.log(last[name] / first[name]) / math.log(counts[-1] / counts[0]):.2f}"
 
 
+def _number(value: float) -> str:
+    return f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+
+
 def _show(figure: Figure) -> str:
-    return ", ".join(f"{name} {value or 0:,.1f}" for name, value in figure.items())
+    return ", ".join(f"{name} {_number(value or 0)}" for name, value in figure.items())
 
 
 if __name__ == "__main__":
