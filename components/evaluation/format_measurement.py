@@ -161,8 +161,7 @@ def _load_onnx(content: bytes) -> _Run:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
     [taken] = session.get_inputs()
-    given = "probabilities"
-    return lambda pixels: session.run([given], {taken.name: pixels[np.newaxis]})[0][0]
+    return lambda pixels: session.run(["probabilities"], {taken.name: pixels[np.newaxis]})[0][0]
 
 
 def _load_lite(content: bytes) -> _Run:

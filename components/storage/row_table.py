@@ -71,7 +71,13 @@ class RowTable(Sequence[_Row], Generic[_Row]):
         numbers = range(self._length)[place]
         if isinstance(numbers, int):
             return self._read(numbers // _BLOCK)[numbers % _BLOCK]
-        return tuple(self[number] for number in numbers)
+        blocks = itertools.groupby(numbers, key=lambda number: number // _BLOCK)
+        return tuple(
+            rows[number % _BLOCK]
+            for block, inside in blocks
+            for rows in [self._read(block)]
+            for number in inside
+        )
 
     def _read(self, number: int) -> list[_Row]:
         start, size = self._places[number]

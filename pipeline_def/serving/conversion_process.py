@@ -19,7 +19,7 @@ def convert(kind: str, model: str, images: str, manifest: str, file: str, scope:
     """Convert the SavedModel in the folder `model` to `onnx`, or to a version for LiteRT.
 
     `images` is a file of an array, uint8 [images, size, size, 3], to calibrate ranges; `manifest`
-    becomes metadata of the ONNX model; operations in `scope` keep floats in int8.
+    becomes metadata of the ONNX model; operations in `scope`, if it is named, keep floats in int8.
     """
     if kind == "onnx":
         _convert_to_onnx(model, manifest, file)
@@ -38,7 +38,7 @@ def convert(kind: str, model: str, images: str, manifest: str, file: str, scope:
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         some = np.load(images)
         converter.representative_dataset = lambda: ([image[np.newaxis]] for image in some)
-    names = _find_names(load().convert(), scope) if kind == "int8" else []
+    names = _find_names(load().convert(), scope) if kind == "int8" and scope else []
     content = _quantize(converter, names) if names else converter.convert()
     with open(file, "wb") as target:
         target.write(content)

@@ -93,7 +93,8 @@ def export_formats(
         _save(classifier, classifier.answer, size, os.path.join(work, _MODEL))
         if ONNX in kinds:
             _save(classifier, answer_any, None, os.path.join(work, ONNX))
-        reasons = {kind: _convert(kind, work, directory) for kind in kinds}
+        scope = "" if manifest["known_threshold"] is None else SCOPE
+        reasons = {kind: _convert(kind, work, directory, scope) for kind in kinds}
     manifest["failed"] = {kind: reason for kind, reason in reasons.items() if reason}
     manifest["golden"] = [
         _write_golden(number, pixels, classifier, directory, config=config, ingest=shrinking)
@@ -121,7 +122,7 @@ def _save(
     tf.saved_model.save(served, directory, signatures={"serving_default": answer})
 
 
-def _convert(kind: ExportFormat, work: str, directory: str) -> str:
+def _convert(kind: ExportFormat, work: str, directory: str, scope: str) -> str:
     """Convert the model in the folder `work`; return why it failed, or ""."""
     names = (ONNX if kind == ONNX else _MODEL, _IMAGES, MANIFEST_FILE, format_file(kind))
     model, images, manifest, file = (os.path.join(work, name) for name in names)
@@ -134,7 +135,7 @@ def _convert(kind: ExportFormat, work: str, directory: str) -> str:
             images,
             manifest,
             file,
-            SCOPE,
+            scope,
         ],
         # This process may hold all memory of the GPU.
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},

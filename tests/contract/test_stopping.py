@@ -50,7 +50,8 @@ ready()
 }
 
 
-def stop(program: str, number: int) -> tuple[int, str]:
+def stop(program: str, *numbers: int) -> tuple[int, str]:
+    """Send each signal when the program says that it is ready; return its status and errors."""
     with subprocess.Popen(
         [sys.executable, "-c", _BEGIN + program],
         stdout=subprocess.PIPE,
@@ -60,8 +61,9 @@ def stop(program: str, number: int) -> tuple[int, str]:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(number)
+        for number in numbers:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(number)
         said = process.stderr.read()
         return process.wait(20), said
 
@@ -125,16 +127,4 @@ except KeyboardInterrupt:
     ready()
     time.sleep(60)
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", _BEGIN + program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    ) as process:
-        assert process.stdout
-        for _ in range(2):
-            assert process.stdout.readline() == "ready\n"
-            process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (130, "run.py: stopped.\n")
+    assert stop(program, signal.SIGINT, signal.SIGINT) == (130, "run.py: stopped.\n")

@@ -87,8 +87,8 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
 
     files = keep(label_files(), ImageFile._make)
     if not files:
-        loose = [path for path, reason in skipped.items() if reason == _UNLABELLED]
-        raise DataError(explain_no_labels(folder, [path for path in loose if "/" not in path]))
+        unlabelled = (path for path, reason in skipped.items() if reason == _UNLABELLED)
+        raise DataError(explain_no_labels(folder, [path for path in unlabelled if "/" not in path]))
     notes += note_other_splits(folder)
     notes += [
         f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
