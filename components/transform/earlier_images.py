@@ -49,7 +49,7 @@ class EarlierImages:
     splits: Mapping[str, Collection[str]]
     """Split → names of its shards."""
     firsts: Mapping[tuple[str, bytes], str]
-    """Split and digest of the first file of each shard → name; spans have several names in time."""
+    """Split and digest of the first file of each shard → name, which changes as a window moves."""
 
     def list_rows(self, split: str, shard: str, digest: bytes) -> dict[str, list[Row]]:
         """Return the rows of each earlier shard that may have images of `shard`.

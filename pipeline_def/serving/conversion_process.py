@@ -45,7 +45,7 @@ def convert(kind: str, model: str, images: str, manifest: str, file: str, scope:
 
 
 def _find_names(content: bytes, scope: str) -> list[str]:
-    """Return the names of the operations of `scope`, and of the outputs; none without such ones."""
+    """Return the names of the operations in `scope` and of the outputs; none if it is empty."""
     import tensorflow as tf
 
     interpreter = tf.lite.Interpreter(model_content=content)

@@ -59,7 +59,7 @@ def choose(schedule: Schedule) -> tuple[Trial, str]:
 def write_best(
     plain: TrainerConfig, values: Values, *, folds: int, directory: str, text: str
 ) -> None:
-    """Write the values of the chosen trial, and what a run would choose otherwise because of them.
+    """Write the values of the chosen trial, and options that a run would choose by them.
 
     Args:
         plain: what the trial differs from.
