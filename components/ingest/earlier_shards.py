@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -20,10 +21,9 @@ from components.ingest.plan_facts import (
     read_facts,
     write_facts,
 )
-from components.ingest.plan_writer import is_unchanged
-from components.ingest.shard_plan import ShardPlan
+from components.ingest.shard_plan import ShardPlan, is_unchanged
 from components.ingest.stratification import key_of
-from components.records.shard_files import PLANS, find_earlier
+from components.records.shard_files import PLANS, find_earlier, read_index
 from components.storage.artifact_files import list_names, make_folders, on_disk, remove
 from components.storage.folder import share
 
@@ -32,44 +32,57 @@ _REQUESTS = 32
 # Options that do not decide what is stored of an image.
 _OTHERS = {
     *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
-    *("window", "near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
-    *("shard_mib", "min_shards", "min_shard_images", "max_shard_images"),
+    *("near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
 }
+_PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images", "max_shard_images"}
 
 
 def reuse_key(config: IngestConfig, code: str) -> str:
     """Return a digest of what decides how a file is stored: its options and the code of ingest."""
-    used = {name: value for name, value in to_dict(config).items() if name not in _OTHERS}
+    used = {
+        name: value for name, value in to_dict(config).items() if name not in _OTHERS | _PLANNING
+    }
     text = f"{code} {sorted(used.items())} {config.finds_near_duplicates}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class TakenOver(NamedTuple):
+def plan_key(config: IngestConfig) -> str:
+    """Return what decides how files are divided into plans."""
+    return json.dumps({name: getattr(config, name) for name in sorted(_PLANNING)})
+
+
+class Earlier(NamedTuple):
     """What earlier ingests of the same step have left for this one."""
 
     uri: str = ""
-    """The one whose shards are used again."""
+    """The one whose shards may be used again."""
+    facts: Sequence[PlanFacts] = ()
+    """Its plans whose files are complete."""
+    plans: Sequence[ShardPlan] = ()
+    """Its plans to keep; none if other options divide the files now."""
+    splits: Mapping[str, str] = {}
+    """Key of an image or group (see `key_of`) that a hash divided → its split."""
+
+
+class TakenOver(NamedTuple):
+    """What this ingest has taken over."""
+
     facts: Mapping[int, PlanFacts] = {}
     """Number of a plan whose shards have been taken over → what is known of its files."""
     sources: Mapping[int, Sequence[str]] = {}
     """Number of another plan → the earlier plans that know files of it, see `plan_path`."""
     digests: Mapping[str, str] = {}
     """Path → digest of each file that need not be read."""
-    splits: Mapping[str, str] = {}
-    """Key of an image or group (see `key_of`) that a hash divided → its split."""
 
 
-def take_over(
-    plans: Sequence[ShardPlan], examples_uri: str, config: IngestConfig, *, key: str, division: str
-) -> TakenOver:
-    """Take over the shards of plans whose files have not changed, and the splits of all images.
+def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division: str) -> Earlier:
+    """Find the newest shards that may be used again, and the splits of their images.
 
     Args:
-        plans: those of this ingest.
         examples_uri: output of this ingest.
         config: its options.
-        key: `made_by` of the index of shards to take over.
-        division: `divided_by` of the index of splits to take over.
+        key: `made_by` of the index of these shards.
+        division: `divided_by` of the index of these splits.
     """
     uri = find_earlier(examples_uri, "made_by", key)
     divided = find_earlier(examples_uri, "divided_by", division)
@@ -82,22 +95,19 @@ def take_over(
         for file, fact in zip(of.plan.files, of.facts, strict=True)
         if fact.split and file.split is None
     }
-    if not uri:
-        return TakenOver(splits=splits)
-    return _adopt_plans(plans, facts, uri, examples_uri, suffixes)._replace(splits=splits)
+    is_planned_alike = uri and read_index(uri).get("planned_by") == plan_key(config)
+    plans = [of.plan for of in facts] if is_planned_alike else ()
+    return Earlier(uri, facts, plans, splits)
 
 
-def _adopt_plans(
-    plans: Sequence[ShardPlan],
-    earlier: Iterable[PlanFacts],
-    earlier_uri: str,
-    examples_uri: str,
-    suffixes: Sequence[str],
+def take_over(
+    plans: Sequence[ShardPlan], earlier: Earlier, examples_uri: str, config: IngestConfig
 ) -> TakenOver:
     """Take over the shards of plans whose files have not changed since the earlier ingest."""
+    suffixes = [PICTURES] if config.finds_near_duplicates else []
     owners = {
         file.path: (file, fact.sha256, facts)
-        for facts in earlier
+        for facts in earlier.facts
         for file, fact in zip(facts.plan.files, facts.facts, strict=True)
         # What could not be read may be readable now.
         if fact.sha256
@@ -117,17 +127,17 @@ def _adopt_plans(
         if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
             adopted[number] = known[0]
         elif known:
-            sources[number] = [plan_path(earlier_uri, facts.plan) for facts in known]
+            sources[number] = [plan_path(earlier.uri, facts.plan) for facts in known]
     with ThreadPoolExecutor(_REQUESTS) as pool:
         jobs = {
-            number: pool.submit(_adopt, plans[number], facts, earlier_uri, examples_uri, suffixes)
+            number: pool.submit(_adopt, plans[number], facts, earlier.uri, examples_uri, suffixes)
             for number, facts in adopted.items()
         }
     taken = {number: facts for number, job in jobs.items() if (facts := job.result())}
     for number in adopted.keys() - taken.keys():
         for file in plans[number].files:
             del digests[file.path]
-    return TakenOver(earlier_uri, taken, sources, digests)
+    return TakenOver(taken, sources, digests)
 
 
 def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:

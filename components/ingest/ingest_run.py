@@ -16,7 +16,7 @@ from components.images.options import SHRINKING
 from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.decisions import Outcome, choose_labels, judge
-from components.ingest.earlier_shards import TakenOver, reuse_key, take_over
+from components.ingest.earlier_shards import Earlier, plan_key, read_earlier, reuse_key, take_over
 from components.ingest.ingest_report import (
     PlanReport,
     check_reports,
@@ -88,28 +88,39 @@ def ingest_listing(
     """
     for warning in (*listing.notes, *find_look_alikes(listing)):
         logging.warning(make_printable(warning))
-    plans = plan_shards(listing.files, config, listing.fractions)
     remove_shards(examples)
     key = reuse_key(config, code)
     division = json.dumps([listing.fractions, listing.own_fractions], sort_keys=True)
-    write_plans(examples, plans)
-    earlier = TakenOver()
+    earlier = Earlier()
     if code:
-        earlier = take_over(plans, examples, config, key=key, division=division)
-    files, unread = len(listing.files), len(listing.files) - len(earlier.digests)
+        earlier = read_earlier(examples, config, key=key, division=division)
+    plans = plan_shards(listing.files, config, listing.fractions, earlier.plans)
+    write_plans(examples, plans)
+    taken = take_over(plans, earlier, examples, config)
+    files, unread = len(listing.files), len(listing.files) - len(taken.digests)
     if files and earlier.uri:
         read = f"{files - unread:,} unchanged, {unread:,} read"
         report_result(f"{files:,} images: {read}")
     else:
         logging.info("There are no earlier shards of these images here: all are read.")
-    numbers = [number for number in range(len(plans)) if number not in earlier.facts]
+    numbers = [number for number in range(len(plans)) if number not in taken.facts]
     total = sum(len(plans[number].files) for number in numbers)
-    assignment = Assignment(_guess_rule(listing, config, earlier), choose_labels(listing))
-    job = IngestJob(listing.root, examples, config, assignment, total, unread, earlier.sources)
+    rule = _guess_rule(listing, config, taken.digests, earlier.splits)
+    assignment = Assignment(rule, choose_labels(listing))
+    job = IngestJob(
+        listing.root,
+        examples,
+        config,
+        assignment,
+        total,
+        unread,
+        has_grown=bool(taken.digests),
+        earlier=taken.sources,
+    )
     if numbers:
         write(numbers, job)
     facts = [
-        earlier.facts.get(number) or read_facts(plan_path(examples, plan))
+        taken.facts.get(number) or read_facts(plan_path(examples, plan))
         for number, plan in enumerate(plans)
     ]
     decided = _decide(facts, job, listing, earlier)
@@ -124,7 +135,7 @@ def ingest_listing(
     shrinking = {name: getattr(config, name) for name in SHRINKING}
     found: dict[str, Any] = {"labels": labels, "ingest": shrinking}
     if code:
-        found |= {"made_by": key, "divided_by": division}
+        found |= {"made_by": key, "divided_by": division, "planned_by": plan_key(config)}
     if columns := describe_columns(file.columns for file in listing.files):
         found["columns"] = columns
     by_hash = config.splits is None and all(file.split is None for file in listing.files)
@@ -135,20 +146,25 @@ def ingest_listing(
     return Ingested(sorted(splits), unread)
 
 
-def _guess_rule(listing: Listing, config: IngestConfig, earlier: TakenOver) -> SplitRule:
+def _guess_rule(
+    listing: Listing,
+    config: IngestConfig,
+    known: Mapping[str, str],
+    splits: Mapping[str, str],
+) -> SplitRule:
     """Return the rule to write shards by before all images are known.
 
     Reading small classes twice costs less than moving records, unless many come from a bucket.
     """
-    few_are_new = len(earlier.digests) >= _MOSTLY * len(listing.files)
+    few_are_new = len(known) >= _MOSTLY * len(listing.files)
     if on_disk(listing.root) or few_are_new:
-        rule = stratify(listing, config, earlier.digests)
-        return dataclasses.replace(rule, assigned=earlier.splits)
+        rule = stratify(listing, config, known)
+        return dataclasses.replace(rule, assigned=splits)
     return SplitRule(listing.fractions, own_fractions=listing.own_fractions)
 
 
 def _decide(
-    facts: Sequence[PlanFacts], job: IngestJob, listing: Listing, earlier: TakenOver
+    facts: Sequence[PlanFacts], job: IngestJob, listing: Listing, earlier: Earlier
 ) -> _Decided:
     """Decide what becomes of each image, now that all are known."""
     digests = (

@@ -52,7 +52,7 @@ def is_quick(job: IngestJob) -> bool:
     """Return whether so little has changed on disk that starting Beam would take longer."""
     local = on_disk(job.folder) and on_disk(job.examples_uri)
     few = job.unread <= _FEW_UNREAD and job.total <= _FEW_FILES
-    return local and few and bool(job.earlier)
+    return local and few and job.has_grown
 
 
 class _Process:

@@ -21,7 +21,7 @@ from components.ingest.near_duplicates.picture_rows import (
     write_pictures,
 )
 from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts, write_facts
-from components.ingest.shard_plan import ShardPlan, read_plan
+from components.ingest.shard_plan import ShardPlan, is_unchanged, read_plan
 from components.ingest.source.listing import ImageFile
 from components.records.record_reader import read_frames
 from components.records.shard_files import open_shard, shard_path
@@ -47,6 +47,8 @@ class IngestJob:
     """Number of files of all plans."""
     unread: int
     """Number of these files of which no earlier plan knows."""
+    has_grown: bool = False
+    """Whether an earlier ingest has read files of this one."""
     earlier: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Number of a plan → the plans of an earlier ingest that had files of it, see `plan_path`."""
     again: bool = False
@@ -91,17 +93,6 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
         if number not in job.earlier:
             raise
         _write(plan, job, {}, count)
-
-
-def is_unchanged(file: ImageFile, before: ImageFile) -> bool:
-    """Return whether a file has the same content and columns as before; its label may differ."""
-    return (
-        (file.path, file.size) == (before.path, before.size)
-        # 1 equals 1.0, but is stored as another type.
-        and repr(file.columns) == repr(before.columns)
-        and (file.checksum or file.version) == (before.checksum or before.version)
-        and bool(file.checksum or file.version)
-    )
 
 
 def _find_known(paths: Sequence[str], plan: ShardPlan, job: IngestJob) -> dict[str, _Known]:

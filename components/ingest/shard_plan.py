@@ -20,6 +20,9 @@ from components.storage.artifact_files import make_folders
 from components.storage.numbered_parts import read_part, write_parts
 
 _FILE = "plans"
+# Of an average plan: smaller ones are written again together with new files, so that many small
+# additions leave at most four times as many shards.
+_VERY_SMALL = 0.25
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,16 @@ class ShardPlan:
 
 
 def plan_shards(
-    files: Iterable[ImageFile], config: IngestConfig, fractions: Mapping[str, float]
+    files: Iterable[ImageFile],
+    config: IngestConfig,
+    fractions: Mapping[str, float],
+    earlier: Sequence[ShardPlan] = (),
 ) -> list[ShardPlan]:
     """Divide `files` into plans of about `config.shard_mib`, in the order of their paths' hashes.
 
-    That order mixes the classes, so that no shard holds only one class. The plan of a file follows
-    from its own path and the number of plans, so that a new file changes one plan.
+    That order mixes the classes, so that no shard holds only one class. Plans in `earlier`, of the
+    same options, stay as they are while all their files are unchanged, unless they are very small:
+    new files share plans with each other and with the files of plans that have changed.
     """
     groups: dict[str | None, list[ImageFile]] = {}
     for file in files:
@@ -53,14 +60,14 @@ def plan_shards(
         groups = {None: [file for group in groups.values() for file in group]}
     plans: list[ShardPlan] = []
     for split in sorted(groups, key=lambda name: name or ""):
-        fraction = 1.0 if split else max(fractions.values())
+        fraction, group = 1.0 if split else max(fractions.values()), split or "hash"
         parts = [
             part
             for span in _list_spans(groups[split], config)
-            for part in _divide(sorted(span, key=path_hash), config, fraction)
+            for part in _divide(span, config, fraction, [p for p in earlier if p.group == group])
         ]
         plans += [
-            ShardPlan(split or "hash", index, len(parts), tuple(part))
+            ShardPlan(group, index, len(parts), tuple(part))
             for index, part in enumerate(parts)
             if part
         ]
@@ -76,10 +83,52 @@ def _list_spans(files: Iterable[ImageFile], config: IngestConfig) -> list[list[I
 
 
 def _divide(
-    files: Sequence[ImageFile], config: IngestConfig, fraction: float
-) -> list[list[ImageFile]]:
+    files: Sequence[ImageFile], config: IngestConfig, fraction: float, earlier: Sequence[ShardPlan]
+) -> list[Sequence[ImageFile]]:
     count = _shard_count(files, config, fraction=fraction)
-    return (_divide_records if files[0].shard else _divide_files)(files, count)
+    if kept := _find_unchanged(files, earlier):
+        size, more = _size(files), _leave_out(files, kept)
+        if more:
+            kept = [part for part in kept if _size(part) * count >= size * _VERY_SMALL]
+            more = _leave_out(files, kept)
+        files, count = more, math.ceil(count * len(more) / len(files))
+    files = sorted(files, key=path_hash)
+    divide = _divide_records if files and files[0].shard else _divide_files
+    return [*kept, *divide(files, count)]
+
+
+def _find_unchanged(
+    files: Iterable[ImageFile], earlier: Iterable[ShardPlan]
+) -> list[Sequence[ImageFile]]:
+    """Return the files of each earlier plan that has only files which have not changed."""
+    known = {file.path: file for file in files} if earlier else {}
+    found: list[Sequence[ImageFile]] = []
+    for plan in earlier:
+        if all(before.path in known for before in plan.files):
+            part = [known[before.path] for before in plan.files]
+            if all(map(is_unchanged, part, plan.files)):
+                found.append(part)
+    return found
+
+
+def _leave_out(files: Iterable[ImageFile], parts: Sequence[Sequence[ImageFile]]) -> list[ImageFile]:
+    paths = {file.path for part in parts for file in part}
+    return [file for file in files if file.path not in paths]
+
+
+def is_unchanged(file: ImageFile, before: ImageFile) -> bool:
+    """Return whether a file has the same content and columns as before; its label may differ."""
+    return (
+        (file.path, file.size) == (before.path, before.size)
+        # 1 equals 1.0, but is stored as another type.
+        and repr(file.columns) == repr(before.columns)
+        and (file.checksum or file.version) == (before.checksum or before.version)
+        and bool(file.checksum or file.version)
+    )
+
+
+def _size(files: Iterable[ImageFile]) -> int:
+    return sum(file.size for file in files)
 
 
 def path_hash(file: ImageFile) -> bytes:
@@ -122,7 +171,7 @@ def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: 
 
     It is a power of two, which seldom changes as the data grow.
     """
-    size = sum(file.size for file in files) * fraction
+    size = _size(files) * fraction
     by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_images = math.ceil(len(files) * fraction / config.max_shard_images)
     most = max(1, len(files) // config.min_shard_images)

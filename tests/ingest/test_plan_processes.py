@@ -175,7 +175,7 @@ def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_p
     ("job", "is_expected"),
     [
         ({}, True),
-        ({"earlier": {}}, False),
+        ({"has_grown": False}, False),
         ({"unread": 501}, False),
         ({"total": 50_001}, False),
         ({"examples_uri": "gs://bucket/out"}, False),
@@ -185,5 +185,5 @@ def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_p
 def test_few_new_images_need_no_beam(
     tmp_path: Path, job: dict[str, Any], *, is_expected: bool
 ) -> None:
-    few = job_in(tmp_path, unread=1, total=1_000, earlier={0: ["plan"]})
+    few = job_in(tmp_path, unread=1, total=1_000, has_grown=True)
     assert is_quick(dataclasses.replace(few, **job)) == is_expected

@@ -1,4 +1,5 @@
 import collections
+import itertools
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_a_new_file_changes_one_plan(version: str) -> None:
     changed = [plan for plan in after if plan.files not in before]
     assert 1 <= len(changed) <= 2
     assert max(len(plan.files) for plan in after) < 5 * 5000 / 8
+
+
+def test_plans_stay_while_their_files_do() -> None:
+    """Files of changed and of very small plans share plans with the new ones."""
+    listed = files(2500)
+    plans = [plans_of(listed[:2000])]
+    for listing in (listed[:2000], listed[:2020], listed[:2040], listed[:2300], listed[1:]):
+        plans.append(
+            plan_shards(listing, IngestConfig(), {"train": 0.8, "eval": 0.2}, earlier=plans[-1])
+        )
+        assert sorted(f for plan in plans[-1] for f in plan.files) == sorted(listing)
+    parts = [{plan.files for plan in of} for of in plans]
+    assert parts[0] == parts[1] < parts[2]
+    assert [len(new - old) for old, new in itertools.pairwise(parts)] == [0, 1, 1, 2, 2]
+    assert [len(old - new) for old, new in itertools.pairwise(parts)] == [0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("window", [2, "all"])
