@@ -69,12 +69,12 @@ class FileOptions(ImageOptions):
     """Reject larger files (MiB) without reading them."""
 
     threads: Annotated[Positive, Interval(le=1024)] | None = None
-    """Shards that one worker writes at the same time, each in a thread, or, from 10,000 local files
-    on, in a process, as the interpreter lock slows threads down. Unset: one per core."""
+    """Shards that one worker writes at the same time, each in a thread, or, from 10,000 files on,
+    in a process, as the interpreter lock slows threads down. Unset: one per core."""
 
     requests: Annotated[Positive, Interval(le=65_536)] = 512
-    """Remote files that one worker requests at the same time. gcsfs opens 100 connections; the
-    other requests wait for one, or are already being read."""
+    """Remote files that one worker requests at the same time. Cloud Storage gets up to 256
+    connections; the other requests wait for one, or are already being read."""
 
     @property
     def workers(self) -> int:

@@ -6,6 +6,7 @@ import the running script in each process, and look for modules in the current f
 """
 
 import contextlib
+import logging
 import os
 import pickle
 import queue
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Iterator
+from logging.handlers import QueueHandler
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +26,7 @@ from typing import Any, NoReturn
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import Decoder, Run, run_here, run_with
 from components.ingest.plan_writer import IngestJob, write_plan
+from components.storage import retry
 from components.storage.artifact_files import on_disk
 
 MIN_FILES = 10_000
@@ -32,9 +36,10 @@ thread ingests 6,000 small files; two processes ingest twice as many per second 
 # small records.
 _FEW_UNREAD, _FEW_FILES = 500, 50_000
 
-# Messages of a process: a plan is written; an error and its traceback; a number of further files
-# is done; a question to TensorFlow with the bytes of a file, to which a reply is expected.
-_DONE, _FAILED, _COUNT, _ASK = "done", "failed", "count", "ask"
+# Messages of a process: a plan is written, after so many retries; an error and its traceback; a
+# number of further files is done; a line of the log; a question to TensorFlow with the bytes of a
+# file, to which a reply is expected.
+_DONE, _FAILED, _COUNT, _LOG, _ASK = "done", "failed", "count", "log", "ask"
 _REPORT_EVERY = 64
 
 
@@ -44,7 +49,7 @@ def are_worth_it(job: IngestJob) -> bool:
     Only on disk: threads wait for a bucket just as well, with one pool of connections, and writing
     to a bucket would load TensorFlow in each process.
     """
-    local = on_disk(job.folder) and on_disk(job.examples_uri)
+    local = on_disk(job.examples_uri)
     return local and job.config.workers > 1 and job.unread >= MIN_FILES
 
 
@@ -130,12 +135,15 @@ class PlanProcesses:
         while True:
             kind, value = process.receive()
             if kind == _DONE:
+                retry.add_retries(value)
                 return
             if kind == _FAILED:
                 error, trace = value
                 raise error from RuntimeError(trace)
             if kind == _COUNT:
                 self._job.count(value)
+            elif kind == _LOG:
+                logging.getLogger(value.name).handle(value)
             else:
                 try:
                     reply = self._answer(*value)
@@ -164,14 +172,32 @@ def _end_with_run() -> None:
     os._exit(1)
 
 
-def _write_plans(connection: Connection) -> NoReturn:
+class _Sender(QueueHandler):
+    """Sends messages, and each line of the log, to the run."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(queue.SimpleQueue())
+        self.connection = connection
+        # The thread that waits for a bucket logs its retries.
+        self._sending = threading.Lock()
+
+    def send(self, kind: str, value: Any) -> None:
+        with self._sending:
+            self.connection.send((kind, value))
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self.send(_LOG, record)
+
+
+def _write_plans(sender: _Sender) -> NoReturn:
     """Write the plans whose numbers arrive."""
-    job: IngestJob = connection.recv()
+    receive, send = sender.connection.recv, sender.send
+    job: IngestJob = receive()
     counted = 0
 
     def ask(question: Decoder, data: bytes) -> Any:
-        connection.send((_ASK, (question, data)))
-        answer = connection.recv()
+        send(_ASK, (question, data))
+        answer = receive()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -180,23 +206,25 @@ def _write_plans(connection: Connection) -> NoReturn:
         nonlocal counted
         counted += files
         if counted % _REPORT_EVERY == 0:
-            connection.send((_COUNT, _REPORT_EVERY))
+            send(_COUNT, _REPORT_EVERY)
 
     run_with(ask)
     while True:
-        number: int = connection.recv()
-        counted = 0
+        number: int = receive()
+        counted, retries = 0, retry.count_retries()
         try:
             write_plan(number, job, count)
         except Exception as error:
-            connection.send((_FAILED, (_portable(error), traceback.format_exc())))
+            send(_FAILED, (_portable(error), traceback.format_exc()))
         else:
             if rest := counted % _REPORT_EVERY:
-                connection.send((_COUNT, rest))
-            connection.send((_DONE, None))
+                send(_COUNT, rest)
+            send(_DONE, Counter(retry.count_retries()) - Counter(retries))
 
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_run, daemon=True).start()
+    run = _Sender(Connection(int(sys.argv[1])))
+    logging.getLogger().addHandler(run)
     with contextlib.suppress(EOFError, ConnectionError):
-        _write_plans(Connection(int(sys.argv[1])))
+        _write_plans(run)

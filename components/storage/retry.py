@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -49,6 +49,11 @@ _counts: collections.Counter[str] = collections.Counter()
 def count_retries() -> dict[str, int]:
     """Return how often this process has retried requests: cause → retries."""
     return dict(sorted(_counts.items()))
+
+
+def add_retries(counts: Mapping[str, int]) -> None:
+    """Count retries of another process as those of this one."""
+    _counts.update(counts)
 
 
 async def pause_before_retry(cause: str, request: str, pause: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import (
     Decoder,
@@ -28,8 +29,10 @@ from components.ingest.plan_processes import PlanProcesses, are_worth_it, is_qui
 from components.ingest.plan_writer import IngestJob
 from components.ingest.source.lookup import list_source
 from components.ingest.stratification import SplitRule
+from components.storage import retry
 from tests.ingest.plain import write_all
 from tests.pictures import encode, picture, write_folder
+from tests.storage.gs_client import point_to
 
 # JPEGs are decoded without TensorFlow, PNGs with it.
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
@@ -66,7 +69,7 @@ def _decoder() -> Iterator[None]:
 
 
 def ingest(
-    folder: Path, target: Path, write: Callable[[Sequence[int], IngestJob], None]
+    folder: Path | str, target: Path, write: Callable[[Sequence[int], IngestJob], None]
 ) -> dict[str, bytes]:
     """Return every written file by name."""
     listing, parts = list_source(str(folder), CONFIG), (target / "examples", target / "rejects")
@@ -84,7 +87,7 @@ class InThread:
 
         def program() -> None:
             with pytest.raises(EOFError):
-                plan_processes._write_plans(theirs)
+                plan_processes._write_plans(plan_processes._Sender(theirs))
 
         threading.Thread(target=program, daemon=True).start()
 
@@ -122,6 +125,33 @@ def test_processes_write_the_same_bytes_and_report_progress(
     # Two plans, with a report at every 64th file, too.
     assert sum(counts) == 152
     assert len(counts) == 4
+
+
+@pytest.mark.slow
+def test_processes_read_a_bucket_and_tell_the_run_of_retries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = dataclasses.replace(CONFIG, check="header", requests=8)
+    monkeypatch.setattr(sys.modules[__name__], "CONFIG", config)
+    folder = write_folder(tmp_path / "images", each=20)
+    expected = ingest(folder, tmp_path / "here", write_all)
+
+    def write(numbers: Sequence[int], job: IngestJob) -> None:
+        processes = PlanProcesses(job, answer)
+        server.faults = {f"images/{path.relative_to(folder)}": [503] for path in broken}
+        for number in numbers:
+            processes.write_plan(number)
+        processes.close()
+
+    broken = sorted(folder.glob("*/*"))[::20]
+    with GcsServer({"bucket": tmp_path}) as server, point_to(server):
+        monkeypatch.setenv("FSSPEC_GS_ENDPOINT_URL", server.endpoint)
+        monkeypatch.setenv("FSSPEC_GS_TOKEN", "anon")
+        found = ingest("gs://bucket/images", tmp_path / "there", write)
+        assert retry.count_retries() == {"HTTP status 503": len(broken)}
+    assert caplog.text.count("after HTTP status 503: GET ") == len(broken)
+    shards = {name for name in expected if "Split-" in name}
+    assert {name: found[name] for name in shards} == {name: expected[name] for name in shards}
 
 
 def job_in(place: Path, **changes: object) -> IngestJob:
@@ -163,11 +193,11 @@ def fail(processes: PlanProcesses) -> Exception:
     return caught.value
 
 
-def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_path: Path) -> None:
+def test_processes_are_worth_it_for_many_files_and_several_threads(tmp_path: Path) -> None:
     assert are_worth_it(job_in(tmp_path))
+    assert are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
     assert not are_worth_it(job_in(tmp_path, unread=plan_processes.MIN_FILES - 1))
     assert not are_worth_it(job_in(tmp_path, config=IngestConfig(threads=1)))
-    assert not are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
     assert not are_worth_it(job_in(tmp_path, examples_uri="gs://bucket/out"))
 
 
