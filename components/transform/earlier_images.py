@@ -20,6 +20,9 @@ from components.storage.artifact_files import link, make_folders, move, on_disk
 
 _IMAGE, _DIGEST, _FILENAME = (name.encode() for name in (ENCODED, SHA256, FILENAME))
 
+# Each of them is searched for the files of each new shard.
+_FEW = 16
+
 Row = tuple[bytes, bytes, int]
 """Digest and path of the file of a record, and its label id."""
 
@@ -49,7 +52,9 @@ class EarlierImages:
     splits: Mapping[str, Collection[str]]
     """Split → names of its shards."""
     firsts: Mapping[tuple[str, bytes], str]
-    """Split and digest of the first file of each shard → name, which changes as a window moves."""
+    """Split and digest of the first file of each shard → name, which changes as data grow."""
+    left: Collection[tuple[str, str]]
+    """Split and name of shards whose files are in others now, if these are few."""
 
     def list_rows(self, split: str, shard: str, digest: bytes) -> dict[str, list[Row]]:
         """Return the rows of each earlier shard that may have images of `shard`.
@@ -61,7 +66,7 @@ class EarlierImages:
         same = self.firsts.get((split, digest))
         for name in self.splits.get(split, ()):
             first, last = _range(name)
-            if name == same or (first < end and start < last):
+            if name == same or (split, name) in self.left or (first < end and start < last):
                 # It may be damaged, or be in removal.
                 with contextlib.suppress(OSError, StorageError):
                     found[name] = self._list_rows(split, name)
@@ -106,18 +111,30 @@ def list_rows(records: Iterable[Mapping[bytes, memoryview]], ids: Iterable[int])
     ]
 
 
-def find_earlier_images(transformed_uri: str, key: str) -> EarlierImages | None:
-    """Find the newest output of this Transform, on disk, whose images have this key."""
+def find_earlier_images(
+    transformed_uri: str, key: str, examples_uri: str, shards: Mapping[str, Collection[str]]
+) -> EarlierImages | None:
+    """Find the newest output of this Transform, on disk, whose images have this key.
+
+    `shards` are those of `examples_uri`, split → names, which will be transformed.
+    """
     uri = find_earlier(transformed_uri, "made_by", key) if key and on_disk(transformed_uri) else ""
     if not uri:
         return None
     splits = read_index(uri)["splits"]
+    firsts, now = _list_firsts(uri, splits), _list_firsts(examples_uri, shards)
+    left = {(split, name) for (split, digest), name in firsts.items() if (split, digest) not in now}
+    return EarlierImages(uri, splits, firsts, left if len(left) <= _FEW else ())
+
+
+def _list_firsts(uri: str, splits: Mapping[str, Collection[str]]) -> dict[tuple[str, bytes], str]:
+    """Return split and digest of the first file of each shard → name of the shard."""
     firsts: dict[tuple[str, bytes], str] = {}
     for split, name in ((split, name) for split, names in splits.items() for name in names):
         with contextlib.suppress(OSError, StorageError):
             for record in itertools.islice(read_features(_path(uri, split, name), (_DIGEST,)), 1):
                 firsts[split, bytes(record[_DIGEST])] = name
-    return EarlierImages(uri, splits, firsts)
+    return firsts
 
 
 def _range(shard: str) -> tuple[float, float]:

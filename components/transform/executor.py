@@ -91,7 +91,7 @@ class Executor(executor.Executor):
         config, _ = read_custom_config(custom)
         code, names = exec_properties.get("code_digest") or "", _list_features(graph_uri)
         made_by = image_key(code, custom, index or {}, names)
-        earlier = find_earlier_images(transformed.uri, made_by)
+        earlier = find_earlier_images(transformed.uri, made_by, examples.uri, shards)
         writer = TransformShard(graph_uri, examples.uri, transformed.uri, total, config, earlier)
         self._write(shards, writer)
         if index is None:

@@ -100,7 +100,7 @@ def earlier(tmp_path: Path) -> EarlierImages:
     ]
     write_indexed_shard(uri, "train", SHARD, examples)
     write_index(uri, {"train": {SHARD: 3}}, labels={}, ingest={}, made_by="key")
-    found = find_earlier_images(str(tmp_path / "2"), "key")
+    found = find_earlier_images(str(tmp_path / "2"), "key", uri, {"train": [SHARD]})
     assert found
     assert found.uri == uri
     return found
@@ -116,6 +116,10 @@ def test_shards_whose_paths_may_be_the_same_are_searched(earlier: EarlierImages)
     ):
         assert earlier.list_rows("train", shard, digest).get(SHARD) == found
     assert earlier.list_rows("eval", SHARD, DIGESTS[0]) == {}
+    # The files of a shard that none has followed may be anywhere.
+    others = find_earlier_images(f"{earlier.uri[:-1]}2", "key", earlier.uri, {})
+    assert others
+    assert others.list_rows("train", "data_tfrecord-00000-of-00002", b"") == {SHARD: rows}
     target, renamed = f"{earlier.uri}2", SHARD.replace("2", "4")
     assert earlier.share("train", SHARD, target, renamed)
     assert len(read_rows(target, "train", [renamed])[0]) == 3
@@ -165,4 +169,4 @@ def test_whatever_decides_an_image_is_in_its_key(tmp_path: Path) -> None:
         image_key("code", {"size": 8}, {}, ["a", "b"]),
     )
     assert len({key, *others}) == len(others)
-    assert find_earlier_images(str(tmp_path / "2"), "") is None
+    assert find_earlier_images(str(tmp_path / "2"), "", "", {}) is None
