@@ -46,8 +46,7 @@ _REPORT_EVERY = 64
 def are_worth_it(job: IngestJob) -> bool:
     """Return whether processes, rather than threads, should write the plans of a job.
 
-    Only on disk: threads wait for a bucket just as well, with one pool of connections, and writing
-    to a bucket would load TensorFlow in each process.
+    Only for output on disk: writing to a bucket would load TensorFlow in each process.
     """
     local = on_disk(job.examples_uri)
     return local and job.config.workers > 1 and job.unread >= MIN_FILES
