@@ -87,10 +87,11 @@ def _divide(
 ) -> list[Sequence[ImageFile]]:
     count = _shard_count(files, config, fraction=fraction)
     if kept := _find_unchanged(files, earlier):
-        size, more = _size(files), _leave_out(files, kept)
-        if more:
+        if sum(map(len, kept)) < len(files):
+            size = _size(files)
             kept = [part for part in kept if _size(part) * count >= size * _VERY_SMALL]
-            more = _leave_out(files, kept)
+        paths = {file.path for part in kept for file in part}
+        more = [file for file in files if file.path not in paths]
         files, count = more, math.ceil(count * len(more) / len(files))
     files = sorted(files, key=path_hash)
     divide = _divide_records if files and files[0].shard else _divide_files
@@ -109,11 +110,6 @@ def _find_unchanged(
             if all(map(is_unchanged, part, plan.files)):
                 found.append(part)
     return found
-
-
-def _leave_out(files: Iterable[ImageFile], parts: Sequence[Sequence[ImageFile]]) -> list[ImageFile]:
-    paths = {file.path for part in parts for file in part}
-    return [file for file in files if file.path not in paths]
 
 
 def is_unchanged(file: ImageFile, before: ImageFile) -> bool:

@@ -70,15 +70,16 @@ class CloudStorage(GCSFileSystem):
         # Safe to repeat: all but writes that are not bound to a generation.
         if method == "POST" and "ifGenerationMatch" not in options:
             return await attempt()
-        return await self._repeat(attempt, kind=kind, request=f"{method} {url}")
+        return await self._repeat(attempt, method, url, kind=kind)
 
     async def _repeat(
-        self, attempt: Callable[[], Awaitable[_Response]], *, kind: str, request: str
+        self, attempt: Callable[[], Awaitable[_Response]], method: str, url: str | URL, *, kind: str
     ) -> _Response:
-        """Retry a request; `request`, for the log, begins with its method."""
+        """Retry a request, also one whose response arrives damaged."""
+        request = f"{method} {url}"
         for number in range(_DAMAGED_ATTEMPTS):
             response = await self._retrier.call(attempt, kind=kind, request=request)
-            if not request.startswith("GET") or _is_intact(response):
+            if method != "GET" or _is_intact(response):
                 return response
             pause = retry.RETRY_POLICY.pause(number)
             await retry.pause_before_retry("a wrong checksum", request, pause)
@@ -221,7 +222,7 @@ class CloudStorage(GCSFileSystem):
                     raise FileExistsError(path) from None
                 raise
 
-        return (await self._repeat(attempt, kind="read", request=f"GET {url}"))[-1]
+        return (await self._repeat(attempt, "GET", url, kind="read"))[-1]
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
         """Replace a generation of an object, or create it if `version` is ""; return the new one.
