@@ -73,8 +73,8 @@ class FileOptions(ImageOptions):
     in a process, as the interpreter lock slows threads down. Unset: one per core."""
 
     requests: Annotated[Positive, Interval(le=65_536)] = 512
-    """Remote files that one worker requests at the same time. Cloud Storage gets up to 256
-    connections; the other requests wait for one, or are already being read."""
+    """Remote files that one worker requests at the same time. Each process opens up to 256
+    connections to Cloud Storage; the other requests wait for one, or are already being read."""
 
     @property
     def workers(self) -> int:
