@@ -14,6 +14,7 @@ from components.images.check_result import Category
 from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.decisions import Match, Outcome, summarize, write_outcomes
+from components.ingest.digests import Digests, find_repeated
 from components.ingest.plan_facts import PlanFacts
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
@@ -45,7 +46,7 @@ class PlanReport:
     """Split → label → examples."""
     rejects: Sequence[dict[str, str]]
     """Path, category and reason."""
-    digests: Sequence[str]
+    digests: Digests
     """Hexadecimal SHA-256 of each file of the plan; empty for rejects."""
     matches: Sequence[Match] = ()
     """Files, rejected or not, whose content is named by a correction."""
@@ -81,7 +82,7 @@ def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> Pl
     """Return what becomes of the files of a plan; `watched` are the digests in corrections."""
     labels: dict[str, collections.Counter[str]] = {}
     rejects: list[dict[str, str]] = []
-    digests: list[str] = []
+    digests = Digests()
     matches: list[Match] = []
     notes = collections.Counter[str]()
     is_arranged = True
@@ -103,11 +104,11 @@ def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> Pl
 
 def find_copies(reports: Sequence[PlanReport]) -> dict[str, list[ImageFile]]:
     """Return digest → files of each image that several files contain."""
-    counts = collections.Counter(sha256 for report in reports for sha256 in report.digests)
+    repeated = find_repeated(report.digests for report in reports)
     files: dict[str, list[ImageFile]] = {}
-    for report in reports:
+    for report in reports if repeated else ():
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
-            if sha256 and counts[sha256] > 1:
+            if sha256 in repeated:
                 files.setdefault(sha256, []).append(file)
     return files
 

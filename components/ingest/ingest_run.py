@@ -29,14 +29,15 @@ from components.ingest.ingest_report import (
     write_rejects,
 )
 from components.ingest.near_duplicates.clusters import find_clusters, list_clusters, separate
-from components.ingest.plan_facts import PlanFacts, plan_path, read_facts
+from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan_writer import IngestJob
 from components.ingest.shard_plan import plan_shards, write_plans
 from components.ingest.source.columns import describe_columns
 from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
-from components.ingest.stratification import SplitRule, find_classes, find_rule, key_of, stratify
+from components.ingest.stratification import SplitRule, find_rule, key_of, stratify
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import on_disk
+from components.storage.row_table import RowTables
 
 # Of the images of a bucket; few of them are new then.
 _MOSTLY = 0.9
@@ -119,10 +120,11 @@ def ingest_listing(
     )
     if numbers:
         write(numbers, job)
-    facts = [
-        taken.facts.get(number) or read_facts(plan_path(examples, plan))
-        for number, plan in enumerate(plans)
-    ]
+    tables = RowTables(Fact._make)
+    facts = []
+    for number, plan in enumerate(plans):
+        of = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
+        facts.append(dataclasses.replace(of, facts=tables.keep(of.facts)))
     decided = _decide(facts, job, listing, earlier)
     reports = _rearrange(facts, decided, job, write)
     # Also those whose copies have been dropped.
@@ -173,7 +175,8 @@ def _decide(
         for file, fact in zip(of.plan.files, of.facts, strict=True)
         if fact.sha256
     )
-    rule = find_rule(listing, find_classes(listing), digests)
+    classes = {file.label: None for file in listing.files if file.split is None}
+    rule = find_rule(listing, classes, digests)
     rule = _keep_splits(facts, rule, earlier.splits)
     assignment = dataclasses.replace(job.assignment, rule=rule)
     given, outcomes, reports = _judge_corrections(facts, assignment, listing)
@@ -293,6 +296,7 @@ def _rearrange(
     again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
     write(affected, again)
     for number in affected:
-        found = read_facts(plan_path(job.examples_uri, facts[number].plan))
+        plan = facts[number].plan
+        found = read_facts(plan_path(job.examples_uri, plan), plan)
         reports[number] = report_on(found, assignment, frozenset())
     return reports

@@ -56,13 +56,14 @@ def plan_path(examples_uri: str, plan: ShardPlan) -> str:
 def write_facts(examples_uri: str, facts: PlanFacts) -> None:
     """Write facts to a file, which reaches the executor with any Beam runner."""
     plan = facts.plan
-    content = (plan.group, plan.index, plan.count, plan.files, facts.facts, facts.sizes)
+    about = (plan.group, plan.index, plan.count, facts.sizes)
+    lines = map(json.dumps, (about, [*facts.facts], [*plan.files]))
     with open_file(plan_path(examples_uri, plan) + FACTS, "w") as file:
-        file.write(json.dumps(content))
+        file.write("\n".join(lines))
 
 
-def read_facts(path: str) -> PlanFacts:
-    """Read the facts at `path`, see `plan_path`.
+def read_facts(path: str, plan: ShardPlan | None = None) -> PlanFacts:
+    """Read the facts at `path`, see `plan_path`; those of `plan` without its files.
 
     Raises:
         StorageError: the file is damaged.
@@ -70,6 +71,9 @@ def read_facts(path: str) -> PlanFacts:
     with open_file(path + FACTS) as file:
         text = file.read()
     with reading(path + FACTS):
-        group, index, count, files, facts, sizes = json.loads(text)
-        plan = ShardPlan(group, index, count, tuple(map(ImageFile._make, files)))
-        return PlanFacts(plan, [*map(Fact._make, facts)], sizes)
+        about, facts, files = text.split("\n")
+        group, index, count, sizes = json.loads(about)
+        if plan is None:
+            rows = json.loads(files)
+            plan = ShardPlan(group, index, count, tuple(map(ImageFile._make, rows)))
+        return PlanFacts(plan, [*map(Fact._make, json.loads(facts))], sizes)

@@ -4,7 +4,9 @@ As lists of files that Beam moves, the plans of 60,000 small images took more th
 interpreter's time.
 """
 
+import collections
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -18,6 +20,7 @@ from components.ingest.source.listing import ImageFile, place_in_listing
 from components.records.shard_files import PLANS, UNFINISHED
 from components.storage.artifact_files import make_folders
 from components.storage.numbered_parts import read_part, write_parts
+from components.storage.row_table import sort
 
 _FILE = "plans"
 # Of an average plan: smaller ones are written again together with new files, so that many small
@@ -37,11 +40,12 @@ class ShardPlan:
     index: int
     count: int
     """Number of shards of each split in this group of files."""
-    files: tuple[ImageFile, ...]
+    files: Sequence[ImageFile]
+    """Many of them stay on disk."""
 
 
 def plan_shards(
-    files: Iterable[ImageFile],
+    files: Sequence[ImageFile],
     config: IngestConfig,
     fractions: Mapping[str, float],
     earlier: Sequence[ShardPlan] = (),
@@ -52,48 +56,43 @@ def plan_shards(
     same options, stay as they are while all their files are unchanged, unless they are very small:
     new files share plans with each other and with the files of plans that have changed.
     """
-    groups: dict[str | None, list[ImageFile]] = {}
-    for file in files:
-        groups.setdefault(file.split, []).append(file)
-    if None in groups and groups.keys() - {None}:
-        # With some splits given and some by hash, two groups would write the same shards.
-        groups = {None: [file for group in groups.values() for file in group]}
-    plans: list[ShardPlan] = []
-    for split in sorted(groups, key=lambda name: name or ""):
-        fraction, group = 1.0 if split else max(fractions.values()), split or "hash"
-        parts = [
-            part
-            for span in _list_spans(groups[split], config)
-            for part in _divide(span, config, fraction, [p for p in earlier if p.group == group])
-        ]
-        plans += [
-            ShardPlan(group, index, len(parts), tuple(part))
-            for index, part in enumerate(parts)
-            if part
-        ]
-    return plans
+    splits = {file.split for file in files}
+    # With some splits given and some by hash, two groups would write the same shards.
+    mixed = None in splits
 
+    def run_of(file: ImageFile) -> tuple[str, Any]:
+        """Return group and span: with shards of its own, a new span of a window changes none."""
+        group = "hash" if mixed else str(file.split)
+        return group, file.columns.get(SPAN, 0) if config.window else 0
 
-def _list_spans(files: Iterable[ImageFile], config: IngestConfig) -> list[list[ImageFile]]:
-    """Return the files of each span of a window: with shards of its own, a new one changes none."""
-    spans: dict[Any, list[ImageFile]] = {}
-    for file in files:
-        spans.setdefault(file.columns.get(SPAN, 0) if config.window else 0, []).append(file)
-    return [spans[span] for span in sorted(spans)]
+    ordered = sort(files, ImageFile._make, lambda file: (*run_of(file), path_hash(file)))
+    parts: dict[str, list[Sequence[ImageFile]]] = {}
+    start = 0
+    for (group, _), count in collections.Counter(map(run_of, ordered)).items():
+        run, start = ordered[start : start + count], start + count
+        fraction = max(fractions.values()) if mixed else 1.0
+        kept = [plan for plan in earlier if plan.group == group]
+        parts.setdefault(group, []).extend(_divide(run, config, fraction, kept))
+    return [
+        ShardPlan(group, index, len(of_group), part)
+        for group, of_group in parts.items()
+        for index, part in enumerate(of_group)
+        if part
+    ]
 
 
 def _divide(
     files: Sequence[ImageFile], config: IngestConfig, fraction: float, earlier: Sequence[ShardPlan]
 ) -> list[Sequence[ImageFile]]:
+    """Divide files in the order of their hashes."""
     count = _shard_count(files, config, fraction=fraction)
     if kept := _find_unchanged(files, earlier):
         if sum(map(len, kept)) < len(files):
             size = _size(files)
             kept = [part for part in kept if _size(part) * count >= size * _VERY_SMALL]
         paths = {file.path for part in kept for file in part}
-        more = [file for file in files if file.path not in paths]
+        more = tuple(file for file in files if file.path not in paths)
         files, count = more, math.ceil(count * len(more) / len(files))
-    files = sorted(files, key=path_hash)
     divide = _divide_records if files and files[0].shard else _divide_files
     return [*kept, *divide(files, count)]
 
@@ -106,7 +105,7 @@ def _find_unchanged(
     found: list[Sequence[ImageFile]] = []
     for plan in earlier:
         if all(before.path in known for before in plan.files):
-            part = [known[before.path] for before in plan.files]
+            part = tuple(known[before.path] for before in plan.files)
             if all(map(is_unchanged, part, plan.files)):
                 found.append(part)
     return found
@@ -140,26 +139,26 @@ def _hash(path: str) -> bytes:
     return hashlib.sha256(path.encode("utf-8", "surrogateescape")).digest()
 
 
-def _divide_files(files: Iterable[ImageFile], count: int) -> list[list[ImageFile]]:
+def _divide_files(files: Sequence[ImageFile], count: int) -> list[Sequence[ImageFile]]:
     """Divide files by equal ranges of their hashes."""
-    parts: list[list[ImageFile]] = [[] for _ in range(count)]
-    for file in files:
-        parts[int.from_bytes(_hash(file.path)[:8]) * count >> 64].append(file)
-    return parts
+    numbers = (int.from_bytes(_hash(file.path)[:8]) * count >> 64 for file in files)
+    sizes = collections.Counter(numbers)
+    ends = itertools.accumulate((sizes[number] for number in range(count)), initial=0)
+    return [files[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def _divide_records(files: Sequence[ImageFile], count: int) -> list[list[ImageFile]]:
+def _divide_records(files: Sequence[ImageFile], count: int) -> list[Sequence[ImageFile]]:
     """Divide records of other shards, which stay in order, at records with low hashes.
 
     A plan has a least number of records, a power of two, and as many more on average.
     """
     least = 1 << max(0, (len(files) // count // 2).bit_length() - 1)
-    parts: list[list[ImageFile]] = [[]]
-    for file in files:
-        if len(parts[-1]) >= least and int.from_bytes(_hash(file.path)[:8]) * least >> 64 == 0:
-            parts.append([])
-        parts[-1].append(file)
-    return parts
+    starts = [0]
+    for number, file in enumerate(files):
+        is_full = number - starts[-1] >= least
+        if is_full and int.from_bytes(_hash(file.path)[:8]) * least >> 64 == 0:
+            starts.append(number)
+    return [files[start:end] for start, end in itertools.pairwise([*starts, len(files)])]
 
 
 def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: float) -> int:
@@ -187,7 +186,7 @@ def write_plans(examples_uri: str, plans: Sequence[ShardPlan]) -> None:
     """Write the plans of a run to a file, which workers of any Beam runner can read."""
     # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
     texts = (
-        json.dumps((plan.group, plan.index, plan.count, plan.files)).encode("ascii")
+        json.dumps((plan.group, plan.index, plan.count, [*plan.files])).encode("ascii")
         for plan in plans
     )
     for folder in (UNFINISHED, PLANS):

@@ -4,8 +4,11 @@ import bisect
 import collections
 import hashlib
 import itertools
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TRAIN
@@ -107,54 +110,51 @@ def stratify(
 
 def find_rule(
     listing: Listing,
-    classes: Mapping[str, Sequence[ImageFile]],
+    classes: Collection[str],
     digests: Iterable[tuple[ImageFile, str]],
 ) -> SplitRule:
     """Find the bounds of classes; `digests` must cover all their files without a group."""
     labels: dict[str, set[str]] = {}
+    groups = {label: collections.Counter[str]() for label in classes}
     for file in listing.files:
         if file.group is not None:
-            labels.setdefault(key_of(file, ""), set()).add(file.label)
+            labels.setdefault(key := key_of(file, ""), set()).add(file.label)
+            if file.split is None and file.label in groups:
+                groups[file.label][key] += 1
     ambiguous = frozenset(key for key, of_group in labels.items() if len(of_group) > 1)
-    counts = {
-        label: collections.Counter(key_of(file, "") for file in files if file.group is not None)
-        for label, files in classes.items()
-    }
+    # A million digests take 10 MB as positions.
+    positions = {label: array("d") for label in classes}
     for file, sha256 in digests:
-        if file.group is None and file.label in counts:
-            counts[file.label][sha256] = 1
+        if file.group is None and file.label in positions:
+            positions[file.label].append(_position(sha256))
     bounds = {}
-    for label, of_label in counts.items():
-        units = sorted((_position(key), of_label[key]) for key in of_label.keys() - ambiguous)
-        bounds[label] = find_bounds(units, listing.fractions_of(label))
+    for label, of_label in groups.items():
+        units = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
+        units += ((position, 1) for position in np.unique(positions[label]).tolist())
+        bounds[label] = find_bounds(sorted(units), listing.fractions_of(label))
     return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
-
-
-def find_classes(listing: Listing) -> dict[str, list[ImageFile]]:
-    """Return the files without a given split of each class: label → files."""
-    classes: dict[str, list[ImageFile]] = {}
-    for file in listing.files:
-        if file.split is None:
-            classes.setdefault(file.label, []).append(file)
-    return classes
 
 
 def _find_small_classes(
     listing: Listing, known: Collection[str] = ()
 ) -> dict[str, list[ImageFile]]:
     """Return the files of classes to read before ingest, but for paths that are known."""
-    classes = find_classes(listing)
-    unread = {
-        label: [file.size for file in files if file.path not in known]
-        for label, files in classes.items()
-    }
+    unread: dict[str, list[int]] = {}
+    for file in listing.files:
+        if file.split is None:
+            sizes = unread.setdefault(file.label, [])
+            if file.path not in known:
+                sizes.append(file.size)
     found: dict[str, list[ImageFile]] = {}
     images = size = 0
     for label, sizes in sorted(unread.items(), key=lambda item: (len(item[1]), item[0])):
         images, size = images + len(sizes), size + sum(sizes)
         if len(sizes) > _SMALL_CLASS or images > _MOST_IMAGES or size > _MOST_BYTES:
             break
-        found[label] = classes[label]
+        found[label] = []
+    for file in listing.files if found else ():
+        if file.split is None and file.label in found:
+            found[file.label].append(file)
     return found
 
 

@@ -4,6 +4,7 @@ A file of a listing takes half a kilobyte as a tuple. In compressed blocks on di
 dozens of bytes, and nothing in memory.
 """
 
+import copy
 import heapq
 import itertools
 import marshal
@@ -38,46 +39,47 @@ class RowTable(Sequence[_Row], Generic[_Row]):
             file: may hold other tables.
         """
         self._file = file or _make_file()
-        self._kind, self._length = kind, 0
+        self._kind = kind
         self._places: list[tuple[int, int]] = []
-        remaining = iter(rows)
+        remaining, length = iter(rows), 0
         while block := list(itertools.islice(remaining, _BLOCK)):
             data = zlib.compress(marshal.dumps([(*row,) for row in block]), 1)
             self._places.append((self._file.seek(0, 2), len(data)))
             self._file.write(data)
-            self._length += len(block)
+            length += len(block)
         self._file.flush()
+        self._numbers = range(length)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return self._length
+        return len(self._numbers)
 
     def __iter__(self) -> Iterator[_Row]:
         """Read the rows, a block at a time."""
-        for number in range(len(self._places)):
-            yield from self._read(number)
+        return self._iterate(self._numbers)
 
     def __reversed__(self) -> Iterator[_Row]:
         """Read the rows backwards."""
-        for number in reversed(range(len(self._places))):
-            yield from reversed(self._read(number))
+        return self._iterate(self._numbers[::-1])
 
     @overload
     def __getitem__(self, place: int) -> _Row: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[_Row, ...]: ...
-    def __getitem__(self, place: int | slice) -> _Row | tuple[_Row, ...]:
-        """Read one row, or the rows of a slice."""
-        numbers = range(self._length)[place]
+    def __getitem__(self, place: slice) -> Sequence[_Row]: ...
+    def __getitem__(self, place: int | slice) -> _Row | Sequence[_Row]:
+        """Read one row; the rows of a slice stay where they are."""
+        numbers = self._numbers[place]
         if isinstance(numbers, int):
             return self._read(numbers // _BLOCK)[numbers % _BLOCK]
-        blocks = itertools.groupby(numbers, key=lambda number: number // _BLOCK)
-        return tuple(
-            rows[number % _BLOCK]
-            for block, inside in blocks
-            for rows in [self._read(block)]
-            for number in inside
-        )
+        part = copy.copy(self)
+        part._numbers = numbers
+        return part
+
+    def _iterate(self, numbers: range) -> Iterator[_Row]:
+        for block, inside in itertools.groupby(numbers, key=lambda number: number // _BLOCK):
+            rows = self._read(block)
+            for number in inside:
+                yield rows[number % _BLOCK]
 
     def _read(self, number: int) -> list[_Row]:
         start, size = self._places[number]
@@ -99,6 +101,23 @@ def keep(rows: Iterable[_Row], kind: _Kind[_Row]) -> Sequence[_Row]:
     if len(first) < MOST_IN_MEMORY:
         return first
     return RowTable(itertools.chain(first, remaining), kind)
+
+
+class RowTables(Generic[_Row]):
+    """Keeps the rows of many tables: the first in memory, and once they are many, in one file."""
+
+    def __init__(self, kind: _Kind[_Row]) -> None:
+        """Keep rows that `kind` makes of an iterable."""
+        self._kind, self._in_memory = kind, 0
+        self._file: BinaryIO | None = None
+
+    def keep(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Keep the rows of a table in their order."""
+        self._in_memory += len(rows)
+        if self._in_memory <= MOST_IN_MEMORY:
+            return rows
+        self._file = self._file or _make_file()
+        return RowTable(rows, self._kind, self._file)
 
 
 class RowSorter(Generic[_Row]):

@@ -10,6 +10,7 @@ from components.images.check_result import CheckedImage, Note
 from components.ingest.config import IngestConfig
 from components.ingest.stratification import SplitRule
 from components.records.shard_files import read_index
+from components.storage import row_table
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import encode, picture, write_folder
 
@@ -49,7 +50,9 @@ def test_an_image_with_two_labels_has_one_split(
     assert [line for line in made.lines("duplicates.jsonl") if len(line["splits"]) > 1] == []
 
 
-def test_conflicts_are_dropped_and_accounted_for(contradictory: Path, tmp_path: Path) -> None:
+def test_conflicts_are_dropped_and_accounted_for(
+    contradictory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = dataclasses.replace(HEADER, conflicts="drop", max_reject_fraction=0)
     made = ingest(contradictory, tmp_path / "out", config)
     dropped = ["blue/001.jpeg", "red/also blue.jpeg"]
@@ -59,6 +62,11 @@ def test_conflicts_are_dropped_and_accounted_for(contradictory: Path, tmp_path: 
     data = made.shards("train") + made.shards("eval")
     files = {f"{path.parent.name}/{path.name}" for path in contradictory.glob("*/*")}
     assert {path for path in files if path.encode() in data} == files - set(dropped)
+    # Nor does it matter where the lists of files are kept meanwhile.
+    monkeypatch.setattr(row_table, "MOST_IN_MEMORY", 10)
+    on_disk = ingest(contradictory, tmp_path / "on disk", config)
+    assert on_disk.shards("train") + on_disk.shards("eval") == data
+    assert on_disk.summary == made.summary
 
 
 def test_converted_colors_are_counted(

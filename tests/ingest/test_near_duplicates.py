@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image, ImageEnhance
 
@@ -85,6 +86,13 @@ def test_blank_and_tiny_images_are_near_duplicates_only_if_they_are_the_same() -
     groups = find_groups(np.stack([row(data) for data in (*blank, *tiny)]))
     assert groups.tolist() == list(range(6))
     assert find_groups(np.empty((0, 1025), np.uint8)).size == 0
+
+
+def test_rows_of_a_file_need_no_memory(tmp_path: Path) -> None:
+    rows = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(40_000, 1025))
+    before = psutil.Process().memory_info().shared
+    assert find_groups(rows).tolist() == [*range(40_000)]
+    assert psutil.Process().memory_info().shared - before < rows.nbytes / 2
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import collections
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ def files(count: int, *, split: str | None = None, size: int = 1000) -> list[Ima
     ]
 
 
-def plans_of(listed: Iterable[ImageFile]) -> list[ShardPlan]:
+def plans_of(listed: Sequence[ImageFile]) -> list[ShardPlan]:
     return plan_shards(listed, IngestConfig(), {"train": 0.8, "eval": 0.2})
 
 

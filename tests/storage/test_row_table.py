@@ -30,7 +30,9 @@ def test_rows_are_a_sequence(kept: bool, make: Callable[..., Sequence[Found]]) -
         len(expected),
         *(expected[n] for n in (0, 1_999, -1)),
     )
-    assert rows[254:258] == tuple(expected[254:258])
+    assert [*rows[254:258]] == expected[254:258]
+    assert [*rows[300:][-1:200:-2]] == expected[300:][-1:200:-2]
+    assert rows[300:][7] == expected[307]
     # Two readers do not disturb each other.
     assert all(a == b for a, b in zip(rows, rows, strict=True))
     with pytest.raises(IndexError):

@@ -13,6 +13,7 @@ import numpy as np
 from components.contract.example import EVAL, SPAN, TRAIN
 from components.contract.printable import quote
 from components.ingest.assignment import Assignment
+from components.ingest.digests import find_repeated
 from components.ingest.ingest_report import PlanReport, labels_per_split
 from components.ingest.near_duplicates.bound_keys import bind_keys, rank
 from components.ingest.near_duplicates.comparer import (
@@ -201,7 +202,9 @@ def _choose_dropped(
     """Return the path of each image to reject → that of its twin with its label and given split."""
     dropped: dict[str, str] = {}
     kept: dict[tuple[str, str, str | None], str] = {}
-    for file, sha256 in sorted(_each_file(reports)):
+    repeated = find_repeated(report.digests for report in reports)
+    copies = ((file, sha256) for file, sha256 in _each_file(reports) if sha256 in repeated)
+    for file, sha256 in sorted(copies):
         of_copies = (sha256, corrected.get(sha256) or file.label, file.split)
         if (path := kept.setdefault(of_copies, file.path)) != file.path:
             dropped[file.path] = path

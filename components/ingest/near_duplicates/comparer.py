@@ -1,12 +1,12 @@
 """The likeness of pairs of images, which is kept so that later ingests compare only new ones."""
 
 import os
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from components.ingest.digests import Digests
 from components.ingest.near_duplicates.likeness import likeness
 from components.ingest.near_duplicates.picture_rows import Rows
 from components.records.shard_files import PLANS
@@ -77,9 +77,9 @@ def number_pairs(pairs: Pairs) -> NDArray[np.int64]:
     return numbers
 
 
-def write_likeness(examples_uri: str, digests: Sequence[str], compared: Likeness) -> None:
+def write_likeness(examples_uri: str, digests: Digests, compared: Likeness) -> None:
     """Write the likeness of pairs of rows, which have these digests."""
-    ids = _shorten(digests)
+    ids = digests.shorten()
     table = np.empty(len(compared.numbers), _LINE)
     table["one"], table["other"] = ids[compared.numbers >> 32], ids[compared.numbers & 0xFFFFFFFF]
     table["score"] = compared.scores
@@ -87,7 +87,7 @@ def write_likeness(examples_uri: str, digests: Sequence[str], compared: Likeness
         file.write(table.tobytes())
 
 
-def read_likeness(examples_uri: str, digests: Sequence[str]) -> Likeness:
+def read_likeness(examples_uri: str, digests: Digests) -> Likeness:
     """Read what an earlier ingest has compared of rows, which have these digests."""
     try:
         with open_file(os.path.join(examples_uri, PLANS, _FILE), "rb") as file:
@@ -96,14 +96,10 @@ def read_likeness(examples_uri: str, digests: Sequence[str]) -> Likeness:
         return NONE_COMPARED
     if not digests:
         return NONE_COMPARED
-    ids = _shorten(digests)
+    ids = digests.shorten()
     order = np.argsort(ids)
     names = np.stack([table["one"], table["other"]], axis=1)
     rows = order[np.minimum(np.searchsorted(ids[order], names), len(ids) - 1)]
     is_here = (ids[rows] == names).all(axis=1)
     numbers, first = np.unique(number_pairs(np.sort(rows[is_here], axis=1)), return_index=True)
     return Likeness(numbers, table["score"][is_here][first])
-
-
-def _shorten(digests: Sequence[str]) -> NDArray[np.uint64]:
-    return np.array([int(digest[:16], 16) for digest in digests], np.uint64)

@@ -1,5 +1,6 @@
 """The small pictures of all images, in a file per plan, as workers write and ingest reads them."""
 
+import mmap
 import os
 import tempfile
 import uuid
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from components.images.check_result import CheckedImage
 from components.images.thumbprint import SIDE
+from components.ingest.digests import Digests, find_repeated
 from components.ingest.ingest_report import PlanReport
 from components.ingest.plan_facts import PICTURES, plan_path
 from components.ingest.shard_plan import ShardPlan
@@ -47,22 +49,31 @@ def read_rows(path: str) -> Rows:
         return np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)
 
 
-def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[list[str], Rows]:
+def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[Digests, Rows]:
     """Return the distinct digests of all images, and the row of each.
 
-    The rows, 1,025 bytes each, are mapped from a temporary file, so that they need no memory.
+    The rows, 1,025 bytes each, are mapped from a temporary file, so that they need no memory once
+    `release` has been called.
     """
-    digests: dict[str, None] = {}
+    digests, seen = Digests(), set[str]()
+    repeated = find_repeated(report.digests for report in reports)
     with tempfile.TemporaryFile() as joined:
         for report in reports:
             kept = []
             for number, sha256 in enumerate(report.digests):
-                if sha256 and sha256 not in digests:
-                    digests[sha256] = None
+                if sha256 and sha256 not in seen:
+                    seen |= repeated & {sha256}
+                    digests.append(sha256)
                     kept.append(number)
             joined.write(read_rows(plan_path(examples_uri, report.plan))[kept].tobytes())
         joined.flush()
         shape = (len(digests), ROW_BYTES)
         if not digests:
-            return [], np.empty(shape, np.uint8)  # An empty file cannot be mapped.
-        return list(digests), np.memmap(joined, np.uint8, "r", shape=shape)
+            return digests, np.empty(shape, np.uint8)  # An empty file cannot be mapped.
+        return digests, np.memmap(joined, np.uint8, "r", shape=shape)
+
+
+def release(rows: Rows) -> None:
+    """Have the system forget which rows of `read_pictures` were read: it counts them as memory."""
+    if isinstance(rows.base, mmap.mmap):
+        rows.base.madvise(mmap.MADV_DONTNEED)

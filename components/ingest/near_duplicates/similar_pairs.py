@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from components.images.thumbprint import SIDE
 from components.ingest.near_duplicates.comparer import Comparer, number_pairs
 from components.ingest.near_duplicates.likeness import LEAST_DETAIL
-from components.ingest.near_duplicates.picture_rows import Rows
+from components.ingest.near_duplicates.picture_rows import Rows, release
 
 Codes = NDArray[np.uint64]
 
@@ -62,6 +62,7 @@ def find_groups(rows: Rows, comparer: Comparer | None = None) -> NDArray[np.int6
         for one, other in pairs[alike]:
             _join(parents, one, other)
         _flatten(parents)
+        release(rows)
     return parents
 
 
@@ -99,6 +100,7 @@ def _encode(rows: Rows) -> tuple[NDArray[np.int64], Codes]:
         packed = np.packbits(np.stack(signs, 1), axis=-1, bitorder="little")
         useful.append(kept + start)
         codes.append(packed.view(np.uint64))
+        release(rows)
     return np.concatenate(useful), np.concatenate(codes)
 
 
