@@ -116,7 +116,10 @@ def read_scalars(shard: str) -> Iterator[pa.RecordBatch]:
 
 
 def restore_lengths(statistics: Statistics) -> Statistics:
-    """Move the statistics of the image lengths to the encoded image."""
+    """Move the statistics of the image lengths to the encoded image, and sort the features.
+
+    TFDV leaves them in an order that depends on which worker was ready first.
+    """
     restored = type(statistics)()
     restored.CopyFrom(statistics)
     features = restored.datasets[0].features
@@ -128,6 +131,7 @@ def restore_lengths(statistics: Statistics) -> Statistics:
         encoded.max_num_bytes_int = int(lengths.max)
     if length is not None:
         features.remove(length)
+    features.sort(key=lambda feature: list(feature.path.step))
     return restored
 
 
