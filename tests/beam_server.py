@@ -15,7 +15,7 @@ import pytest
 _REPOSITORY = Path(__file__).parents[1]
 _START_SECONDS = 60
 # Beam waits for a worker that never comes for ever; without its job server, the job fails.
-_LIFE_SECONDS = 300
+_LIFE_SECONDS = 900
 
 
 @contextlib.contextmanager

@@ -53,10 +53,10 @@ def are_worth_it(job: IngestJob) -> bool:
 
 
 def is_quick(job: IngestJob) -> bool:
-    """Return whether so little has changed on disk that starting Beam would take longer."""
+    """Return whether so little is new on disk, or to be moved, that Beam would take longer."""
     local = on_disk(job.folder) and on_disk(job.examples_uri)
     few = job.unread <= _FEW_UNREAD and job.total <= _FEW_FILES
-    return local and few and job.has_grown
+    return local and few and (job.has_grown or job.again)
 
 
 class _Process:

@@ -4,7 +4,7 @@ As lists of files that Beam moves, the plans of 60,000 small images took more th
 interpreter's time.
 """
 
-import collections
+import bisect
 import hashlib
 import itertools
 import json
@@ -68,8 +68,10 @@ def plan_shards(
     ordered = sort(files, ImageFile._make, lambda file: (*run_of(file), path_hash(file)))
     parts: dict[str, list[Sequence[ImageFile]]] = {}
     start = 0
-    for (group, _), count in collections.Counter(map(run_of, ordered)).items():
-        run, start = ordered[start : start + count], start + count
+    while start < len(ordered):
+        group, span = run_of(ordered[start])
+        end = bisect.bisect_right(ordered, (group, span), start, key=run_of)
+        run, start = ordered[start:end], end
         fraction = max(fractions.values()) if mixed else 1.0
         kept = [plan for plan in earlier if plan.group == group]
         parts.setdefault(group, []).extend(_divide(run, config, fraction, kept))
@@ -141,9 +143,11 @@ def _hash(path: str) -> bytes:
 
 def _divide_files(files: Sequence[ImageFile], count: int) -> list[Sequence[ImageFile]]:
     """Divide files by equal ranges of their hashes."""
-    numbers = (int.from_bytes(_hash(file.path)[:8]) * count >> 64 for file in files)
-    sizes = collections.Counter(numbers)
-    ends = itertools.accumulate((sizes[number] for number in range(count)), initial=0)
+
+    def number(file: ImageFile) -> int:
+        return int.from_bytes(_hash(file.path)[:8]) * count >> 64
+
+    ends = [bisect.bisect_left(files, end, key=number) for end in range(count + 1)]
     return [files[start:end] for start, end in itertools.pairwise(ends)]
 
 

@@ -1,14 +1,15 @@
-"""ImageExampleGen and ImageEvaluator on Flink and Spark: only `beam_pipeline_args` changes.
+"""The pipeline on Flink and Spark: only `beam_pipeline_args` changes.
 
 Beam's job server, a Java process, brings a small cluster; the Python code runs in worker processes,
 as it would beside the machines of a large one.
 """
 
+import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,11 @@ _SERVERS = {
     ),
 }
 """Cluster → class of its job server, option for a cluster of its own, what it logs after a job."""
+# They depend on the place or time of a run, or name what TensorFlow numbers.
+_OF_A_RUN = re.compile(
+    r"ImageReport/|Pusher/|model_run/|eval_config.json|saved_model.pb|fingerprint.pb|/SchemaDiff.pb"
+    r"|FeatureStats.pb"  # Sums, whose last digits depend on the order of the shards.
+)
 # Of Java, for Spark.
 _OPENED = ("lang", "lang.invoke", "net", "nio", "util", "util.concurrent")
 _DOWNLOAD_SECONDS = 600
@@ -150,3 +156,41 @@ def test_same_evaluation_on_a_cluster_as_in_memory(cluster: Cluster, tmp_path: P
     # TFMA's five, the predictions, the thresholds, the verdict and the small versions.
     assert len(found[0]) == 9
     assert found[0] == found[1]
+
+
+def run_pipeline(images: Path, output: Path, beam_args: Sequence[str]) -> dict[str, bytes]:
+    """Run all steps, with ImagePredictor; return what they write."""
+    options = {
+        "data": images,
+        "output": output,
+        "predict.folder": images / "red",
+        "model.name": "cnn",
+        "training.epochs": 1,
+        "beam_pipeline_args": json.dumps(list(beam_args)),
+    }
+    command = [f"--{name}={value}" for name, value in options.items()]
+    done = subprocess.run(
+        [sys.executable, "local_runner.py", *command], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    files = (path for path in (output / "artifacts").glob("*/*/*/**/*") if path.is_file())
+    # Without the number of the step's execution.
+    found = {re.sub(r"/\d+/", "/", str(path.relative_to(output))): path for path in files}
+    return {name: path.read_bytes() for name, path in found.items() if not _OF_A_RUN.search(name)}
+
+
+@pytest.fixture(scope="module")
+def in_memory(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return run_pipeline(image_folder, tmp_path_factory.mktemp("in_memory"), nodes.IN_MEMORY)
+
+
+@pytest.mark.weekly
+def test_whole_pipeline_on_a_cluster_as_in_memory(
+    cluster: Cluster, in_memory: dict[str, bytes], image_folder: Path, tmp_path: Path
+) -> None:
+    before = len(re.findall(cluster.finished, cluster.log.read_text()))
+    on_cluster = run_pipeline(image_folder, tmp_path, cluster.beam_args)
+    assert on_cluster.keys() == in_memory.keys()
+    assert [name for name in on_cluster if on_cluster[name] != in_memory[name]] == []
+    # Ingest, statistics, two of Transform, evaluation, prediction.
+    assert len(re.findall(cluster.finished, cluster.log.read_text())) - before == 6

@@ -206,6 +206,7 @@ def test_processes_are_worth_it_for_many_files_and_several_threads(tmp_path: Pat
     [
         ({}, True),
         ({"has_grown": False}, False),
+        ({"has_grown": False, "again": True}, True),
         ({"unread": 501}, False),
         ({"total": 50_001}, False),
         ({"examples_uri": "gs://bucket/out"}, False),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from components.ingest.digests import Digests
 from components.ingest.near_duplicates.likeness import likeness
-from components.ingest.near_duplicates.picture_rows import Rows
+from components.ingest.near_duplicates.picture_rows import Rows, release
 from components.records.shard_files import PLANS
 from components.storage.artifact_files import open_file
 
@@ -18,7 +18,8 @@ Pairs = NDArray[np.int64]
 _FILE = "likeness"
 # The first 8 bytes of the digests of two images, and their likeness.
 _LINE = np.dtype([("one", "<u8"), ("other", "<u8"), ("score", "<f4")])
-_BLOCK = 8192
+# Reading a row maps 64 KiB around it.
+_BLOCK = 1024
 
 
 class Likeness(NamedTuple):
@@ -66,6 +67,7 @@ def compare(rows: Rows, pairs: Pairs) -> NDArray[np.float32]:
     scores = np.empty(len(pairs), np.float32)
     for start in range(0, len(pairs), _BLOCK):
         one, other = (rows[column] for column in pairs[start : start + _BLOCK].T)
+        release(rows)
         sides = np.maximum(one[:, -1], other[:, -1])
         scores[start : start + _BLOCK] = likeness(one[:, :-1], other[:, :-1], sides)
     return scores

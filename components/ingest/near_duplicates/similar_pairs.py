@@ -62,7 +62,6 @@ def find_groups(rows: Rows, comparer: Comparer | None = None) -> NDArray[np.int6
         for one, other in pairs[alike]:
             _join(parents, one, other)
         _flatten(parents)
-        release(rows)
     return parents
 
 
