@@ -117,12 +117,14 @@ def test_sizes_are_those_of_the_originals(tmp_path: Path) -> None:
     rows = [{**shared, FILENAME: f"{number}.jpg", WIDTH: 500 + number} for number in range(2)]
     shards = {"train": {"a": write_indexed_shard(str(tmp_path), "train", "a", rows)}}
     write_index(str(tmp_path), shards, labels={"train": {"cat": 2}})
-    table = pa.table({"path": ["1.jpg", "missing.jpg"], "contrast": [0.25, 0.5]})
+    named = {"path": ["1.jpg", "missing.jpg"], "label": ["cat", "cat"]}
+    table = pa.table({**named, "contrast": [0.25, 0.5]})
     columns = read_columns(table, str(tmp_path), side=96)
     assert columns["width"][0] == 501
     assert columns["height"][0] == 375
     assert np.isnan(columns["width"][1])
     assert columns["side"].tolist() == [96, 96]
+    assert columns["label"][0] is columns["label"][1], "not a text for each image"
     assert "width" not in read_columns(table, "gs://nowhere/examples", side=96)
 
 

@@ -5,11 +5,14 @@ of small, gray or dark images is not odd as a whole.
 """
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.contract.example import FILENAME, HEIGHT, TRAIN, WIDTH
 from components.contract.wire_format import read_varint
@@ -84,12 +87,21 @@ def read_columns(table: Any, examples_uri: str, *, side: int) -> dict[str, npt.N
             from a bucket that would take a download of all images.
         side: side of the images that the model sees, pixels.
     """
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    sizes = dict(_read_sizes(examples_uri)) if on_disk(examples_uri) else {}
-    if sizes:
-        unknown = (math.nan, math.nan)
-        found = np.array([sizes.get(path, unknown) for path in columns["path"]]).reshape(-1, 2)
-        columns |= {"width": found[:, 0], "height": found[:, 1], "side": np.full(len(found), side)}
+    # Equal labels share a text.
+    columns = {name: table[name].to_pandas().to_numpy() for name in table.column_names}
+    sizes = array("d", (math.nan, math.nan))
+
+    def list_paths() -> Iterator[str | None]:
+        yield None
+        for path, size in _read_sizes(examples_uri) if on_disk(examples_uri) else ():
+            sizes.extend(size)
+            yield path
+
+    paths = pa.array(list_paths(), pa.string())
+    if len(paths) > 1:
+        places = pc.index_in(table["path"], value_set=paths).fill_null(0).to_numpy()
+        width, height = np.array(sizes).reshape(-1, 2)[places].T
+        columns |= {"width": width, "height": height, "side": np.full(len(width), side)}
     return columns
 
 
