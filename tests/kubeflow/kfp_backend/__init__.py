@@ -39,8 +39,9 @@ _API = (
 {0} {1}/go.mod h1:puPWVUzB1VCb8lVq4g06IR2rIXuSpejDTd/FkSr6nvc=
 """,
 )
-# Compiling without optimizing takes a quarter less CPU time.
-_QUICK = ("-ldflags=-s -w", "-gcflags=all=-N -l")
+# Compiling without optimizing takes a quarter less CPU time; without paths, packages that depend on
+# the folder are cached, too.
+_QUICK = ("-trimpath", "-ldflags=-s -w", "-gcflags=all=-N -l")
 _REJECTED = 3
 # What go says when a module or a toolchain is not available, and never about an error in our code.
 _UNAVAILABLE = re.compile(
