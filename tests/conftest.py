@@ -35,7 +35,7 @@ _TESTS = Path(__file__).parent
 
 
 # Folders whose tests take longest; the others fill the gaps at the end.
-_LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
+_LONGEST = ("versions", "training", "report", "data", "storage", "evaluation", "kubeflow")
 
 # Without byte code, which some shells keep Python from writing, each process rewrites all
 # assertions anew: 2 to 3 s.

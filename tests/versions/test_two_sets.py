@@ -1,6 +1,6 @@
 """Outputs of the two sets of versions: equal shards, and a run on the output of the other set.
 
-`.ci/trixie` runs the digits with each set, and then these tests with the newer one.
+`.ci/trixie` runs the digits with each set, and then these among the fast tests with the newer one.
 """
 
 import filecmp
@@ -21,11 +21,7 @@ ROOT = Path(__file__).parents[2]
 MADE = Path(os.environ.get("TWO_SETS", "/nowhere"))
 THERE = MADE / ("new" if sys.version_info < (3, 12) else "old")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("TWO_SETS" not in os.environ, reason="needs two runs by .ci/trixie"),
-]
-
+pytestmark = pytest.mark.skipif("TWO_SETS" not in os.environ, reason="needs runs by .ci/trixie")
 
 PLACES = ["ImageExampleGen/examples/1", "Transform/transformed_examples/6"]
 
