@@ -105,39 +105,58 @@ def take_over(
 ) -> TakenOver:
     """Take over the shards of plans whose files have not changed since the earlier ingest."""
     suffixes = [PICTURES] if config.finds_near_duplicates else []
-    owners = {
-        file.path: (file, fact.sha256, facts)
-        for facts in earlier.facts
-        for file, fact in zip(facts.plan.files, facts.facts, strict=True)
-        # What could not be read may be readable now.
-        if fact.sha256
-    }
-    adopted: dict[int, PlanFacts] = {}
-    sources: dict[int, list[str]] = {}
-    digests: dict[str, str] = {}
-    for number, plan in enumerate(plans):
-        found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
-        same = [
-            (file.path, sha256, of)
-            for file, before, sha256, of in found
-            if is_unchanged(file, before)
-        ]
-        digests.update((path, sha256) for path, sha256, _ in same)
-        known = list({id(of): of for _, _, of in same}.values())
-        if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
-            adopted[number] = known[0]
-        elif known:
-            sources[number] = [plan_path(earlier.uri, facts.plan) for facts in known]
+    adopted = _find_whole(plans, earlier)
+    sources, digests = _find_parts(plans, earlier, adopted)
     with ThreadPoolExecutor(_REQUESTS) as pool:
         jobs = {
             number: pool.submit(_adopt, plans[number], facts, earlier.uri, examples_uri, suffixes)
             for number, facts in adopted.items()
         }
     taken = {number: facts for number, job in jobs.items() if (facts := job.result())}
-    for number in adopted.keys() - taken.keys():
-        for file in plans[number].files:
-            del digests[file.path]
+    for number, facts in taken.items():
+        paths = (file.path for file in plans[number].files)
+        digests.update(zip(paths, (fact.sha256 for fact in facts.facts), strict=True))
     return TakenOver(taken, sources, digests)
+
+
+def _find_whole(plans: Sequence[ShardPlan], earlier: Earlier) -> dict[int, PlanFacts]:
+    """Return the number of each plan that an earlier one has written → what that knows."""
+    facts = {id(of.plan): of for of in earlier.facts}
+    found = {n: facts[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
+    # What could not be read may be readable now.
+    return {n: of for n, of in found.items() if all(fact.sha256 for fact in of.facts)}
+
+
+def _find_parts(
+    plans: Sequence[ShardPlan], earlier: Earlier, adopted: dict[int, PlanFacts]
+) -> tuple[dict[int, list[str]], dict[str, str]]:
+    """Return the sources and digests of plans that are not in `adopted`; add those that may be."""
+    whole = {id(facts) for facts in adopted.values()}
+    owners = {
+        file.path: (file, fact.sha256, facts)
+        for facts in earlier.facts
+        if id(facts) not in whole
+        for file, fact in zip(facts.plan.files, facts.facts, strict=True)
+        if fact.sha256
+    }
+    sources: dict[int, list[str]] = {}
+    digests: dict[str, str] = {}
+    for number, plan in enumerate(plans):
+        if number in adopted:
+            continue
+        found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
+        same = [
+            (file.path, sha256, of)
+            for file, before, sha256, of in found
+            if is_unchanged(file, before)
+        ]
+        known = list({id(of): of for _, _, of in same}.values())
+        if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
+            adopted[number] = known[0]
+        elif known:
+            digests.update((path, sha256) for path, sha256, _ in same)
+            sources[number] = [plan_path(earlier.uri, facts.plan) for facts in known]
+    return sources, digests
 
 
 def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
@@ -150,7 +169,10 @@ def _adopt(
     """Take over the shards of a plan; return None if the earlier ones are being removed."""
     now = dataclasses.replace(facts, plan=plan)
     source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
-    pairs = [(source + suffix, target + suffix) for suffix in suffixes]
+    # Most files are listed as before, with their labels.
+    is_as_before = plan.files == facts.plan.files
+    shared = [*suffixes, FACTS] if is_as_before else suffixes
+    pairs = [(source + suffix, target + suffix) for suffix in shared]
     shards = now.shards(examples_uri)
     pairs += [(path, shards[split]) for split, path in facts.shards(earlier_uri).items()]
     for number, (old, new) in enumerate(pairs):
@@ -161,7 +183,8 @@ def _adopt(
             for _, made in pairs[:number]:
                 remove(made)
             return None
-    write_facts(examples_uri, now)
+    if not is_as_before:
+        write_facts(examples_uri, now)
     return now
 
 

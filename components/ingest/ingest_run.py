@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TRAIN
+from components.contract.machine import pause_collection
 from components.contract.printable import make_printable
 from components.contract.progress import report_result
 from components.contract.rules_of_thumb import FEW_IMAGES
@@ -16,7 +17,14 @@ from components.images.options import SHRINKING
 from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.decisions import Outcome, choose_labels, judge
-from components.ingest.earlier_shards import Earlier, plan_key, read_earlier, reuse_key, take_over
+from components.ingest.earlier_shards import (
+    Earlier,
+    TakenOver,
+    plan_key,
+    read_earlier,
+    reuse_key,
+    take_over,
+)
 from components.ingest.ingest_report import (
     PlanReport,
     check_reports,
@@ -29,9 +37,9 @@ from components.ingest.ingest_report import (
     write_rejects,
 )
 from components.ingest.near_duplicates.clusters import find_clusters, list_clusters, separate
-from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts
+from components.ingest.plan_facts import Contents, Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan_writer import IngestJob
-from components.ingest.shard_plan import plan_shards, write_plans
+from components.ingest.shard_plan import ShardPlan, plan_shards, write_plans
 from components.ingest.source.columns import describe_columns
 from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, find_rule, key_of, stratify
@@ -92,60 +100,92 @@ def ingest_listing(
     remove_shards(examples)
     key = reuse_key(config, code)
     division = json.dumps([listing.fractions, listing.own_fractions], sort_keys=True)
-    earlier = Earlier()
+    with pause_collection():
+        earlier = Earlier()
+        if code:
+            earlier = read_earlier(examples, config, key=key, division=division)
+        plans = plan_shards(listing.files, config, listing.fractions, earlier.plans)
+        taken = take_over(plans, earlier, examples, config)
+        job = _begin(plans, taken, earlier, listing, config, examples)
+    if numbers := [number for number in range(len(plans)) if number not in taken.facts]:
+        write_plans(examples, plans, numbers)
+        write(numbers, job)
+    with pause_collection():
+        tables, facts = RowTables(Fact._make), []
+        for number, plan in enumerate(plans):
+            of = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
+            facts.append(dataclasses.replace(of, facts=tables.keep(of.facts)))
+        decided = _decide(facts, job, listing, earlier)
+    reports, moved = _rearrange(facts, decided, job, write)
+    with pause_collection():
+        index = _account(reports, decided, listing, config, rejects)
+        if code:
+            contents: dict[str, dict[str, tuple[str, str]]] = {}
+            for number, of in enumerate(facts):
+                for split, shards in (moved.get(number) or of.contents()).items():
+                    contents.setdefault(split, {}).update(shards)
+            index["contents"] = contents
     if code:
-        earlier = read_earlier(examples, config, key=key, division=division)
-    plans = plan_shards(listing.files, config, listing.fractions, earlier.plans)
-    write_plans(examples, plans)
-    taken = take_over(plans, earlier, examples, config)
+        index |= {"made_by": key, "divided_by": division, "planned_by": plan_key(config)}
+    write_index(examples, **index)
+    return Ingested(sorted(index["splits"]), job.unread)
+
+
+def _begin(
+    plans: Sequence[ShardPlan],
+    taken: TakenOver,
+    earlier: Earlier,
+    listing: Listing,
+    config: IngestConfig,
+    examples: str,
+) -> IngestJob:
+    """Say how many files are read, and return the job that writes the remaining plans."""
     files, unread = len(listing.files), len(listing.files) - len(taken.digests)
     if files and earlier.uri:
-        read = f"{files - unread:,} unchanged, {unread:,} read"
-        report_result(f"{files:,} images: {read}")
+        report_result(f"{files:,} images: {files - unread:,} unchanged, {unread:,} read")
     else:
         logging.info("There are no earlier shards of these images here: all are read.")
-    numbers = [number for number in range(len(plans)) if number not in taken.facts]
-    total = sum(len(plans[number].files) for number in numbers)
-    rule = _guess_rule(listing, config, taken.digests, earlier.splits)
-    assignment = Assignment(rule, choose_labels(listing))
-    job = IngestJob(
+    return IngestJob(
         listing.root,
         examples,
         config,
-        assignment,
-        total,
-        unread,
+        Assignment(
+            _guess_rule(listing, config, taken.digests, earlier.splits), choose_labels(listing)
+        ),
+        total=sum(len(plan.files) for n, plan in enumerate(plans) if n not in taken.facts),
+        unread=unread,
         has_grown=bool(taken.digests),
         earlier=taken.sources,
     )
-    if numbers:
-        write(numbers, job)
-    tables = RowTables(Fact._make)
-    facts = []
-    for number, plan in enumerate(plans):
-        of = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
-        facts.append(dataclasses.replace(of, facts=tables.keep(of.facts)))
-    decided = _decide(facts, job, listing, earlier)
-    reports = _rearrange(facts, decided, job, write)
+
+
+def _account(
+    reports: Sequence[PlanReport],
+    decided: _Decided,
+    listing: Listing,
+    config: IngestConfig,
+    rejects: str,
+) -> dict[str, Any]:
+    """Write the lists of rejects, check that all is well, and return the facts of the index."""
     # Also those whose copies have been dropped.
     rule, corrected = decided.assignment.rule, decided.assignment.corrected
     duplicates = list_duplicates(decided.copies, rule, corrected)
     write_rejects(rejects, reports, listing, duplicates, decided.outcomes, decided.near)
     check_reports(reports, duplicates, listing, config)
-    splits = records_per_shard(reports)
     labels = labels_per_split(reports)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
-    found: dict[str, Any] = {"labels": labels, "ingest": shrinking}
-    if code:
-        found |= {"made_by": key, "divided_by": division, "planned_by": plan_key(config)}
+    found: dict[str, Any] = {
+        "splits": records_per_shard(reports),
+        "labels": labels,
+        "ingest": shrinking,
+    }
     if columns := describe_columns(file.columns for file in listing.files):
         found["columns"] = columns
     by_hash = config.splits is None and all(file.split is None for file in listing.files)
     if by_hash and sum(sum(of_split.values()) for of_split in labels.values()) < FEW_IMAGES:
         # Training divides them again, into folds.
         found["groups"] = _list_groups(reports, rule)
-    write_index(examples, splits, **found)
-    return Ingested(sorted(splits), unread)
+    return found
 
 
 def _guess_rule(
@@ -286,17 +326,23 @@ def _resolve_conflicts(
 
 def _rearrange(
     facts: Sequence[PlanFacts], decided: _Decided, job: IngestJob, write: WritePlans
-) -> Sequence[PlanReport]:
-    """Rewrite the plans whose shards do not hold what they should; return the reports on all."""
+) -> tuple[list[PlanReport], dict[int, Contents]]:
+    """Rewrite the plans whose shards do not hold what they should.
+
+    Return the reports on all, and the contents of those that were rewritten, by number.
+    """
     reports, assignment = list(decided.reports), decided.assignment
+    contents: dict[int, Contents] = {}
     affected = [number for number, report in enumerate(reports) if not report.is_arranged]
     if not affected:
-        return reports
+        return reports, contents
     total = sum(len(facts[number].plan.files) for number in affected)
     again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
+    write_plans(job.examples_uri, [of.plan for of in facts], affected)
     write(affected, again)
     for number in affected:
         plan = facts[number].plan
         found = read_facts(plan_path(job.examples_uri, plan), plan)
         reports[number] = report_on(found, assignment, frozenset())
-    return reports
+        contents[number] = found.contents()
+    return reports, contents

@@ -10,7 +10,14 @@ from typing import Any
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE, count_folds
 from components.records.tfrecord import RecordWriter, reading
-from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
+from components.storage.artifact_files import (
+    list_names,
+    make_folders,
+    move,
+    on_disk,
+    open_file,
+    remove,
+)
 
 UNFINISHED = ".unfinished"
 """Folder of shards being written, next to the split folders."""
@@ -42,6 +49,17 @@ def open_shard(path: str) -> Iterator[RecordWriter]:
     with RecordWriter(unfinished) as writer:
         yield writer
     move(unfinished, path)
+
+
+def replace_file(examples_uri: str, path: str, content: bytes) -> None:
+    """Write a file of the examples, on disk not in place: an earlier ingest may share it."""
+    new = os.path.join(examples_uri, UNFINISHED, uuid.uuid4().hex) if on_disk(path) else path
+    for folder in (os.path.dirname(new), os.path.dirname(path)):
+        make_folders(folder)
+    with open_file(new, "wb") as file:
+        file.write(content)
+    if new != path:
+        move(new, path)
 
 
 def remove_shards(examples_uri: str) -> None:

@@ -2,12 +2,11 @@
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import re
 import uuid
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +24,12 @@ _FEW = 16
 
 Row = tuple[bytes, bytes, int]
 """Digest and path of the file of a record, and its label id."""
+
+Place = tuple[str, str]
+"""Split and name of a shard."""
+
+Contents = Mapping[str, Mapping[str, list[str]]]
+"""Split → name of each shard → digests of its files, and of their label ids."""
 
 
 def image_key(
@@ -51,19 +56,18 @@ class EarlierImages:
     uri: str
     splits: Mapping[str, Collection[str]]
     """Split → names of its shards."""
-    firsts: Mapping[tuple[str, bytes], str]
-    """Split and digest of the first file of each shard → name, which changes as data grow."""
-    left: Collection[tuple[str, str]]
-    """Split and name of shards whose files are in others now, if these are few."""
+    followed: Mapping[Place, str]
+    """Each new shard with the files of an earlier one → name of that."""
+    equal: Collection[Place]
+    """New shards whose rows are also those of the one that they follow."""
+    left: Collection[Place]
+    """Shards whose files are in others now, if these are few."""
 
-    def list_rows(self, split: str, shard: str, digest: bytes) -> dict[str, list[Row]]:
-        """Return the rows of each earlier shard that may have images of `shard`.
-
-        `digest` is that of its first file.
-        """
+    def list_rows(self, split: str, shard: str) -> dict[str, list[Row]]:
+        """Return the rows of each earlier shard that may have images of `shard`."""
         start, end = _range(shard)
         found: dict[str, list[Row]] = {}
-        same = self.firsts.get((split, digest))
+        same = self.followed.get((split, shard))
         for name in self.splits.get(split, ()):
             first, last = _range(name)
             if name == same or (split, name) in self.left or (first < end and start < last):
@@ -73,13 +77,18 @@ class EarlierImages:
         return found
 
     def _list_rows(self, split: str, name: str) -> list[Row]:
+        path = self._check(split, name)
+        [indexed] = read_rows(self.uri, split, [name])
+        records = read_features(path, (_DIGEST, _FILENAME))
+        return list_rows(records, indexed[:, 2].tolist())
+
+    def _check(self, split: str, name: str) -> str:
+        """Return the path of a shard, unless it has been written to since its index."""
         path = _path(self.uri, split, name)
         written = os.stat(os.path.join(self.uri, INDEX_FILE)).st_mtime_ns
         if os.stat(path).st_mtime_ns > written:
             raise StorageError(f"{path} has been written to since its index.")
-        [indexed] = read_rows(self.uri, split, [name])
-        records = read_features(path, (_DIGEST, _FILENAME))
-        return list_rows(records, indexed[:, 2].tolist())
+        return path
 
     def find_images(
         self, split: str, shards: Iterable[str], digests: Container[bytes]
@@ -94,11 +103,13 @@ class EarlierImages:
                         found[digest] = record[_IMAGE]
         return found
 
-    def share(self, split: str, name: str, target_uri: str, new_name: str) -> bool:
-        """Use a shard again; return whether it is still there."""
-        with contextlib.suppress(OSError):
+    def share(self, place: Place, target_uri: str) -> bool:
+        """Use the shard that this one follows again; return whether it is still as it was."""
+        (split, name), old = place, self.followed[place]
+        with contextlib.suppress(OSError, StorageError):
+            self._check(split, old)
             for path in (_path, index_path):
-                _share(path(self.uri, split, name), path(target_uri, split, new_name), target_uri)
+                _share(path(self.uri, split, old), path(target_uri, split, name), target_uri)
             return True
         return False
 
@@ -111,30 +122,47 @@ def list_rows(records: Iterable[Mapping[bytes, memoryview]], ids: Iterable[int])
     ]
 
 
-def find_earlier_images(
-    transformed_uri: str, key: str, examples_uri: str, shards: Mapping[str, Collection[str]]
-) -> EarlierImages | None:
+def describe_contents(index: Mapping[str, Any], vocabulary: Iterable[bytes]) -> Contents:
+    """Return what decides the rows of each shard, given the index of ingest and all labels."""
+    ids = b"\n".join(vocabulary)
+    return {
+        split: {
+            name: [files, hashlib.sha256(labels.encode() + ids).hexdigest()[:32]]
+            for name, (files, labels) in shards.items()
+        }
+        for split, shards in index.get("contents", {}).items()
+    }
+
+
+def find_earlier_images(transformed_uri: str, key: str, contents: Contents) -> EarlierImages | None:
     """Find the newest output of this Transform, on disk, whose images have this key.
 
-    `shards` are those of `examples_uri`, split → names, which will be transformed.
+    `contents` are those of the shards that will be transformed.
     """
     uri = find_earlier(transformed_uri, "made_by", key) if key and on_disk(transformed_uri) else ""
     if not uri:
         return None
-    splits = read_index(uri)["splits"]
-    firsts, now = _list_firsts(uri, splits), _list_firsts(examples_uri, shards)
-    left = {(split, name) for (split, digest), name in firsts.items() if (split, digest) not in now}
-    return EarlierImages(uri, splits, firsts, left if len(left) <= _FEW else ())
+    index = read_index(uri)
+    before = {
+        (split, content[0]): (name, content)
+        for (split, name), content in _each_content(index.get("contents", {}))
+    }
+    found = {
+        place: (*before[place[0], content[0]], content)
+        for place, content in _each_content(contents)
+        if (place[0], content[0]) in before
+    }
+    followed = {place: name for place, (name, *_) in found.items()}
+    equal = {place for place, (_, old, new) in found.items() if old == new}
+    left = {(split, name) for split, names in index["splits"].items() for name in names}
+    left -= {(split, name) for (split, _), name in followed.items()}
+    return EarlierImages(uri, index["splits"], followed, equal, left if len(left) <= _FEW else ())
 
 
-def _list_firsts(uri: str, splits: Mapping[str, Collection[str]]) -> dict[tuple[str, bytes], str]:
-    """Return split and digest of the first file of each shard → name of the shard."""
-    firsts: dict[tuple[str, bytes], str] = {}
-    for split, name in ((split, name) for split, names in splits.items() for name in names):
-        with contextlib.suppress(OSError, StorageError):
-            for record in itertools.islice(read_features(_path(uri, split, name), (_DIGEST,)), 1):
-                firsts[split, bytes(record[_DIGEST])] = name
-    return firsts
+def _each_content(contents: Contents) -> Iterator[tuple[Place, list[str]]]:
+    for split, shards in contents.items():
+        for name, content in shards.items():
+            yield (split, name), content
 
 
 def _range(shard: str) -> tuple[float, float]:

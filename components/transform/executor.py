@@ -23,10 +23,14 @@ from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
 from components.images.canonical import canonicalize
 from components.records.record_index import read_rows
-from components.records.shard_files import UNFINISHED, count_examples, read_index, write_index
+from components.records.shard_files import UNFINISHED, read_index, write_index
 from components.storage.artifact_files import list_names, make_folders, open_file
 from components.transform.config import LABEL_VOCABULARY, read_custom_config
-from components.transform.earlier_images import find_earlier_images, image_key
+from components.transform.earlier_images import (
+    describe_contents,
+    find_earlier_images,
+    image_key,
+)
 from components.transform.shard_writer import TransformShard, transformed_name
 
 Shards = Mapping[str, Collection[str]]
@@ -87,19 +91,24 @@ class Executor(executor.Executor):
         super().Do(input_dict, analysis, properties)
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
         shards = index["splits"] if index else _list_shards(examples)
-        total = sum(count_examples(index).values()) if index else None
         config, _ = read_custom_config(custom)
-        code, names = exec_properties.get("code_digest") or "", _list_features(graph_uri)
-        made_by = image_key(code, custom, index or {}, names)
-        earlier = find_earlier_images(transformed.uri, made_by, examples.uri, shards)
+        code, graph = exec_properties.get("code_digest") or "", tft.TFTransformOutput(graph_uri)
+        made_by = image_key(code, custom, index or {}, graph.transformed_feature_spec())
+        labels = graph.vocabulary_by_name(LABEL_VOCABULARY)
+        contents = describe_contents(index or {}, labels)
+        earlier = find_earlier_images(transformed.uri, made_by, contents)
+        places = [(split, name) for split, names in shards.items() for name in names]
+        if earlier:
+            shared = {place for place in earlier.equal if earlier.share(place, transformed.uri)}
+            places = [place for place in places if place not in shared]
+        total = sum(index["splits"][of][name] for of, name in places) if index else None
         writer = TransformShard(graph_uri, examples.uri, transformed.uri, total, config, earlier)
-        self._write(shards, writer)
+        self._write(places, writer)
         if index is None:
-            labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
         ingest = custom.get("ingest", {})
         facts = {"groups": index["groups"]} if "groups" in index else {}
-        facts |= {"made_by": made_by} if made_by else {}
+        facts |= {"made_by": made_by, "contents": contents} if made_by else {}
         write_index(
             transformed.uri, index["splits"], labels=index["labels"], ingest=ingest, **facts
         )
@@ -107,12 +116,13 @@ class Executor(executor.Executor):
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
 
-    def _write(self, shards: Shards, writer: TransformShard) -> None:
-        elements = [(split, name) for split, names in shards.items() for name in names]
+    def _write(self, shards: Sequence[tuple[str, str]], writer: TransformShard) -> None:
+        if not shards:
+            return
         with self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline
-                | "Shards" >> beam.Create(elements, reshuffle=False)
+                | "Shards" >> beam.Create(shards, reshuffle=False)
                 | "Spread" >> beam.Reshuffle()
                 | "TransformShards" >> beam.ParDo(writer)
             )
@@ -142,10 +152,6 @@ def _write_vocabulary(index: Mapping[str, Any] | None, transformed_uri: str) -> 
     with open_file(path, "wb") as file:
         file.write(b"".join(label + b"\n" for label in labels))
     return {LABEL_VOCABULARY: path}
-
-
-def _list_features(graph_uri: str) -> list[str]:
-    return list(tft.TFTransformOutput(graph_uri).transformed_feature_spec())
 
 
 def _list_shards(examples: types.Artifact) -> Shards:

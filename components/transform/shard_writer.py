@@ -83,9 +83,10 @@ class TransformShard(ConcurrentDoFn):
         split, name = shard
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
         rows = self._list_rows(path) if self._earlier else []
-        if self._earlier and rows and (shards := self._earlier.list_rows(split, name, rows[0][0])):
-            same = next((old for old, of in shards.items() if of == rows), None)
-            if same and self._earlier.share(split, same, self._output_uri, name):
+        if self._earlier and rows and (shards := self._earlier.list_rows(split, name)):
+            # The ids of its labels may be the same in another vocabulary.
+            is_same = shards.get(self._earlier.followed.get(shard, "")) == rows
+            if is_same and self._earlier.share(shard, self._output_uri):
                 self._count(len(rows))
                 return
             images = self._earlier.find_images(split, shards, {digest for digest, *_ in rows})

@@ -10,7 +10,12 @@ from components.contract.errors import DataError, ModelError
 from components.contract.example import EVAL, SPAN, TEST, TRAIN, sort_splits
 from components.contract.machine import require_formats
 from components.evaluation.config import EvaluationConfig
-from components.ingest.source.listing import Listing, check_labels, find_look_alikes
+from components.ingest.source.listing import (
+    ImageFile,
+    Listing,
+    check_labels,
+    find_look_alikes,
+)
 from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
@@ -160,9 +165,7 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
         yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
     if examples and listing.features:
         yield "Features", ", ".join(f"{name} {value}" for name, value in listing.features.items())
-    of_folder = {file.shard or file.path.split("/")[0]: file for file in reversed(listing.files)}
-    shown = {file.path: file for file in (*sorted(of_folder.values()), *listing.files[:3])}
-    for file in list(shown.values())[:examples]:
+    for file in choose_examples(listing, examples):
         split = f"split {file.split}" if file.split else "split by hash"
         yield "", f"{file.path}: label {file.label}, {split}"
     labels = sorted({file.label for file in listing.files})
@@ -175,6 +178,13 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
         yield "Decisions", f"{given.path}: {counts or 'none'}"
     for note in (*listing.notes, *find_look_alikes(listing)):
         yield "Note", note
+
+
+def choose_examples(listing: Listing, count: int) -> list[ImageFile]:
+    """Return the first file of each folder or shard, or the first files of the only one."""
+    of_folder = {file.shard or file.path.split("/")[0]: file for file in reversed(listing.files)}
+    shown = {file.path: file for file in (*sorted(of_folder.values()), *listing.files[:count])}
+    return list(shown.values())[:count]
 
 
 def _describe_splits(listing: Listing) -> Iterator[str]:

@@ -18,6 +18,7 @@ from components.contract.rules_of_thumb import (
     FEW_IMAGES,
     SMALL_SIDE,
 )
+from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_report import check_usable
 from components.ingest.shard_plan import plan_shards
 from components.ingest.source.listing import Listing
@@ -33,7 +34,8 @@ from components.ingest.survey import (
 )
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.first_look import FirstLook, describe, look
+from pipeline_def.local.display.thumbnails import print_thumbnails
+from pipeline_def.local.first_look import FirstLook, choose_examples, describe, look
 from pipeline_def.local.growth import (
     Load,
     describe_runner,
@@ -73,7 +75,12 @@ def inspect(config: Config, *, workers: int | None = None) -> None:
     facts = _facts(listing, seen, trial)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
-    for name, text in (*describe(listing, examples=_EXAMPLES), *facts):
+    for name, text in describe(listing, examples=_EXAMPLES):
+        print_row(console, name, text)
+    if listing.files[0].shard:  # Other programs show files, but not records.
+        first = read_images(listing.root, choose_examples(listing, _EXAMPLES), config.ingest)
+        print_thumbnails(console, "Records", [data for _, data in first if isinstance(data, bytes)])
+    for name, text in facts:
         print_row(console, name, text)
     if workers:
         plans = plan_shards(listing.files, seen.config.ingest, listing.fractions)

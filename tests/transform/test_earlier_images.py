@@ -15,6 +15,7 @@ from components.records.shard_files import read_index, write_index
 from components.transform.config import TransformConfig
 from components.transform.earlier_images import (
     EarlierImages,
+    describe_contents,
     find_earlier_images,
     image_key,
 )
@@ -88,7 +89,7 @@ def shard_bytes(transformed: nodes.Transformed) -> dict[str, bytes]:
 
 
 DIGESTS = [f"{number:064d}".encode() for number in range(3)]
-SHARD = "data_tfrecord-00001-of-00002"
+SHARD, RENAMED = "data_tfrecord-00001-of-00002", "data_tfrecord-00001-of-00004"
 
 
 @pytest.fixture
@@ -99,8 +100,13 @@ def earlier(tmp_path: Path) -> EarlierImages:
         for number, digest in enumerate(DIGESTS)
     ]
     write_indexed_shard(uri, "train", SHARD, examples)
-    write_index(uri, {"train": {SHARD: 3}}, labels={}, ingest={}, made_by="key")
-    found = find_earlier_images(str(tmp_path / "2"), "key", uri, {"train": [SHARD]})
+    contents = {"train": {SHARD: ["files", "ids"]}}
+    write_index(uri, {"train": {SHARD: 3}}, labels={}, ingest={}, made_by="key", contents=contents)
+    return find(uri, RENAMED, "files", "ids")
+
+
+def find(uri: str, shard: str, files: str, ids: str) -> EarlierImages:
+    found = find_earlier_images(f"{uri[:-1]}2", "key", {"train": {shard: [files, ids]}})
     assert found
     assert found.uri == uri
     return found
@@ -108,21 +114,17 @@ def earlier(tmp_path: Path) -> EarlierImages:
 
 def test_shards_whose_paths_may_be_the_same_are_searched(earlier: EarlierImages) -> None:
     rows = [(digest, b"a/b.jpg", 0) for digest in DIGESTS]
-    for shard, digest, found in (
-        *((SHARD, b"", rows), ("data_tfrecord-00000-of-00002", b"", None)),
-        *(("data_tfrecord-00002-of-00004", b"", rows), ("x-00001-of-00004", b"", None)),
+    for shard, found in (
+        *((SHARD, rows), ("data_tfrecord-00000-of-00002", None)),
+        *(("data_tfrecord-00002-of-00004", rows), ("x-00000-of-00004", None)),
         # The shard of a span, when there are more spans.
-        ("data_tfrecord-00001-of-00004", DIGESTS[0], rows),
+        (RENAMED, rows),
     ):
-        assert earlier.list_rows("train", shard, digest).get(SHARD) == found
-    assert earlier.list_rows("eval", SHARD, DIGESTS[0]) == {}
+        assert earlier.list_rows("train", shard).get(SHARD) == found
+    assert earlier.list_rows("eval", SHARD) == {}
     # The files of a shard that none has followed may be anywhere.
-    others = find_earlier_images(f"{earlier.uri[:-1]}2", "key", earlier.uri, {})
-    assert others
-    assert others.list_rows("train", "data_tfrecord-00000-of-00002", b"") == {SHARD: rows}
-    target, renamed = f"{earlier.uri}2", SHARD.replace("2", "4")
-    assert earlier.share("train", SHARD, target, renamed)
-    assert len(read_rows(target, "train", [renamed])[0]) == 3
+    others = find(earlier.uri, RENAMED, "other files", "ids")
+    assert others.list_rows("train", "data_tfrecord-00000-of-00002") == {SHARD: rows}
     images = earlier.find_images("train", [SHARD], DIGESTS[:2])
     assert images == {DIGESTS[0]: b"image 0", DIGESTS[1]: b"image 1"}
 
@@ -138,22 +140,36 @@ def replace(old: bytes, new: bytes, *, later: bool = False) -> Callable[[Path], 
 
 
 @pytest.mark.parametrize(
-    ("damage", "rows", "images"),
+    ("damage", "rows", "images", "is_shared"),
     [
-        (Path.unlink, 0, 0),
-        (lambda shard: shard.write_bytes(shard.read_bytes()[:-5]), 0, 2),
+        (Path.unlink, 0, 0, False),
+        (lambda shard: shard.write_bytes(shard.read_bytes()[:-5]), 0, 2, False),
         # Found by its checksum.
-        (replace(b"image 1", b"image 9"), 3, 1),
-        (replace(b"image 1", b"image 9", later=True), 0, 1),
+        (replace(b"image 1", b"image 9"), 3, 1, True),
+        (replace(b"image 1", b"image 9", later=True), 0, 1, False),
     ],
     ids=["gone", "truncated", "damaged", "written to"],
 )
 def test_damaged_images_are_not_used(
-    earlier: EarlierImages, damage: Callable[[Path], None], rows: int, images: int
+    earlier: EarlierImages, damage: Callable[[Path], None], rows: int, images: int, is_shared: bool
 ) -> None:
     damage(Path(earlier.uri, "Split-train", SHARD))
-    assert len(earlier.list_rows("train", SHARD, b"").get(SHARD, ())) == rows
+    assert len(earlier.list_rows("train", SHARD).get(SHARD, ())) == rows
     assert len(earlier.find_images("train", [SHARD], DIGESTS)) == images
+    assert earlier.share(("train", RENAMED), f"{earlier.uri[:-1]}2") == is_shared
+
+
+def test_shards_with_the_rows_of_earlier_ones_are_used_again(earlier: EarlierImages) -> None:
+    target, place = f"{earlier.uri[:-1]}2", ("train", RENAMED)
+    assert find(earlier.uri, RENAMED, "files", "other ids").equal == set()
+    assert earlier.equal == {place}
+    assert earlier.share(place, target)
+    assert len(read_rows(target, "train", [RENAMED])[0]) == 3
+    # The same labels have other ids in another vocabulary.
+    index = {"contents": {"train": {SHARD: ["files", "labels"]}}}
+    first, other = (describe_contents(index, labels) for labels in ([b"a", b"b"], [b"b", b"a"]))
+    assert first["train"][SHARD][0] == other["train"][SHARD][0] == "files"
+    assert first["train"][SHARD][1] != other["train"][SHARD][1]
 
 
 def test_whatever_decides_an_image_is_in_its_key(tmp_path: Path) -> None:
@@ -169,4 +185,4 @@ def test_whatever_decides_an_image_is_in_its_key(tmp_path: Path) -> None:
         image_key("code", {"size": 8}, {}, ["a", "b"]),
     )
     assert len({key, *others}) == len(others)
-    assert find_earlier_images(str(tmp_path / "2"), "", "", {}) is None
+    assert find_earlier_images(str(tmp_path / "2"), "", {}) is None

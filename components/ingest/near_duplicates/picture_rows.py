@@ -1,9 +1,7 @@
 """The small pictures of all images, in a file per plan, as workers write and ingest reads them."""
 
 import mmap
-import os
 import tempfile
-import uuid
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,8 +13,8 @@ from components.ingest.digests import Digests, find_repeated
 from components.ingest.ingest_report import PlanReport
 from components.ingest.plan_facts import PICTURES, plan_path
 from components.ingest.shard_plan import ShardPlan
-from components.records.shard_files import UNFINISHED
-from components.storage.artifact_files import move, open_file
+from components.records.shard_files import replace_file
+from components.storage.artifact_files import open_file
 
 ROW_BYTES = SIDE * SIDE + 1
 """A picture, and the shorter side of its image, pixels, at most 255."""
@@ -35,12 +33,7 @@ def picture_row(image: CheckedImage) -> bytes:
 
 def write_pictures(examples_uri: str, plan: ShardPlan, rows: bytes | bytearray) -> None:
     """Write the rows of the files of a plan, which reach ingest with any Beam runner."""
-    path = plan_path(examples_uri, plan) + PICTURES
-    unfinished = os.path.join(examples_uri, UNFINISHED, uuid.uuid4().hex)
-    # Not in place: an earlier ingest may share the file.
-    with open_file(unfinished, "wb") as file:
-        file.write(bytes(rows))
-    move(unfinished, path)
+    replace_file(examples_uri, plan_path(examples_uri, plan) + PICTURES, bytes(rows))
 
 
 def read_rows(path: str) -> Rows:

@@ -113,14 +113,15 @@ def _zoom(by: float) -> NDArray[np.float32]:
 def _find_neighbors(codes: Codes) -> Iterator[NDArray[np.int64]]:
     """Yield pairs of images, [pairs, 2], whose codes are similar, in some of which are all."""
     views = codes.reshape(-1, 2)
+    octets = views.astype("<u8").view(np.uint8)
     index = np.arange(len(views), dtype=np.uint64)
     most = _MOST_DIFFERENT - _FEWER_PER_TENFOLD * np.log10(max(len(codes), 1))
     generator = np.random.default_rng(0)
     for _ in range(_ORDERS if len(codes) < _MANY else _ORDERS // 2):
-        keys = np.zeros(len(views), np.uint64)
-        for bit in generator.permutation(_SORTABLE_BITS)[:_SORTED_BITS]:
-            keys = keys << np.uint64(1) | (views[:, 0] >> np.uint64(bit)) & np.uint64(1)
-        keys = np.sort(keys << np.uint64(_INDEX_BITS) | index)
+        keys = index.copy()
+        for number, table in enumerate(_tabulate(generator.permutation(_SORTABLE_BITS))):
+            keys |= table[octets[:, number]]
+        keys.sort()
         places = (keys & np.uint64(2**_INDEX_BITS - 1)).astype(np.int64)
         ordered = views[places]
         found = []
@@ -133,13 +134,31 @@ def _find_neighbors(codes: Codes) -> Iterator[NDArray[np.int64]]:
             yield pairs[pairs[:, 0] != pairs[:, 1]]
 
 
+def _tabulate(order: NDArray[np.int64]) -> Codes:
+    """Return what each value of each byte of a code adds to its key; bits in `order` decide."""
+    tables = np.zeros((-(-_SORTABLE_BITS // 8), 256), np.uint64)
+    values = np.arange(256, dtype=np.uint64)
+    for place, bit in enumerate(order[:_SORTED_BITS].tolist()):
+        is_set = values >> np.uint64(bit % 8) & np.uint64(1)
+        tables[bit // 8] |= is_set << np.uint64(63 - place)
+    return tables
+
+
 def _count_bits(words: Codes) -> NDArray[np.uint64]:
-    """Count the bits of each row; NumPy 1 has no function for it."""
+    """Count the bits of each pair of words, which are overwritten.
+
+    NumPy 1 has no function for it. In place takes a quarter of the time.
+    """
     masks = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)
     first, second, third = map(np.uint64, masks)
-    words = words - (words >> np.uint64(1) & first)
-    words = (words & second) + (words >> np.uint64(2) & second)
-    words = words + (words >> np.uint64(4)) & third
-    counted = words * np.uint64(0x0101010101010101) >> np.uint64(56)
-    total: NDArray[np.uint64] = counted.sum(axis=1)
+    shifted = words >> np.uint64(1)
+    words -= np.bitwise_and(shifted, first, out=shifted)
+    np.right_shift(words, np.uint64(2), out=shifted)
+    words &= second
+    words += np.bitwise_and(shifted, second, out=shifted)
+    words += np.right_shift(words, np.uint64(4), out=shifted)
+    words &= third
+    total: NDArray[np.uint64] = words[:, 0] + words[:, 1]
+    total *= np.uint64(0x0101010101010101)
+    total >>= np.uint64(56)
     return total

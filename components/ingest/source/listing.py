@@ -265,7 +265,9 @@ def read_listing(path: str) -> Listing:
     with _reading(path) as lines:
         _, head = json.loads(next(lines)), json.loads(next(lines))
         files = itertools.islice(lines, head["files"])
-        head["files"] = keep((_share(ImageFile(*json.loads(of))) for of in files), ImageFile._make)
+        head["files"] = keep(
+            (_share(ImageFile(*json.loads(str(of, "ascii")))) for of in files), ImageFile._make
+        )
         head["skipped"] = tuple(Skipped(*json.loads(line)) for line in lines)
         head["notes"] = tuple(head["notes"])
         corrections = head["corrections"]
