@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SIZE = 32
 
 _TESTS = Path(__file__).parent
-
+_LOGGER = logging.getLogger(__name__)
 
 # Folders whose tests take longest; the others fill the gaps at the end.
 _LONGEST = ("versions", "training", "report", "data", "storage", "evaluation", "kubeflow")
@@ -78,14 +78,17 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.fixture(autouse=True)
 def reset_logging() -> None:
-    """Undo what libraries do to the log of the whole process."""
-    logging.disable(logging.NOTSET)
+    """Undo what libraries do to the log of the whole process; each takes a loop over all loggers."""
+    if logging.root.manager.disable:
+        logging.disable(logging.NOTSET)
     # Vertex AI's client sets it.
-    logging.root.setLevel(logging.WARNING)
+    if logging.root.level != logging.WARNING:
+        logging.root.setLevel(logging.WARNING)
     # `logging.config` disables every logger that its configuration does not name.
-    for logger in list(logging.root.manager.loggerDict.values()):
-        if isinstance(logger, logging.Logger):
-            logger.disabled = False
+    if _LOGGER.disabled:
+        for logger in list(logging.root.manager.loggerDict.values()):
+            if isinstance(logger, logging.Logger):
+                logger.disabled = False
 
 
 @pytest.fixture(autouse=True)
