@@ -185,8 +185,8 @@ def test_a_full_collection_does_not_walk_through_a_loaded_model(
     monkeypatch.setattr(f"{module}.describe_signatures", lambda path: {})
     monkeypatch.setattr(FakeModel, "outputs", {}, raising=False)
     monkeypatch.setattr(Model, "_warm_up", lambda model: None)
+    # A second for TensorFlow's own objects.
+    monkeypatch.setattr(gc, "collect", lambda: 0)
+    gc.unfreeze()
     Model("/pushed/1")
-    try:
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
+    assert gc.get_freeze_count() > 0
