@@ -18,6 +18,7 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainingConfig
+from pipeline_def.startup import end_process
 from pipeline_def.training.distribution.strategy import find_strategy
 from tests.data.shard_folder import SIZE, ShardFolder
 from tests.training.test_loop import Training, linear, network
@@ -77,3 +78,4 @@ def _strategy(devices: str) -> tf.distribute.Strategy:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    end_process(0)

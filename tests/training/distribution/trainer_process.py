@@ -17,6 +17,7 @@ from typing import Any
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from pipeline_def.config.training import TrainerConfig
+from pipeline_def.startup import end_process, quick_imports
 
 RUN_FN = "pipeline_def.training.run_fn.run_fn"
 
@@ -104,7 +105,10 @@ def _run(facts: Mapping[str, Any]) -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     try:
+        with quick_imports():
+            import pipeline_def.training.run_fn  # noqa: F401
         _run(json.loads(sys.argv[1]))
     except UserError as error:
         print(f"Trainer: error: {error}", file=sys.stderr, flush=True)
-        sys.exit(error.exit_status)
+        end_process(error.exit_status)
+    end_process(0)
