@@ -78,7 +78,7 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.fixture(autouse=True)
 def reset_logging() -> None:
-    """Undo what libraries do to the log of the whole process; each takes a loop over all loggers."""
+    """Undo what libraries do to the log of the whole process, each in a loop over all loggers."""
     if logging.root.manager.disable:
         logging.disable(logging.NOTSET)
     # Vertex AI's client sets it.
