@@ -28,7 +28,16 @@ from pipeline_def.data.sampler import (
     ShuffledSampler,
     TrainingOrder,
 )
-from pipeline_def.data.shards import RecordTable, Shards, find_record_table, load_shards, map_shards
+from pipeline_def.data.shards import (
+    OPEN_AT_RANDOM,
+    OPEN_IN_ORDER,
+    OPEN_SHUFFLED,
+    RecordTable,
+    Shards,
+    find_record_table,
+    load_shards,
+    map_shards,
+)
 from pipeline_def.data.stream import read_in_order, shuffle_epochs
 
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
@@ -214,8 +223,7 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
     if plan.options.cache == "encoded":
         open_shard: Callable[[int], memoryview] = load_shards(plan.shards).__getitem__
     else:
-        at_random = plan.order is not None and plan.order.balanced
-        open_shard = map_shards(plan.shards.paths, at_random=at_random)
+        open_shard = map_shards(plan.shards.paths, most=_most_open(plan.order))
     decoder = HostDecoder(table, open_shard, plan.config)
     decode_batch: Callable[..., Pixels] = decoder.decode
     if crops := plan.crop_decoder():
@@ -229,6 +237,12 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
         return images, tf.gather(label_ids, records)
 
     return load
+
+
+def _most_open(order: TrainingOrder | None) -> int:
+    if order is None:
+        return OPEN_IN_ORDER
+    return OPEN_AT_RANDOM if order.balanced else OPEN_SHUFFLED
 
 
 def _decode_serialized(plan: ReadPlan) -> LoadBatch:

@@ -20,10 +20,10 @@ from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.sampler import Int64Array
 
-# Shards mapped at the same time when reading shard after shard, and at random. A process may open
-# about a thousand files.
-_OPEN_SHARDS = 64
-_OPEN_SHARDS_AT_RANDOM = 512
+OPEN_IN_ORDER, OPEN_SHUFFLED, OPEN_AT_RANDOM = 4, 64, 512
+"""Shards mapped at the same time when reading shard after shard, some shards at a time, and at
+random. A process may open about a thousand files, and the system counts what is mapped as memory
+of the process, even after training."""
 
 # Shards of a bucket downloaded at the same time, and the size of a request.
 _DOWNLOADS = 8
@@ -145,17 +145,14 @@ def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | Non
     return RecordTable.read(shards)
 
 
-def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:
-    """Return a function that maps shard i into memory; only the latest ones stay mapped.
+def map_shards(paths: list[str], *, most: int = OPEN_IN_ORDER) -> Callable[[int], memoryview]:
+    """Return a function that maps shard i into memory; only the latest ones stay mapped."""
 
-    More stay mapped if records are read `at_random`, from all shards at the same time.
-    """
-
-    @functools.lru_cache(maxsize=_OPEN_SHARDS_AT_RANDOM if at_random else _OPEN_SHARDS)
+    @functools.lru_cache(maxsize=most)
     def open_shard(number: int) -> memoryview:
         with open(paths[number], "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if not at_random:
+        if most != OPEN_AT_RANDOM:
             # All its records will be read soon, so have the system read ahead.
             mapped.madvise(mmap.MADV_WILLNEED)
         return memoryview(mapped)
