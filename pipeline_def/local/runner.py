@@ -26,6 +26,7 @@ from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
 from components.contract.errors import ConfigurationError
+from components.contract.machine import trim_memory
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.repair import explain_inconsistency
 from pipeline_def.runs.record import Output, Step, now
@@ -101,6 +102,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         ) from error
     except StatusError as error:
         raise explain_inconsistency(Layout(output), describe_failure(error)) from error
+    trim_memory()
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
         [execution] = handle.store.get_executions_by_id([info.execution_id])

@@ -105,3 +105,11 @@ def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str)
 
 def test_a_system_without_control_groups_has_no_limits(system: Path) -> None:
     assert (machine.available_memory(), machine.available_cpus()) == (8000 * MIB, 8)
+
+
+def test_free_memory_between_blocks_in_use_is_given_back() -> None:
+    blocks = [bytes(1_000) for _ in range(50_000)]
+    del blocks[:-1]
+    before = machine.process_memory()
+    machine.trim_memory()
+    assert machine.process_memory() < before - 30 * MIB
