@@ -119,7 +119,8 @@ def run_installed(installed: Path, folder: Path, *command: str) -> str:
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(installed), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=os.environ
+        | {"PYTHONPATH": str(installed), "TF_CPP_MIN_LOG_LEVEL": "3", "SLIPCOVER_ENABLED": ""},
         capture_output=True,
         text=True,
         timeout=300,

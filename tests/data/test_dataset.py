@@ -234,7 +234,7 @@ def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
 
     records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
     first = [next(records) for _ in range(length // 2)]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not opened.numpy()[1] and time.monotonic() < deadline:
         time.sleep(0.01)
     # One ahead, and not the buffers of two.
