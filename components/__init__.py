@@ -23,6 +23,7 @@ COMPONENTS = {
     "ImageStatisticsGen": "components.validation.statistics_gen",
     "ImageTrainer": "pipeline_def.training.component",
     "ImageTransform": "components.transform.component",
+    "ImageTuner": "pipeline_def.training.search.component",
     "ImageValidator": "components.validation.validator",
 }
 """Component → the module that defines it."""
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from pipeline_def.config.training import TrainerConfig as TrainerConfig
     from pipeline_def.config.training import TrainingConfig as TrainingConfig
     from pipeline_def.training.component import ImageTrainer as ImageTrainer
+    from pipeline_def.training.search.component import ImageTuner as ImageTuner
 
 __all__ = [*_PLACES]
 

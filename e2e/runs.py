@@ -10,10 +10,7 @@ from pipeline_def import steps
 from pipeline_def.kubeflow.specification import pod_of
 
 LOOKUPS = frozenset({"Data-lookup", "BaselineFinder-lookup"})
-# Nothing here sets predict.folder.
-NODES = list(
-    dict.fromkeys(pod_of(row.id) for row in steps.STEPS.values() if row is not steps.PREDICTOR)
-)
+NODES = list(dict.fromkeys(pod_of(row.id) for row in steps.STEPS.values() if not row.needs))
 STEPS = LOOKUPS | set(NODES)
 
 

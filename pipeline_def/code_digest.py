@@ -2,7 +2,8 @@
 
 TFX keys its cache by the name of an executor or run_fn, not by its code. The digest covers every
 file of ours that the step's modules import, directly or not, and the locked version of every
-library that these files import. For Trainer it also covers the user's functions that options name.
+library that these files import. For Tuner and Trainer it also covers the user's functions that
+options name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from packaging.markers import Marker
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.steps import STEPS, TRAINER
+from pipeline_def.steps import STEPS, TRAINER, TUNER
 
 # Folder of the repository, or the one in which the wheel is installed.
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
@@ -44,15 +45,15 @@ _DISTRIBUTIONS = {
 def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | None = None) -> str:
     """Return 16 hexadecimal digits that change with the code of `step`.
 
-    The functions of the user, `model.build_fn` and `augmentation.fn`, count for Trainer only:
-    ImageReport follows from its outputs.
+    The functions of the user, `model.build_fn` and `augmentation.fn`, count for Tuner and Trainer
+    only: ImageReport follows from their outputs.
 
     Raises:
         ConfigurationError: the module of a function does not exist.
     """
     digest = _digest(_ROOT, *reach(STEPS[step].code))
     for option, path in (("model.build_fn", build_fn), ("augmentation.fn", augmentation_fn)):
-        if step == TRAINER.id and path is not None:
+        if step in (TUNER.id, TRAINER.id) and path is not None:
             text = f"{digest} {_user_digest(path, option)}"
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return digest

@@ -63,10 +63,10 @@ def _components(config: Config, layout: Layout, listing: str) -> list[BaseCompon
         examples=channels["examples"], schema=channels["schema"], config=config.transform
     ).with_id(steps.TRANSFORM.id)
     transform.add_upstream_node(gate)
-    trainer = _train(config, layout, transform)
-    channels |= _outputs_of([transform, trainer])
+    training = _train(config, layout, transform)
+    channels |= _outputs_of([transform, *training])
     evaluated = _evaluate_and_push(config, layout, channels)
-    components = [*validated, gate, transform, trainer, *evaluated]
+    components = [*validated, gate, transform, *training, *evaluated]
     if config.predict.folder:
         channels |= _outputs_of(evaluated)
         components.append(_predict(config, config.predict.folder, channels))
@@ -108,24 +108,38 @@ def _ingest_and_validate(config: Config, layout: Layout, listing: str) -> list[B
     return [example_gen, statistics, schema_gen, validator, gate]
 
 
-def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseComponent:
-    return ImageTrainer(
-        examples=transform.outputs["transformed_examples"],
-        transform_graph=transform.outputs["transform_graph"],
-        config=TrainerConfig(
-            transform=config.transform,
-            input=config.input,
-            augmentation=config.augmentation,
-            model=config.model,
-            training=config.training,
-            transfer=config.transfer,
-            # Only the Evaluator uses this bound: changing it must not train again.
-            export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
-            judged_by_folds=True,
-            checkpoints=layout.checkpoints,
-            pushed=layout.pushed if config.model.start else "",
-        ),
-    ).with_id(steps.TRAINER.id)
+def _train(config: Config, layout: Layout, transform: ImageTransform) -> list[BaseComponent]:
+    """Train; with `training.minutes`, search first."""
+    examples = transform.outputs["transformed_examples"]
+    graph = transform.outputs["transform_graph"]
+    training = TrainerConfig(
+        transform=config.transform,
+        input=config.input,
+        augmentation=config.augmentation,
+        model=config.model,
+        training=config.training,
+        transfer=config.transfer,
+        # Only the Evaluator uses this bound: changing it must not train again.
+        export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
+        judged_by_folds=True,
+        checkpoints=layout.checkpoints,
+        pushed=layout.pushed if config.model.start else "",
+    )
+    if not config.training.minutes:
+        trainer = ImageTrainer(examples=examples, transform_graph=graph, config=training)
+        return [trainer.with_id(steps.TRAINER.id)]
+    # KerasTuner takes a second to import.
+    from pipeline_def.training.search.component import ImageTuner
+
+    tuner = ImageTuner(examples=examples, transform_graph=graph, config=training)
+    trainer = ImageTrainer(
+        examples=examples,
+        transform_graph=graph,
+        hyperparameters=tuner.outputs["best_hyperparameters"],
+        tuner_run=tuner.outputs["tuner_run"],
+        config=training,
+    )
+    return [tuner.with_id(steps.TUNER.id), trainer.with_id(steps.TRAINER.id)]
 
 
 def _evaluate_and_push(

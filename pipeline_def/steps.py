@@ -32,6 +32,8 @@ class PipelineStep:
     """Modules that the component names: lookup, executor, and functions by dotted path."""
     settings: tuple[str, ...] = ()
     """Configuration sections that decide what the step does."""
+    needs: str = ""
+    """Option without which a run has no such step."""
     opens: tuple[str, ...] = ()
     """Options that name places outside the pipeline's artifacts which the step or its lookup opens:
     STORAGE holds pushed models, listings and statistics of earlier runs."""
@@ -81,12 +83,25 @@ TRANSFORM = PipelineStep(
     code=("components.transform.executor",),
     settings=("transform",),
 )
+_TRAINING = ("transform", "input", "augmentation", "model", "training", "transfer")
+TUNER = PipelineStep(
+    id="Tuner",
+    component="ImageTuner",
+    stage="train",
+    code=("pipeline_def.model.weights_file", "pipeline_def.training.search.executor"),
+    settings=_TRAINING,
+    needs="training.minutes",
+    opens=(WEIGHTS,),
+)
 TRAINER = PipelineStep(
     id="Trainer",
     component="ImageTrainer",
     stage="train",
-    code=("pipeline_def.model.weights_file", "pipeline_def.training.run_fn"),
-    settings=("transform", "input", "augmentation", "model", "training", "transfer"),
+    code=(
+        *("pipeline_def.model.weights_file", "pipeline_def.training.executor"),
+        "pipeline_def.training.run_fn",
+    ),
+    settings=_TRAINING,
     opens=(WEIGHTS,),
 )
 BASELINE_FINDER = PipelineStep(
@@ -123,11 +138,12 @@ PREDICTOR = PipelineStep(
     stage="predict",
     code=("components.predict.files", "components.predict.executor"),
     settings=("predict",),
+    needs=PREDICT_FOLDER,
     opens=(PREDICT_FOLDER,),
 )
 
 STEPS = {row.id: row for row in tuple(globals().values()) if isinstance(row, PipelineStep)}
-"""Id → row, in the order of a run. ImagePredictor runs only with `predict.folder`."""
+"""Id → row, in the order of a run."""
 
 if unmatched := {row.component for row in STEPS.values()} ^ COMPONENTS.keys():
     raise ImportError(f"components and {__name__} disagree about {', '.join(sorted(unmatched))}")

@@ -29,13 +29,13 @@ from components.ingest.executor import Executor as IngestExecutor
 from components.transform.config import TransformConfig
 from components.transform.executor import Executor as TransformExecutor
 from pipeline_def.config.config import Config
-from pipeline_def.steps import PREDICTOR, STEPS
+from pipeline_def.steps import STEPS
 
 TEXTS = [ENCODED, FILENAME, FORMAT, LABEL, SHA256]
 INTEGERS = [CHANNELS, FILE_SIZE, HEIGHT, WIDTH]
 
-# The steps of a run without predict.folder, in the order in which they run.
-NODES = [row.id for row in STEPS.values() if row is not PREDICTOR]
+# The steps of a run with no options, in the order in which they run.
+NODES = [row.id for row in STEPS.values() if not row.needs]
 
 IN_MEMORY = tuple(Config().beam_pipeline_args)
 TWO_WORKERS = (

@@ -24,9 +24,10 @@ STEPS = list(steps.STEPS)
 
 
 def test_every_step_has_a_digest_of_its_own(original: dict[str, str]) -> None:
-    assert len(set(original.values())) == len(STEPS) == 12
+    assert len(set(original.values())) == len(STEPS) == 13
 
 
+LEARNERS = {"Tuner", "Trainer"}
 READERS = {"ImageExampleGen", "ImagePredictor"}
 STORES = {*STEPS} - {"Transform", "Evaluator"}
 
@@ -39,6 +40,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
             "components/images/canonical.py",
             {
                 "Transform",
+                "Tuner",
                 "Trainer",
                 "Evaluator",
                 "ImageReport",
@@ -46,7 +48,8 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
                 "ImagePredictor",
             },
         ),
-        ("pipeline_def/model/networks.py", {"Trainer"}),
+        ("pipeline_def/model/networks.py", LEARNERS),
+        ("pipeline_def/training/search/space.py", {"Tuner"}),
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),
         ("components/evaluation/metrics/predictions.py", {"Evaluator", "ImageReport"}),
@@ -75,7 +78,7 @@ def test_another_library_version_invalidates_its_steps(
         other = re.sub(r'(name = "simplejpeg"\nversion = )"[^"]+"', r'\1"0.0.1"', text)
         lock.write_text(other)
         code_digest._locked_versions.cache_clear()
-        assert stale_steps(original) == {*READERS, "Transform", "Trainer", "ImageReport"}
+        assert stale_steps(original) == {*READERS, *LEARNERS, "Transform", "ImageReport"}
     code_digest._locked_versions.cache_clear()
 
 

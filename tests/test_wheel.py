@@ -93,19 +93,21 @@ for name in components.__all__:
 from tfx_image_pipeline.pipeline_def.code_digest import code_digest, whole_digest
 from tfx_image_pipeline.pipeline_def.config.config import Config
 from tfx_image_pipeline.pipeline_def.config.recipes import resolve
+from tfx_image_pipeline.pipeline_def.config.training import TrainingConfig
 from tfx_image_pipeline.pipeline_def.pipeline import create_pipeline
 from tfx.utils import import_utils
 
 assert len({whole_digest(), code_digest("Trainer"), code_digest("ImageReport")}) == 3
-config, _ = resolve(Config(data="photos", output=sys.argv[1]), shorter_side=32, images=100)
+given = Config(data="photos", output=sys.argv[1], training=TrainingConfig(minutes=1))
+config, _ = resolve(given, shorter_side=32, images=100)
 steps = create_pipeline(config).components
 paths = {
     step.exec_properties[name]
     for step in steps
-    for name in ("run_fn", "preprocessing_fn", "preview_fn")
+    for name in ("run_fn", "preprocessing_fn", "preview_fn", "tuner_fn")
     if step.exec_properties.get(name)
 }
-assert len(paths) == 3, paths
+assert len(paths) == 4, paths
 for path in paths:
     assert path.startswith("tfx_image_pipeline."), path
     assert callable(import_utils.import_func_from_module(*path.rsplit(".", 1)))

@@ -24,8 +24,14 @@ trial, `text` that says why, `importance`, option → its share of the variance 
 error, `space`, option → `values`, `why` and whether they are ends of a range, `between`, and
 `trials`, the fields of `pipeline_def.training.search.trials.Trial`."""
 
+SEARCH_FILE = "search.json"
+"""In Tuner's `tuner_run`: `search` of `TRAINING_FILE`."""
+
 BEST_FILE = "best.yaml"
 """The options of the chosen trial of a search, as a configuration file."""
+
+CHOSEN_FOLDER = "checkpoints"
+"""The checkpoints of the chosen trial, from which Trainer goes on."""
 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""

@@ -13,6 +13,7 @@ from annotated_types import Gt
 from components.contract.configuration import Count, Number, Positive, Text, configuration, require
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError
+from pipeline_def.steps import TRAINER, TUNER
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")
@@ -188,9 +189,9 @@ class KubeflowConfig:
             raise ConfigurationError(f"kubeflow.steps has an unknown step, {unknown[0]}.{hint}")
 
     def step(self, name: str) -> StepConfig:
-        """Return the resources and settings of step `name`."""
-        general = self.steps.get(EVERY_STEP, StepConfig())
-        return self.steps.get(name, StepConfig()).over(general)
+        """Return the resources and settings of step `name`; Tuner's default to Trainer's."""
+        general = self.step(TRAINER.id) if name == TUNER.id else self.steps.get(EVERY_STEP)
+        return self.steps.get(name, StepConfig()).over(general or StepConfig())
 
     def shared(self, names: Sequence[str]) -> StepConfig:
         """Return the settings of a pod that runs several steps.

@@ -243,6 +243,9 @@ class TrainerConfig:
     pushed: Text = ""
     """Folder, a path or URL, of the pushed models for `model.warm_start`."""
 
+    tuner_run: Text = ""
+    """Where ImageTrainer finds the chosen training of ImageTuner; its executor sets it."""
+
     checkpoints: Text = ""
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:
     beside the logs of this attempt, where no other attempt finds them."""

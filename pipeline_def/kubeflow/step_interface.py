@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER, TUNER
 
 COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
 """Command of every step, and of each worker of it."""
@@ -39,10 +39,13 @@ STORAGE_PARAMETER = "storage"
 """Parameter of the run that sets this folder."""
 
 RECIPE_PARAMETER = "training_recipe"
-"""Parameter of the run that names the training recipe; TRAINER takes it."""
+"""Parameter of the run that names the training recipe; the `LEARNERS` take it."""
 
 RECIPE_PROPERTY = "custom_config"
-"""Execution property of TRAINER, JSON, that a recipe changes."""
+"""Execution property of the `LEARNERS`, JSON, that a recipe changes."""
+
+LEARNERS = (TUNER.id, TRAINER.id)
+"""Steps that train, and take the same parameters."""
 
 Recipes = Mapping[str, Mapping[str, Any]]
 """Training recipe → `section.field` → value."""
@@ -114,11 +117,16 @@ class RunParameter:
 
     name: str
     step: str
-    """Id of the step that takes it, with its lookup."""
+    """Id of the step that takes it, with its lookup; for Trainer also Tuner."""
     place: tuple[str, ...]
     """The execution property and, if it is JSON, the keys in it, outermost first."""
     unset: int | None = None
     """Stands for null, which a parameter of a run cannot be. None: no value does."""
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Ids of all steps that take it."""
+        return LEARNERS if self.step == TRAINER.id else (self.step,)
 
     def read(self, text: Any) -> Any:
         """Return the value at the place, given the execution property."""

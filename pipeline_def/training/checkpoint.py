@@ -202,15 +202,16 @@ def write_whole(path: str, content: bytes) -> None:
     tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
 
 
-def checkpoint_dir(fn_args: Any) -> str:
-    """Return a folder that only further attempts at the same training find.
+def checkpoint_dir(fn_args: Any, step: str = TRAINER.id) -> str:
+    """Return a folder that only further attempts at the same training or search find.
 
     The same training has the same data, which the URIs of its artifacts identify, configuration,
     code and weights file. Without `checkpoints` in the configuration, the folder is in the output
-    of this attempt.
+    of this attempt, or for Tuner in its temporary folder.
 
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
+        step: id of Trainer or Tuner.
 
     Raises:
         ModelError: the file of `model.weights` is missing.
@@ -218,12 +219,12 @@ def checkpoint_dir(fn_args: Any) -> str:
     config = dict(fn_args.custom_config)
     folder = config.pop("checkpoints", "")
     if not folder:
-        return os.path.join(fn_args.model_run_dir, "checkpoints")
+        return os.path.join(fn_args.model_run_dir or fn_args.working_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     given = from_dict(TrainerConfig, fn_args.custom_config)
-    code = code_digest(TRAINER.id, given.model.build_fn, given.augmentation.fn)
+    code = code_digest(step, given.model.build_fn, given.augmentation.fn)
     start = weights_version(given.model) or start_key(given.model.start, given.pushed)
-    key = [*data, config, code, start]
+    key = [*data, config, code, start, fn_args.hyperparameters]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]
     text = json.dumps(key, sort_keys=True).replace(output, '"')

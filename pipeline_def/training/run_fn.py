@@ -1,23 +1,21 @@
 """Trainer's run_fn: from the transformed examples to the exported model.
 
-`training_input.py` reads the splits, `phases.py` runs the phases of a training, each a
+`preparation.py` finds the images and the network, `phases.py` runs the phases of a training, each a
 `TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature,
 `known.py` a score, `image_pass.py` describes the images, and `pipeline_def/serving` exports the
 model.
 """
 
 import dataclasses
-import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from components.contract.configuration import from_dict
 from components.contract.errors import ModelError
 from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
@@ -25,13 +23,8 @@ from components.evaluation.fold_predictions import FoldPredictions, write_folds
 from components.evaluation.slices import decode_text
 from components.images.portable import find_kept
 from components.records.shard_files import read_index
-from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.data.augmentation.own import check_own
-from pipeline_def.data.shards import Shards
-from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
-from pipeline_def.model.networks import build_model, make_plain, precision
+from pipeline_def.model.networks import make_plain, precision
 from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.warm_start import (
     NETWORK_FILE,
@@ -41,7 +34,6 @@ from pipeline_def.model.warm_start import (
     shorten,
     start_from,
 )
-from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.formats import export_formats
 from pipeline_def.serving.signatures import Classifier, export_model, write_warmup
 from pipeline_def.serving.transform_graph import TransformGraph
@@ -57,11 +49,6 @@ from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.cross_validation.folds import Validated, train_with_folds
 from pipeline_def.training.distribution.gathering import Gathering
-from pipeline_def.training.distribution.strategy import (
-    find_strategy,
-    limit_threads,
-    set_determinism,
-)
 from pipeline_def.training.distribution.workers import (
     is_chief,
     mean_of_workers,
@@ -71,10 +58,11 @@ from pipeline_def.training.distribution.workers import (
 from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.known import fit_known, judge_left_out
 from pipeline_def.training.phases import Training
+from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.run_files import describe_model, describe_training
-from pipeline_def.training.search.search import search
 from pipeline_def.training.trained_on import Ids, check_unseen, list_keys, write_trained_on
 from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.tuned import apply_hyperparameters, take_over
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -98,11 +86,11 @@ def run_fn(fn_args: Any) -> None:
     if leading := Gathering.current():
         leading.train(fn_args)
         return
-    config = _read_config(fn_args)
+    config = read_config(fn_args)
+    if fn_args.hyperparameters:
+        config = apply_hyperparameters(config, fn_args.hyperparameters)
     require_formats(config.export.formats)
-    limit_threads()
-    strategy = find_strategy(config.training)
-    set_determinism(config.training, strategy)
+    strategy = start_devices(config)
     with report_lost_worker(strategy):
         # TFX looks for the model there on every worker.
         fn_args.serving_model_dir = own_directory(fn_args.serving_model_dir, strategy)
@@ -110,54 +98,20 @@ def run_fn(fn_args: Any) -> None:
         _train_and_export(fn_args, config, strategy)
 
 
-def _read_config(fn_args: Any) -> TrainerConfig:
-    """Read the configuration, and choose a network for the images if it is not set."""
-    config = from_dict(TrainerConfig, fn_args.custom_config)
-    if config.model.weights == "auto":
-        # Nobody has looked for weights before this step.
-        config = dataclasses.replace(
-            config, model=dataclasses.replace(config.model, weights="none")
-        )
-    if config.model.title != "auto":
-        return config
-    config = dataclasses.replace(config, model=name_network(config.model))
-    [train] = fn_args.train_files
-    config, _ = resolve(
-        config, shorter_side=config.transform.seen_size, images=Shards.of_pattern(train).total
-    )
-    _LOGGER.info("Network %s, recipe %s.", config.model.title, config.training.recipe)
-    return config
-
-
 def _train_and_export(
     fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy
 ) -> None:
     started, run_dir = time.time(), fn_args.model_run_dir
-    check_own(config.augmentation.fn, size=config.transform.seen_size)
-    graph = TransformGraph(fn_args.transform_graph_path)
-    replicas = strategy.num_replicas_in_sync
-    data = TrainingInput.find(fn_args, config, graph.transformed_spec, replicas=replicas)
-    build = _prepare_build(data, classes=len(graph.labels))
-    checkpoints = folder = checkpoint_dir(fn_args)
-    found = None
-    if config.training.minutes:
-        found = search(
-            data,
-            build,
-            strategy,
-            minutes=config.training.minutes,
-            log_dir=run_dir,
-            checkpoint_dir=checkpoints,
-        )
-        config, folder = found.config, found.checkpoints
-        data = dataclasses.replace(data, config=config)
-        data = data.of(data.train, data.evaluation, replicas)
+    prepared = Preparation.of(fn_args, config, strategy)
+    graph, data, build = prepared.graph, prepared.data, prepared.build
+    checkpoints = checkpoint_dir(fn_args)
+    found = take_over(config.tuner_run, checkpoints) if config.tuner_run else None
     with strategy.scope(), precision(config.training.precision):
         model = build(config.model)
         start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
     if start:
         data = dataclasses.replace(data, config=shorten(data.config))
-    training, validated = _train(model, data, run_dir, folder, start)
+    training, validated = _train(model, data, run_dir, checkpoints, start)
     model = make_plain(model, lambda: build(config.model), config.training.precision)
     plain = Classifier(model, config.model.views)
     classifier, calibration, sets = _calibrate(plain, data, validated)
@@ -180,7 +134,7 @@ def _train_and_export(
         started=started,
         directory=run_dir,
         folds=folds,
-        search=found.facts if found else None,
+        search=found,
     )
     unseen = validated.predict(texts) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
@@ -297,28 +251,3 @@ def _export(
     keys = unseen.keys if unseen else list_keys(data.train)
     write_trained_on(directory, keys, earlier)
     describe_model(classifier.model, directory, fn_args.model_run_dir)
-
-
-def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfig], tf_keras.Model]:
-    """Return a function that builds a network for the training images."""
-    config = data.config
-    mean, variance = pixel_moments(data.read_in_order(data.train))
-
-    @functools.cache
-    def find_patches() -> Any:
-        return patch_covariance(data.read_in_order(data.train))
-
-    def build(model: ModelConfig) -> tf_keras.Model:
-        # However many networks this process has built, the first weights are the same.
-        tf_keras.utils.set_random_seed(config.training.seed)
-        return build_model(
-            model,
-            size=config.transform.seen_size,
-            classes=classes,
-            mean=mean,
-            variance=variance,
-            patches=find_patches() if model.name == "resnet9" else None,
-            seed=config.training.seed,
-        )
-
-    return build

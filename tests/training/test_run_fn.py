@@ -81,6 +81,7 @@ def fn_args(
         serving_model_dir=str(target / "model"),
         model_run_dir=str(target / "run"),
         custom_config=to_dict(config),
+        hyperparameters=None,
     )
 
 
@@ -380,7 +381,7 @@ def test_a_bfloat16_training_is_served_in_float32(
 
 def arguments_of(config: TrainerConfig, **more: Any) -> Any:
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
-    files["model_run_dir"] = "/run"
+    files |= {"model_run_dir": "/run", "hyperparameters": ""}
     return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
 
 

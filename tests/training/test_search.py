@@ -1,6 +1,5 @@
 """A search within a time: which trials run, what survives a kill, and what is chosen."""
 
-import json
 import math
 import signal
 from dataclasses import replace
@@ -11,24 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_transform as tft
 import yaml
 
 from components.contract.errors import ModelError
-from components.contract.model_files import BEST_FILE, TRAINING_FILE
+from components.contract.model_files import BEST_FILE
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.checkpoint import Checkpoints, Progress
+from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
 from pipeline_def.training.search.choice import choose, write_best
-from pipeline_def.training.search.schedule import Schedule, compare
+from pipeline_def.training.search.schedule import compare
 from pipeline_def.training.search.search import _Search, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.search.trials import Trial, TrialRunner
 from pipeline_def.training.training_input import TrainingInput
-from tests.data.shard_folder import ShardFolder
-from tests.training.test_run_fn import Graph, fn_args
 from tests.training.test_search_space import config
 
 
@@ -247,14 +242,12 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
         make(tmp_path / "none", seconds=600, epochs=50).run()
 
 
-def test_a_search_without_images_to_compare_or_with_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start() -> None:
-        data: Any = SimpleNamespace(
-            config=replace(config(folds=0), model=ModelConfig(name="cnn")),
-            evaluation=SimpleNamespace(total=0),
-        )
+def test_a_search_without_images_to_compare(tmp_path: Path) -> None:
+    data: Any = SimpleNamespace(
+        config=replace(config(folds=0), model=ModelConfig(name="cnn")),
+        evaluation=SimpleNamespace(total=0),
+    )
+    with pytest.raises(ModelError, match="the eval split, which has no images"):
         search(
             data,
             lambda _: None,
@@ -263,12 +256,6 @@ def test_a_search_without_images_to_compare_or_with_workers(
             log_dir="",
             checkpoint_dir=str(tmp_path),
         )
-
-    with pytest.raises(ModelError, match="the eval split, which has no images"):
-        start()
-    monkeypatch.setattr("pipeline_def.training.search.search.has_workers", lambda _: True)
-    with pytest.raises(ModelError, match="needs a single worker"):
-        start()
 
 
 def test_the_file_of_the_winner_names_what_its_values_would_change(tmp_path: Path) -> None:
@@ -360,72 +347,3 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
     # All images are of the first class, and so are the predictions.
     assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
-
-
-@pytest.mark.slow
-def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
-    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tft, "TFTransformOutput", Graph)
-    fixed: dict[str, list[Any]] = {
-        "training.learning_rate": [0.003],
-        "training.epochs": [3],
-        "training.label_smoothing": [0.1],
-        "augmentation.policy": ["none"],
-        "augmentation.cutmix": [0.0],
-        "model.dropout": [0.2],
-        "model.width": [8],
-    }
-    weights = []
-
-    def run(target: Path, **options: Any) -> Path:
-        arguments = fn_args(str(shard_folder.path), "none", target, **options)
-
-        def export(classifier: Any, *_: Any, **__: Any) -> None:
-            weights.append(classifier.model.get_weights())
-            raise InterruptedError
-
-        monkeypatch.setattr(trainer, "_export", export)
-        with pytest.raises(InterruptedError):
-            trainer.run_fn(arguments)
-        return Path(arguments.model_run_dir)
-
-    built: list[str] = []
-    saved: list[Any] = []
-    save = Checkpoints.save
-
-    def count(self: Checkpoints) -> None:
-        saved.append(self)
-        save(self)
-
-    monkeypatch.setattr(Checkpoints, "save", count)
-
-    def choose_1(schedule: Schedule) -> tuple[Trial, str]:
-        built.extend(schedule.runner.built)
-        return schedule.trials[1], "Trial 1 is better."
-
-    monkeypatch.setattr("pipeline_def.training.search.search.choose", choose_1)
-    plain: dict[str, Any] = {"model": {"dropout": 0.5}, "label_smoothing": 0.2, "folds": 0}
-    found = run(tmp_path / "search", epochs=1, minutes=5, search=fixed, **plain)
-    # Rate, length, smoothing and dropout differ in variables of one compiled step.
-    assert len(built) == 1
-    # At the end of trial 0, and where trial 1 paused and ended; an epoch is short.
-    assert len(saved) == 3
-    facts = json.loads((found / TRAINING_FILE).read_text())
-    trials = facts["search"]["trials"]
-    assert [trial["state"] for trial in trials] == ["complete", "complete"]
-    assert 0 <= facts["search"]["overhead"] < 1
-    assert trials[1]["epochs"] == 3
-    assert facts["config"]["training"]["epochs"] == 3
-    assert facts["phases"][0]["epochs"] == 3
-    best = yaml.safe_load((found / BEST_FILE).read_text())
-    assert best["training"] == {
-        "epochs": 3,
-        "label_smoothing": 0.1,
-        "learning_rate": 0.003,
-    }
-    run(tmp_path / "again", **{**plain, **best["training"], "model": best["model"]})
-    for one, other in zip(*weights, strict=True):
-        np.testing.assert_array_equal(one, other)
-    kept = (tmp_path / "search" / "checkpoints").glob("*/trial-*")
-    assert [folder.name for folder in kept] == ["trial-1"]

@@ -26,6 +26,7 @@ from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, us
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
 from pipeline_def.kubeflow.step_interface import (
+    LEARNERS,
     RECIPE_PARAMETER,
     RUN_PARAMETERS,
     STORAGE,
@@ -148,7 +149,7 @@ def _compile(pipeline: Any, image: str) -> Spec:
 def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
     """Add all parameters of the run, with their defaults, and give them to their tasks."""
     for parameter in RUN_PARAMETERS:
-        tasks = [task for task in document.tasks if step_of(task) == parameter.step]
+        tasks = [task for task in document.tasks if step_of(task) in parameter.steps]
         properties = document.constants(parameter.step)
         default = parameter.read(properties[parameter.place[0]])
         _add_parameter(document, parameter.name, default, tasks, _describe(parameter))
@@ -162,7 +163,8 @@ def _add_run_parameters(document: Specification, config: Config, recipes: Recipe
     ]
     _add_parameter(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
     if recipes:
-        _add_parameter(document, RECIPE_PARAMETER, config.training.recipe, [TRAINER.id])
+        learning = [task for task in LEARNERS if task in document.tasks]
+        _add_parameter(document, RECIPE_PARAMETER, config.training.recipe, learning)
 
 
 def _describe(parameter: RunParameter) -> str:

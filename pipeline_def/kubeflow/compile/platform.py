@@ -159,6 +159,11 @@ def check_workers(config: Config, target: Target) -> None:
         f"kubeflow.workers is {kubeflow.workers}, but training.accelerator is {accelerator}, for "
         "one machine only: leave it at auto.",
     )
+    require(
+        config.training.minutes is None,
+        f"kubeflow.workers is {kubeflow.workers}, but training.minutes searches on one machine: "
+        "remove one of them.",
+    )
     _check_shared(kubeflow)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from components.contract.configuration import from_json
 from pipeline_def.kubeflow.compile.tasks import write_command
 from pipeline_def.kubeflow.specification import PODS, Spec, Specification, executor_label, pod_of
-from pipeline_def.kubeflow.step_interface import StepInterface
-from pipeline_def.steps import ANOMALY_GATE, TRAINER, TRANSFORM
+from pipeline_def.kubeflow.step_interface import LEARNERS, StepInterface
+from pipeline_def.steps import ANOMALY_GATE, TRANSFORM
 
 # Kind of an input → how its source names an output of another task, and that output.
 _SOURCES = {
@@ -21,10 +21,11 @@ _SOURCES = {
 
 
 def transform_beside_validation(document: Specification) -> None:
-    """Let Trainer wait for the gate in the place of Transform, so that both sides run at once."""
+    """Let training wait for the gate in the place of Transform, so that both sides run at once."""
     document.tasks[TRANSFORM.id]["dependentTasks"].remove(ANOMALY_GATE.id)
-    waits = document.tasks[TRAINER.id]["dependentTasks"]
-    waits[:] = sorted({*waits, ANOMALY_GATE.id})
+    for step in document.tasks.keys() & LEARNERS:
+        waits = document.tasks[step]["dependentTasks"]
+        waits[:] = sorted({*waits, ANOMALY_GATE.id})
 
 
 def share_pods(document: Specification) -> None:

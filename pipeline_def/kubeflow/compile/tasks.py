@@ -15,13 +15,14 @@ from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
 from pipeline_def.kubeflow.step_interface import (
     COMMAND,
+    LEARNERS,
     RESOLVED_PARAMETER,
     RUN_PARAMETERS,
     Recipes,
     StepInterface,
     WorkerGroup,
 )
-from pipeline_def.steps import EXAMPLE_GEN, EXAMPLE_VALIDATOR, TRAINER
+from pipeline_def.steps import EXAMPLE_GEN, EXAMPLE_VALIDATOR
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
 _LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
@@ -108,7 +109,7 @@ def replace_commands(
         inputs=types,
         outputs=_artifact_types(component.outputs),
         integers=_integers(document, component.id),
-        recipes=recipes if component.id == TRAINER.id else {},
+        recipes=recipes if component.id in LEARNERS else {},
         direct=direct or (beam and uses_other_machines(beam_args)),
         workers=workers,
         tracking=tracking,

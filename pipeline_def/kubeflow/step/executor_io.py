@@ -77,7 +77,7 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     # The launcher writes the double 5.0 as 5; the interface names the integers.
     values = {key: float(v) if is_integer(v) else v for key, v in given.items()}
     parameters = [
-        one for one in RUN_PARAMETERS if one.name in values and one.step == interface.step
+        one for one in RUN_PARAMETERS if one.name in values and interface.step in one.steps
     ]
     own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.name for one in parameters)}
     own |= {RECIPE_PARAMETER} if interface.recipes else set()

@@ -24,7 +24,7 @@ _SECONDS = 600.0
 _PAUSE = 1.0
 # What `run_fn` reads of TFX's FnArgs.
 _FIELDS = (
-    *("train_files", "eval_files", "transform_graph_path"),
+    *("train_files", "eval_files", "transform_graph_path", "hyperparameters"),
     *("serving_model_dir", "model_run_dir", "custom_config"),
 )
 _open: list["Gathering"] = []

@@ -27,7 +27,6 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
-from pipeline_def.training.distribution.workers import has_workers
 from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.schedule import Schedule
 from pipeline_def.training.search.space import find_space
@@ -220,8 +219,6 @@ def search(
     Raises:
         ModelError: the recipe's training fails, or no images compare the trials.
     """
-    if has_workers(strategy):
-        raise ModelError("training.minutes needs a single worker: remove it, or use one machine.")
     plain = data.config
     with strategy.scope(), precision(plain.training.precision):
         folds = choose_folds(data, build(plain.model))

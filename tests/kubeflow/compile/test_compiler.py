@@ -20,9 +20,11 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
+from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.stages import drop_implied
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, pod_of
+from pipeline_def.kubeflow.step_interface import LEARNERS
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL, compile_file, config, container, interface
 from tests.nodes import NODES
@@ -37,6 +39,7 @@ EVERYTHING = dataclasses.replace(
     config(pipeline_root="gs://bucket/root"),
     model=ModelConfig(name="cnn", weights="gs://bucket/cnn.weights.h5"),
     predict=PredictConfig(folder="minio://bucket/new"),
+    training=TrainingConfig(minutes=60),
 )
 
 
@@ -61,12 +64,12 @@ def task(spec: Spec, name: str) -> Spec:
 def test_every_step_compiles_for_every_target(target: Target) -> None:
     nested = dataclasses.replace(EVERYTHING.kubeflow, graph="nested")
     choices = dataclasses.replace(EVERYTHING, kubeflow=nested)
-    made = compiler.compile_documents(choices, target=target, image="i")
+    made = compiler.compile_documents(choices, {"small": {}}, target=target, image="i")
     drivers = {c.id: c.driver_class for c in compiler._create_pipeline(EVERYTHING).components}
     looking = {
         pod_of(f"{name}-lookup") for name in STEPS if not drivers[name].__module__.startswith("tfx")
     }
-    assert looking == {*LOOKUPS, "ImagePredictor-lookup", "Trainer-lookup"}
+    assert looking == {*LOOKUPS, *(f"{name}-lookup" for name in ("ImagePredictor", *LEARNERS))}
     assert set(steps(made[0])) == {*map(pod_of, STEPS), *looking}
     assert interface(made[0], "ImagePredictor-lookup").lookup == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
@@ -76,7 +79,11 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     else:
         # The flat form that TFX compiles for Vertex AI.
         assert set(root) == set(steps(made[0]))
-        assert "Validator-Gate" in root["Trainer"]["dependentTasks"]
+        assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
+    # What changes the training for a run, changes its search.
+    given = [task(made[0], name)["inputs"]["parameters"] for name in LEARNERS]
+    assert given[0].keys() >= {"training_recipe", "training_epochs"}
+    assert given[0].keys() - given[1].keys() == {"tuner_fn"}
 
 
 @pytest.fixture(scope="module")

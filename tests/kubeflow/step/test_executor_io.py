@@ -202,7 +202,7 @@ def test_the_recipe_of_a_run(
     """A parameter with its compiled default, as all that the user does not set, changes nothing."""
     given = Config(training=TrainingConfig(recipe="small", learning_rate=0.3))
     config, recipes = resolve_each(given, shorter_side=32, images=0)
-    step = replace(TRAINER, recipes=recipes)
+    step = replace(TRAINER, step="Tuner", recipes=recipes)
     sections = {
         name: to_dict(getattr(config, name)) for name in ("training", "augmentation", "model")
     }

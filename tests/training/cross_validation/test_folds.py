@@ -272,6 +272,7 @@ def train(folder: Path, target: Path, **training: Any) -> Path:
         serving_model_dir=str(target / "model"),
         model_run_dir=str(target / "run"),
         custom_config=to_dict(config),
+        hyperparameters=None,
     )
     trainer.run_fn(arguments)
     return target

@@ -1,0 +1,20 @@
+"""The executor of ImageTrainer: TFX's own, which also passes on what ImageTuner has trained."""
+
+from typing import Any
+
+from tfx.components.trainer import executor
+from tfx.types import artifact_utils
+
+from components.contract.artifacts import Artifacts
+
+
+class Executor(executor.GenericExecutor):
+    """Calls `run_fn`."""
+
+    def _GetFnArgs(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
+    ) -> Any:
+        fn_args = super()._GetFnArgs(input_dict, output_dict, exec_properties)
+        if found := input_dict.get("tuner_run"):
+            fn_args.custom_config["tuner_run"] = artifact_utils.get_single_uri(found)
+        return fn_args
