@@ -12,7 +12,7 @@ from tfx import types
 from tfx.proto.pusher_pb2 import PushDestination
 
 import components
-from components import TrainerConfig, TransformConfig
+from components import TrainerConfig, TrainingConfig, TransformConfig
 
 # With other tests that import TFX.
 pytestmark = pytest.mark.xdist_group("kubeflow")
@@ -31,6 +31,11 @@ REQUIRED = {
     },
     # It asks the producer of its input otherwise.
     "ImageTrainer": {"config": TrainerConfig(transform=TransformConfig(size=32))},
+    "ImageTuner": {
+        "config": TrainerConfig(
+            transform=TransformConfig(size=32), training=TrainingConfig(minutes=1)
+        )
+    },
 }
 # Resolved by the driver, not given.
 INTERNAL = {"found_baseline", "found_files"}

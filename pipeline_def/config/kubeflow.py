@@ -13,7 +13,6 @@ from annotated_types import Gt
 from components.contract.configuration import Count, Number, Positive, Text, configuration, require
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError
-from pipeline_def.steps import TRAINER, TUNER
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")
@@ -190,7 +189,7 @@ class KubeflowConfig:
 
     def step(self, name: str) -> StepConfig:
         """Return the resources and settings of step `name`; Tuner's default to Trainer's."""
-        general = self.step(TRAINER.id) if name == TUNER.id else self.steps.get(EVERY_STEP)
+        general = self.step("Trainer") if name == "Tuner" else self.steps.get(EVERY_STEP)
         return self.steps.get(name, StepConfig()).over(general or StepConfig())
 
     def shared(self, names: Sequence[str]) -> StepConfig:

@@ -32,7 +32,7 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_atomically
-from pipeline_def.training import checkpoint, run_files
+from pipeline_def.training import checkpoint, preparation, run_files
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import checkpoint_dir
 from pipeline_def.training.steps.step_loop import StepLoop
@@ -360,7 +360,7 @@ def test_a_bfloat16_training_is_served_in_float32(
         built.append(build(*those, **options))
         return built[-1]
 
-    monkeypatch.setattr(trainer, "build_model", listened)
+    monkeypatch.setattr(preparation, "build_model", listened)
     trained = train(transformed, tmp_path, epochs=1, precision="bfloat16")
     computed, exported = built
     assert exported is trained.keras
