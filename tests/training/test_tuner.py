@@ -86,7 +86,9 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     from components import ImageTrainer, ImageTuner
 
     monkeypatch.setattr(tft, "TFTransformOutput", Graph)
-    weights, saved, built = [], [], []
+    weights: list[Any] = []
+    saved: list[Any] = []
+    built: list[str] = []
     save = Checkpoints.save
 
     def export(classifier: Any, *_: Any, **__: Any) -> None:

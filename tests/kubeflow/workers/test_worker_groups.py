@@ -100,15 +100,16 @@ def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "target", "message"),
+    ("training", "target", "message"),
     [
-        ("mirrored", "oss", "training.accelerator is mirrored, for one machine only"),
-        ("auto", "vertex", "on Vertex AI use one machine with several GPUs"),
+        ({"accelerator": "mirrored"}, "oss", "training.accelerator is mirrored, for one machine"),
+        ({}, "vertex", "on Vertex AI use one machine with several GPUs"),
+        ({"minutes": 60}, "oss", "but training.minutes searches on one machine"),
     ],
 )
-def test_requirements_of_workers(accelerator: Any, target: Target, message: str) -> None:
+def test_requirements_of_workers(training: dict[str, Any], target: Target, message: str) -> None:
     choices = dataclasses.replace(
-        config(workers=4, pipeline_root=ROOT), training=TrainingConfig(accelerator=accelerator)
+        config(workers=4, pipeline_root=ROOT), training=TrainingConfig(**training)
     )
     with pytest.raises(ConfigurationError, match=message):
         check_workers(choices, target)
