@@ -25,7 +25,8 @@ error, `space`, option → `values`, `why` and whether they are ends of a range,
 `trials`, the fields of `pipeline_def.training.search.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
-"""In Tuner's `tuner_run`: `search` of `TRAINING_FILE`."""
+"""In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`
+with which the chosen trial was trained."""
 
 BEST_FILE = "best.yaml"
 """The options of the chosen trial of a search, as a configuration file."""

@@ -105,7 +105,7 @@ def _train_and_export(
     prepared = Preparation.of(fn_args, config, strategy)
     graph, data, build = prepared.graph, prepared.data, prepared.build
     checkpoints = checkpoint_dir(fn_args)
-    found = take_over(config.tuner_run, checkpoints) if config.tuner_run else None
+    found = take_over(config.tuner_run, data, checkpoints) if config.tuner_run else None
     with strategy.scope(), precision(config.training.precision):
         model = build(config.model)
         start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])

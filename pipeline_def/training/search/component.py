@@ -1,5 +1,7 @@
 """ImageTuner: TFX's Tuner with our search, on the output of ImageTransform."""
 
+import dataclasses
+
 from tfx import types
 from tfx.components.tuner import component
 from tfx.dsl.components.base import executor_spec
@@ -8,6 +10,7 @@ from tfx.types import component_spec, standard_artifacts, standard_component_spe
 from tfx.utils import json_utils
 
 from components.contract.configuration import require, to_dict
+from pipeline_def.config.model import ExportConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.component import Driver, complete
 from pipeline_def.training.search.executor import Executor
@@ -77,7 +80,9 @@ class ImageTuner(component.Tuner):
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",
         )
-        config = complete(config, transform_graph)
+        # Changing how the model is exported must not search again; folds depend on false alarms.
+        export = ExportConfig(false_alarms=config.export.false_alarms)
+        config = complete(dataclasses.replace(config, export=export), transform_graph)
         spec = ImageTunerSpec(
             examples=examples,
             transform_graph=transform_graph,

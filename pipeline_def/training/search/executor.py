@@ -10,11 +10,9 @@ calibrates, describes and exports it. All of `training.minutes` is spent here, t
 of the best trial included; with folds Trainer then trains on all images.
 """
 
-import json
 import os
 from typing import Any
 
-import tensorflow as tf
 from keras_tuner import HyperParameters, Objective, Oracle
 from keras_tuner.engine.base_tuner import BaseTuner
 from keras_tuner.engine.trial import Trial, TrialStatus
@@ -25,7 +23,6 @@ from tfx.types import artifact_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.errors import ModelError
-from components.contract.model_files import CHOSEN_FOLDER, SEARCH_FILE
 from pipeline_def.config.recipes import get_value
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.steps import TUNER
@@ -34,7 +31,8 @@ from pipeline_def.training.distribution.cluster import Cluster
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.search.search import Outcome, search
 from pipeline_def.training.search.trials import DONE
-from pipeline_def.training.tuned import FOLDS, copy_folder
+from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.tuned import FOLDS, copy_folder, save_trained
 
 
 class Executor(executor.Executor):
@@ -65,6 +63,7 @@ class SearchTuner(BaseTuner):
         super().__init__(oracle, directory=fn_args.working_dir)
         self._fn_args, self._study = fn_args, checkpoint_dir(fn_args, TUNER.id)
         self._logs = os.path.join(self._study, "logs")
+        self._data: TrainingInput
         self._found: Outcome
 
     def search(self) -> None:
@@ -80,8 +79,9 @@ class SearchTuner(BaseTuner):
             )
         strategy = start_devices(config)
         prepared = Preparation.of(self._fn_args, config, strategy)
+        self._data = prepared.data
         self._found = search(
-            prepared.data,
+            self._data,
             prepared.build,
             strategy,
             minutes=config.training.minutes or 0,
@@ -102,10 +102,13 @@ class SearchTuner(BaseTuner):
 
     def save(self, directory: str) -> None:
         """Write what Trainer goes on from, with the logs of all trials, and remove the study."""
+        found = self._found
         copy_folder(self._logs, directory)
-        copy_folder(self._found.checkpoints, os.path.join(directory, CHOSEN_FOLDER))
-        with tf.io.gfile.GFile(os.path.join(directory, SEARCH_FILE), "w") as file:
-            file.write(json.dumps(self._found.facts))
+        save_trained(
+            *(found.config, self._data, found.facts),
+            checkpoints=found.checkpoints,
+            directory=directory,
+        )
         remove_checkpoints(self._study)
 
 
