@@ -14,7 +14,7 @@ import yaml
 from components.contract.errors import ConfigurationError, ModelError
 from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FILE
 from components.transform.config import TransformConfig
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import ExportConfig, ModelConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.checkpoint import Checkpoints
 from pipeline_def.training.search.schedule import Schedule
@@ -133,7 +133,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     # Not a step is trained again.
     assert len(saved) == 3
     search = facts["search"]
-    assert search == json.loads((tuned / SEARCH_FILE).read_text())
+    assert search == json.loads((tuned / SEARCH_FILE).read_text())["search"]
     assert [trial["state"] for trial in search["trials"]] == ["complete", "complete"]
     assert 0 <= search["overhead"] < 1
     assert facts["config"]["training"]["epochs"] == facts["phases"][0]["epochs"] == 3
@@ -149,6 +149,16 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     for one in weights[1:]:
         for first, other in zip(weights[0], one, strict=True):
             np.testing.assert_array_equal(first, other)
+
+    def refuse(target: Path, training: TrainingConfig, reason: str) -> None:
+        component = ImageTrainer(**channels(), **outputs, config=configure(tmp_path, training))
+        with pytest.raises(ConfigurationError, match=reason):
+            run_step(component, shard_folder, target, given)
+
+    refuse(tmp_path / "4", replace(PLAIN, batch_size=8), r"with training\.batch_size 16, so")
+    text = (tuned / SEARCH_FILE).read_text()
+    (tuned / SEARCH_FILE).write_text(text.replace('"images": "', '"images": "0'))
+    refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
 
 
 def test_hyperparameters_of_another_search_are_refused() -> None:
@@ -173,6 +183,10 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     config = configure(tmp_path, replace(PLAIN, minutes=5))
     with pytest.raises(ConfigurationError, match="is the time of an ImageTuner: add one"):
         ImageTrainer(**channels(), config=config)
+    # What is exported of the chosen trial is no reason to search again.
+    more = replace(config, export=ExportConfig(coverage=0.9))
+    first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
+    assert first.exec_properties == other.exec_properties
     cluster = {"worker": ["a:1", "b:1"]}
     task = {"type": "worker", "index": 0}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
