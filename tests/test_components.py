@@ -40,11 +40,13 @@ def test_type_checkers_see_the_lazy_names() -> None:
 
 
 def test_a_component_without_a_step_fails_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(components.COMPONENTS, "ImageTuner", "components.tuner.component")
-    with pytest.raises(ImportError, match="disagree about ImageTuner"):
+    monkeypatch.setitem(
+        components.COMPONENTS, "ImageBulkInferrer", "components.inference.component"
+    )
+    with pytest.raises(ImportError, match="disagree about ImageBulkInferrer"):
         runpy.run_path(steps.__file__)
 
 
 def test_unknown_names_are_attribute_errors() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'ImageTuner'"):
-        _ = components.ImageTuner
+    with pytest.raises(AttributeError, match="no attribute 'ImageBulkInferrer'"):
+        _ = components.ImageBulkInferrer
