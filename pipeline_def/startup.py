@@ -22,6 +22,7 @@ from typing import NoReturn
 import psutil
 
 from components.contract.errors import UserError
+from components.contract.machine import choose_allocator
 from components.contract.printable import ASCII_ERRORS, make_printable
 
 # Library → modules that it tries to import and no step uses.
@@ -59,6 +60,7 @@ def import_libraries() -> None:
     """Import TensorFlow and Beam, and make the modules of TFX importable one by one."""
     # Without it, model analysis imports Keras 3 to find out which Keras tf.keras is.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    choose_allocator()
     for name in _LAZY:
         if name not in sys.modules:
             sys.modules[name] = _LazyPackage(name)

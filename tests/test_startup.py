@@ -10,7 +10,8 @@ from components.contract.errors import ServiceError
 from pipeline_def.startup import exit_status
 
 _IMPORTS = """
-import sys
+import os, sys
+os.environ.pop("ARROW_DEFAULT_MEMORY_POOL", None)
 from pipeline_def.startup import quick_imports
 with quick_imports():
     import pipeline_def.pipeline, pipeline_def.local.runner, pipeline_def.local.results
@@ -20,6 +21,8 @@ tensorflow_model_analysis.default_eval_shared_model
 print(*sorted(unused & set(sys.modules)))
 import google.cloud.bigquery, kubernetes
 print(google.cloud.bigquery.__name__, kubernetes.__name__)
+import pyarrow
+print(pyarrow.default_memory_pool().backend_name)
 """
 
 _END = """
@@ -37,7 +40,7 @@ end_process(3)
 @pytest.mark.slow
 def test_what_no_step_uses_is_not_imported_but_can_be_afterwards() -> None:
     lines = _run(_IMPORTS).stdout.splitlines()
-    assert lines[-2:] == ["", "google.cloud.bigquery kubernetes"]
+    assert lines[-3:] == ["", "google.cloud.bigquery kubernetes", "mimalloc"]
 
 
 def test_the_end_cleans_up_writes_what_was_printed_and_waits_for_no_thread() -> None:

@@ -17,7 +17,7 @@ import pytest
 from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ConfigurationError, DataError
 from components.ingest.config import IngestConfig
-from components.ingest.datasets import columnar, example_records
+from components.ingest.datasets import example_records
 from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.shard_names import split_of_shard
@@ -291,13 +291,9 @@ def test_shards_in_a_bucket(images: list[Image], tmp_path: Path) -> None:
             assert [content for _, content in found] == [image.data for image in images]
 
 
-@pytest.mark.parametrize("most", [0, 2**25])
-def test_a_damaged_page_of_parquet(
-    images: list[Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    monkeypatch.setattr(columnar, "_MOST_WHOLE_BYTES", most)
     path = tmp_path / "x.parquet"
     pyarrow.parquet.write_table(table(images), path, row_group_size=16, compression="zstd")
     group = pyarrow.parquet.read_metadata(path).row_group(1)

@@ -5,15 +5,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from components.contract.machine import choose_allocator
 from components.ingest.datasets.record import Format, Record, Shard, explain_damage
 from components.storage.artifact_files import on_disk
 
 # Of one batch, unless a single row is larger.
 _BATCH_BYTES = 2**20
 _MOST_ROWS = 1024
-# A column of a row group is read at once, or if it is larger in parts: that copies pages once more,
-# which takes half as much time again.
-_MOST_WHOLE_BYTES, _READ_BYTES = 2**25, 2**20
+_READ_BYTES = 2**20
 _ARROW_FILE = b"ARROW1"
 _BYTES = "bytes"
 
@@ -107,6 +106,7 @@ def _opened(
         DamagedShardError: the file is damaged, encrypted or of another format.
     """
     with shard.open() as stream:
+        choose_allocator()
         try:
             import pyarrow
 
@@ -128,15 +128,8 @@ def _read_parquet(
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
-    with contextlib.suppress(NotImplementedError):
-        # jemalloc gives memory back after each row group, which is a sixth of the time.
-        pyarrow.set_memory_pool(pyarrow.mimalloc_memory_pool())
     # Without threads: given a broken file, they outlive the error and crash the process later.
-    file = ParquetFile(source, pre_buffer=False)
-    if _largest_chunk(file.metadata) > _MOST_WHOLE_BYTES:
-        file = ParquetFile(
-            source, metadata=file.metadata, pre_buffer=False, buffer_size=_READ_BYTES
-        )
+    file = ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
     schema = file.schema_arrow
     if groups is not None and not groups:
         yield 0, 0, pyarrow.RecordBatch.from_pylist([], schema=schema)
@@ -154,13 +147,6 @@ def _read_parquet(
             continue
         columns = file.read_row_group(group, leaves, use_threads=False) if leaves else None
         yield group, 0, _append(columns, [_mean_size(facts, sized)] * facts.num_rows)
-
-
-def _largest_chunk(metadata: Any) -> int:
-    """Return the size of the largest column of a row group, bytes."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    columns = (group.column(number) for group in groups for number in range(group.num_columns))
-    return max((int(column.total_compressed_size) for column in columns), default=0)
 
 
 def _mean_size(group: Any, image: str) -> int | None:
