@@ -80,7 +80,7 @@ class Duplicate:
 
 def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> PlanReport:
     """Return what becomes of the files of a plan; `watched` are the digests in corrections."""
-    labels: dict[str, collections.Counter[str]] = {}
+    labels = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
     rejects: list[dict[str, str]] = []
     digests = Digests()
     matches: list[Match] = []
@@ -92,14 +92,15 @@ def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> Pl
         if fact.sha256 in watched:
             matches.append(Match(file.path, file.label, fact.sha256))
         if place.split:
-            labels.setdefault(place.split, collections.Counter())[place.label] += 1
+            labels[place.split][place.label] += 1
             digests.append(fact.sha256)
-            notes.update(fact.notes)
+            if fact.notes:
+                notes.update(fact.notes)
         else:
             reject = {"path": file.path, "category": place.category, "reason": place.reason}
             rejects.append(reject)
             digests.append("")
-    return PlanReport(facts.plan, labels, rejects, digests, matches, notes, is_arranged)
+    return PlanReport(facts.plan, dict(labels), rejects, digests, matches, notes, is_arranged)
 
 
 def find_copies(reports: Sequence[PlanReport]) -> dict[str, list[ImageFile]]:

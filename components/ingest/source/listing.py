@@ -111,10 +111,11 @@ class Listing:
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
-        counts: dict[str | None, collections.Counter[str]] = {}
-        for file in self.files:
-            counts.setdefault(file.split, collections.Counter())[file.label] += 1
-        return counts
+        counts = collections.Counter((file.split, file.label) for file in self.files)
+        found: dict[str | None, collections.Counter[str]] = {}
+        for (split, label), files in counts.items():
+            found.setdefault(split, collections.Counter())[label] = files
+        return found
 
     def expected(self, split: str) -> int:
         """Return about how many images `split` will have once hashes have divided the others."""
