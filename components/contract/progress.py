@@ -81,9 +81,9 @@ def add_progress(task: str, amount: int, *, total: int, unit: str) -> None:
     """Add `amount` finished `unit`s of `task`; report the sum at every 64 and at the end.
 
     Counts all threads of this process; a distributed Beam runner has several processes. `task` is
-    any unique text, such as the output folder.
+    any unique text, such as the output folder; once finished, it counts from zero again.
     """
-    before = _done[task]
+    before = _done[task] if _done[task] < total else 0
     done = _done[task] = before + amount
     if done // _REPORT_EVERY > before // _REPORT_EVERY or done == total:
         report_progress(done=done, total=total, unit=unit)

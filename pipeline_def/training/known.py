@@ -57,7 +57,7 @@ def fit_known(
     those of the eval split has a lower score with a probability of at most `rate`.
     """
     score = learn_score(model, data)
-    parts, _, ids = _measure(model, score, data.read_evaluation())
+    parts, _, ids = _measure(model, score, data.read_in_order(data.evaluation))
     parts = parts[ids >= 0]
     score = score.standardize(parts) if len(parts) else score
     known = np.sort(score.add(parts))

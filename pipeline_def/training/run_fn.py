@@ -192,7 +192,8 @@ def _calibrate(
     if validated:
         logits, ids = validated.logits, validated.images.labels
     else:
-        logits, ids = predict_logits(compile_logits(classifier), data.read_evaluation())
+        images = data.read_in_order(data.evaluation)
+        logits, ids = predict_logits(compile_logits(classifier), images)
     if data.config.training.calibrate:
         calibration = fit_temperature(logits, ids)
         classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
