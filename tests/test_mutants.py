@@ -47,7 +47,7 @@ MUTANTS = {
     ),
     "a checkpoint is resumed by other code": Mutant(
         "pipeline_def/training/checkpoint.py",
-        "code_digest(TRAINER.id, given.model.build_fn, given.augmentation.fn)",
+        "code_digest(step, given.model.build_fn, given.augmentation.fn)",
         '""',
         "tests/training/test_run_fn.py::test_same_code_configuration_and_data_share_checkpoints",
     ),

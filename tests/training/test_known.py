@@ -50,9 +50,7 @@ def fit(network: tf_keras.Model, *, each: int = 400) -> tuple[Classifier, Unknow
     train, evaluation = (
         tf.data.Dataset.from_tensor_slices(draw(COLORS, each, seed)).batch(64) for seed in (1, 2)
     )
-    data: Any = SimpleNamespace(
-        train=train, read_in_order=lambda of: of, read_evaluation=lambda: evaluation
-    )
+    data: Any = SimpleNamespace(train=train, read_in_order=lambda of: of, evaluation=evaluation)
     known, unknowns = fit_known(network, data, rate=0.05)
     return Classifier(network, known=known), unknowns
 
@@ -105,9 +103,7 @@ def test_a_network_for_digits_does_not_know_noise_or_blank_images() -> None:
     loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     network.compile("adam", loss)
     network.fit(train.shuffle(100, seed=0), epochs=5, verbose=0)
-    data: Any = SimpleNamespace(
-        train=train, read_in_order=lambda of: of, read_evaluation=lambda: evaluation
-    )
+    data: Any = SimpleNamespace(train=train, read_in_order=lambda of: of, evaluation=evaluation)
     known, _ = fit_known(network, data, rate=0.05)
     answer = tf.function(Classifier(network, known=known).answer, autograph=False)
     noise = np.random.default_rng(0).integers(0, 256, (100, 16, 16, 3), np.uint8)
