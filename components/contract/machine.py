@@ -46,7 +46,7 @@ def pause_collection() -> Iterator[None]:
 
 
 def trim_memory() -> None:
-    """Give back free memory, of which glibc keeps what lies between blocks in use."""
+    """Return free memory to the system; glibc keeps what lies between blocks in use."""
     with contextlib.suppress(OSError, AttributeError):  # Another C library.
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

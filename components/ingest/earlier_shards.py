@@ -120,7 +120,7 @@ def take_over(
 
 
 def _find_whole(plans: Sequence[ShardPlan], earlier: Earlier) -> dict[int, PlanFacts]:
-    """Return the number of each plan that an earlier one has written → what that knows."""
+    """Return plan number → facts of the earlier plan that has already written its shards."""
     facts = {id(of.plan): of for of in earlier.facts}
     found = {n: facts[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
     # What could not be read may be readable now.
@@ -130,7 +130,7 @@ def _find_whole(plans: Sequence[ShardPlan], earlier: Earlier) -> dict[int, PlanF
 def _find_parts(
     plans: Sequence[ShardPlan], earlier: Earlier, adopted: dict[int, PlanFacts]
 ) -> tuple[dict[int, list[str]], dict[str, str]]:
-    """Return the sources and digests of plans that are not in `adopted`; add those that may be."""
+    """Return the sources and digests of the other plans; adopt those that have shards, too."""
     whole = {id(facts) for facts in adopted.values()}
     owners = {
         file.path: (file, fact.sha256, facts)

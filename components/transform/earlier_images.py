@@ -57,7 +57,7 @@ class EarlierImages:
     splits: Mapping[str, Collection[str]]
     """Split → names of its shards."""
     followed: Mapping[Place, str]
-    """Each new shard with the files of an earlier one → name of that."""
+    """New shard → name of the earlier shard with the same files."""
     equal: Collection[Place]
     """New shards whose rows are also those of the one that they follow."""
     left: Collection[Place]

@@ -188,7 +188,7 @@ class KubeflowConfig:
             raise ConfigurationError(f"kubeflow.steps has an unknown step, {unknown[0]}.{hint}")
 
     def step(self, name: str) -> StepConfig:
-        """Return the resources and settings of step `name`; Tuner's default to Trainer's."""
+        """Return the resources and settings of step `name`; Tuner inherits those of Trainer."""
         general = self.step("Trainer") if name == "Tuner" else self.steps.get(EVERY_STEP)
         return self.steps.get(name, StepConfig()).over(general or StepConfig())
 

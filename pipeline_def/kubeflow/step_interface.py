@@ -117,7 +117,7 @@ class RunParameter:
 
     name: str
     step: str
-    """Id of the step that takes it, with its lookup; for Trainer also Tuner."""
+    """Id of the step that takes it, with its lookup. Tuner takes the parameters of Trainer, too."""
     place: tuple[str, ...]
     """The execution property and, if it is JSON, the keys in it, outermost first."""
     unset: int | None = None

@@ -30,7 +30,7 @@ def print_thumbnails(console: Console, title: str, images: Sequence[bytes]) -> N
 
 
 def _draw(encoded: bytes, *, side: int) -> Text:
-    """Draw a thumbnail; what is no image becomes empty."""
+    """Draw a thumbnail, or nothing if the file is not an image."""
     picture = make_thumbnail(encoded, side=side)
     if picture is None:
         return Text()
@@ -40,6 +40,6 @@ def _draw(encoded: bytes, *, side: int) -> Text:
 
 
 def _draw_column(column: tuple[Sequence[int], ...]) -> tuple[str, Style]:
-    """Draw the upper pixel, and the lower one unless the height is odd."""
+    """Draw two pixels, or one in the last line of an odd height."""
     upper, lower = (*(Color.from_rgb(*pixel) for pixel in column), None)[:2]
     return _UPPER_HALF, Style(color=upper, bgcolor=lower)
