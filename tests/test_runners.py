@@ -200,6 +200,7 @@ def test_images_of_another_task_do_not_replace_the_model_in_use(
     )
 
 
+@pytest.mark.slow
 def test_nobody_reads_the_output(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -33,6 +33,7 @@ def in_tf_data(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
     return dataset.with_options(options).get_single_element()
 
 
+@pytest.mark.slow
 def test_every_format_becomes_a_jpeg_of_the_size() -> None:
     image = picture(1, height=60, width=80)
     kinds = list(itertools.product(["JPEG", "PNG", "BMP", "GIF"], ["RGB", "L"]))

@@ -43,6 +43,7 @@ def test_jpeg_round_trip_equals_libjpeg_turbo(half: bool) -> None:
         ({"fit": "crop", "storage": "raw"}, {"shrink": 100, "quality": 80}),
     ],
 )
+@pytest.mark.slow
 def test_pixels_are_prepared_like_files(options: dict[str, Any], ingest: dict[str, Any]) -> None:
     config, shrinking = TransformConfig(size=30, **options), ImageOptions(**ingest)
     for height, width in SIZES:

@@ -179,6 +179,7 @@ def test_killed_processes_are_explained_and_none_outlives_the_run(tmp_path: Path
     processes.close()
 
 
+@pytest.mark.slow
 def test_a_crashed_process_is_not_a_user_error(tmp_path: Path) -> None:
     processes = PlanProcesses(job_in(tmp_path), answer)
     processes._processes[0].popen.send_signal(signal.SIGSEGV)

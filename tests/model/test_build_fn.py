@@ -93,6 +93,7 @@ def config(function: str, **more: Any) -> ModelConfig:
     return ModelConfig(build_fn=f"my_networks.{function}", **more)
 
 
+@pytest.mark.slow
 def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Path) -> None:
     model = build(config("networks.good"))
     parts = Parts.of(model)

@@ -34,6 +34,7 @@ def moved(before: list[Any], after: list[Any]) -> list[bool]:
     return [not np.array_equal(old, new) for old, new in zip(before, after, strict=True)]
 
 
+@pytest.mark.slow
 def test_backbone_and_head_together_are_the_model(model: tf_keras.Model) -> None:
     parts = Parts.of(model)
     np.testing.assert_array_equal(parts.head(parts.backbone(IMAGES)), model(IMAGES))

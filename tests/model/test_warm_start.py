@@ -55,6 +55,7 @@ def weights_of(model: tf_keras.Model) -> tuple[list[Any], Any, Any]:
     return others, kernel.numpy(), bias.numpy()
 
 
+@pytest.mark.slow
 def test_labels_keep_their_outputs_by_name(tmp_path: Path) -> None:
     version, pushed = push(tmp_path, ["b", "a", "gone"])
     model = build(4)

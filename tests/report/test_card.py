@@ -89,6 +89,7 @@ def sections(facts: ReportFacts) -> dict[str, list[Token]]:
     return found
 
 
+@pytest.mark.slow
 def test_other_formats() -> None:
     versions = (
         FormatResult("int8", 1_234, 0.91, 0.004, Interval(-0.001, 0.009), 0.987, 0.25, 1_512.4),

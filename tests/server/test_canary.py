@@ -95,6 +95,7 @@ def names(count: int) -> list[str]:
     return [f"r{number}" for number in range(count)]
 
 
+@pytest.mark.slow
 def test_a_version_with_equal_answers_takes_over_after_some_hundred(
     served: tuple[int, Pushed, Versions], said: Callable[[], str]
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_version_with_equal_answers_takes_over_after_some_hundred(
         pytest.param("old", "1", id="the new one is wrong"),
     ],
 )
+@pytest.mark.slow
 def test_feedback_decides_where_versions_differ(
     label: str | None, verdict: str | None, served: tuple[int, Pushed, Versions]
 ) -> None:

@@ -39,6 +39,7 @@ async def convert(converter: Converter, file: Picture) -> object:
         return converted
 
 
+@pytest.mark.slow
 def test_files_are_converted_kept_or_refused_and_none_is_left(converter: Converter) -> None:
     async def main() -> None:
         kept = encode("PNG")

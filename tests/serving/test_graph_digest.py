@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 from components.storage.saved_model import IDENTITY, model_digest
@@ -43,6 +44,7 @@ def export(
     return target
 
 
+@pytest.mark.slow
 def test_two_exports_of_one_model_are_the_same_and_others_are_not(tmp_path: Path) -> None:
     first, second = (export(tmp_path / name) for name in ("first", "second"))
     graphs = [Path(model, "saved_model.pb").read_bytes() for model in (first, second)]

@@ -68,6 +68,7 @@ def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(
     assert list_source("s3://bucket/2024-01-02", CONFIG).fingerprint() != listing.fingerprint()
 
 
+@pytest.mark.slow
 def test_a_listing_is_kept_in_the_store(store: Any) -> None:
     listing = list_source("s3://bucket/2024-01-02", CONFIG)
     for _ in range(2):

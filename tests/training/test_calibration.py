@@ -106,6 +106,7 @@ def test_files_that_were_not_decoded_have_empty_sets() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_memory_holds_a_block_of_float64_at_a_time() -> None:
     random = np.random.default_rng(0)
     logits = random.normal(size=(6_000, 500)).astype(np.float32)

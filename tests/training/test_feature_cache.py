@@ -97,6 +97,7 @@ def test_features_come_from_the_cache_file_of_later_phases(
     assert any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_batches_contain_the_images_of_training(shard_folder: ShardFolder) -> None:
     data, backbone = training_input(shard_folder), Backbone()
     cache = FeatureCache(backbone.model, data)

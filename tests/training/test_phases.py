@@ -219,6 +219,7 @@ def test_the_range_test_leaves_the_training_as_it_was(digits: Any, tmp_path: Pat
     assert len(done.range_test.rates) == len(done.range_test.losses) > 60
 
 
+@pytest.mark.slow
 def test_class_weights_reach_the_step(
     digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

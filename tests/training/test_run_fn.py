@@ -385,6 +385,7 @@ def arguments_of(config: TrainerConfig, **more: Any) -> Any:
     return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
 
 
+@pytest.mark.slow
 def test_same_code_configuration_and_data_share_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -211,6 +211,7 @@ def test_epochs_of_a_killed_attempt_are_charged(
     assert run.left == 200 - 60 - 30
 
 
+@pytest.mark.slow
 def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

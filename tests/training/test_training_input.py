@@ -34,6 +34,7 @@ def test_no_class_weights_by_default(folder: ShardFolder, balance: Any) -> None:
     assert training_input(folder, balance=balance).class_weights(5) is None
 
 
+@pytest.mark.slow
 def test_trainings_that_share_pixels_decode_them_once(
     folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

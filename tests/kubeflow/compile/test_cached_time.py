@@ -49,6 +49,7 @@ def test_the_model_agrees_with_the_measured_run() -> None:
     assert seconds(MEASURED, requeue=10.0) + 10 == pytest.approx(WHOLE, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_cached_run_takes_two_minutes_or_one_if_argo_goes_on_at_once(
     compiled: list[Spec],
 ) -> None:

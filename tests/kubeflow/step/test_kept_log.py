@@ -118,6 +118,7 @@ def test_a_retry_adds_to_the_log(tmp_path: Path) -> None:
     assert kept.index("SIGKILL") < kept.index("--- next attempt ---") < kept.index("Found: {}")
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_costs_only_the_log(tmp_path: Path) -> None:
     (tmp_path / "images").write_text("not a folder")
     status, shown = run(tmp_path, "well")
