@@ -300,8 +300,14 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     trials, importance = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
     assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
-    few = replace(facts, search={**_search(2), "importance": {}})
-    assert len(describe_training(few)["search"]["drawings"]) == 1
+    assert page["ensemble"] == ""
+    ensemble = {"text": "Ensemble of trials 0, 2: 0.850, +0.050", "better": True}
+    few = replace(facts, search={**_search(2), "importance": {}, "ensemble": ensemble})
+    described = describe_training(few)["search"]
+    assert len(described["drawings"]) == 1
+    assert described["ensemble"] == f"{ensemble['text']}; export.ensemble pushes it."
+    unsure = replace(facts, search={**_search(2), "ensemble": {**ensemble, "better": False}})
+    assert describe_training(unsure)["search"]["ensemble"].endswith(", which may be chance.")
     assert page["optimism"].startswith("The same images chose the trial")
     # Like with like: a balanced score is compared with the balanced accuracy on test.
     scalars = {**facts.metrics.scalars, "balanced_accuracy": 0.65}

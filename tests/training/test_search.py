@@ -19,6 +19,7 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
 from pipeline_def.training.search.choice import choose, write_best
+from pipeline_def.training.search.ensemble import find_ensemble, select
 from pipeline_def.training.search.schedule import compare
 from pipeline_def.training.search.search import _Search, search
 from pipeline_def.training.search.study import RUNGS, epochs_at
@@ -348,3 +349,31 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
     # All images are of the first class, and so are the predictions.
     assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
+
+
+def test_an_ensemble_is_chosen_and_judged_against_the_chosen_trial(tmp_path: Path) -> None:
+    run = make(tmp_path, seconds=400)
+    ids = np.arange(200) % 2
+    wrong = np.arange(200) % 5 == np.arange(4)[:, np.newaxis]
+    run.trials = [Trial(number, {}, seconds=1) for number in range(6)]
+    # Mistakes on different images cancel out; the last trial is worse than a guess.
+    for trial, at in zip(run.trials, [*wrong, np.full(200, True)], strict=False):
+        sure = np.where(np.eye(2)[np.where(at, 1 - ids, ids)], 2.0, -2.0).astype(np.float32)
+        run.runner._complete(trial, sure, ids)
+    assert [trial.number for trial in run.finalists] == [0, 1, 2, 3]
+    run._tidy()
+    assert not [*tmp_path.glob("trial-4/*")]
+    found = find_ensemble(run, run.trials[3])
+    assert found is not None
+    assert [one["trial"] for one in found["members"]] == [3, 0, 1, 2]
+    assert found["members"][0]["values"]["training.epochs"] == run.plain.training.epochs
+    assert found["text"].startswith("Ensemble of trials 0, 1, 2, 3: 1.000, +0.19")
+    assert found["interval"][0] > 0
+    assert found["better"]
+    # The chosen trial alone is as good as with others that know no more.
+    for trial in run.trials:
+        run.runner._complete(trial, sure, ids)
+    assert find_ensemble(run, run.trials[0]) is None
+    likelihoods = {0: np.array([0.9, 0.1]), 1: np.array([0.2, 0.8]), 2: np.array([0.1, 0.1])}
+    assert select(likelihoods, first=0) == {0: 1, 1: 1}
+    assert select({**likelihoods, 1: np.array([0.6, 0.9])}, first=0) == {0: 1, 1: 11}

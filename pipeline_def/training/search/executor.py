@@ -107,6 +107,7 @@ class SearchTuner(BaseTuner):
         save_trained(
             *(found.config, self._data, found.facts),
             checkpoints=found.checkpoints,
+            members=found.members,
             directory=directory,
         )
         remove_checkpoints(self._study)

@@ -14,6 +14,8 @@ from pipeline_def.training.search.trials import DONE, Trial, TrialRunner
 # Trials without a better one, after which the search stops.
 _PATIENCE = 25
 _EPOCHS = "training.epochs"
+# Trials whose checkpoints stay for an ensemble: more members make it slower, hardly better.
+_MOST_MEMBERS = 4
 # How much longer the best trial is trained at the end, and the least and most for which that is.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
 
@@ -103,6 +105,12 @@ class Schedule:
         """Return the best complete trial other than trial 0, or from number `first` on."""
         complete = (trial for trial in self.trials[first:] if trial.state == DONE)
         return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
+
+    @property
+    def finalists(self) -> list[Trial]:
+        """The best complete trials, of which an ensemble may be made."""
+        complete = [trial for trial in self.trials if trial.state == DONE]
+        return sorted(complete, key=lambda trial: (-trial.score, trial.number))[:_MOST_MEMBERS]
 
 
 def compare(one: list[str], other: list[str]) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from pipeline_def.model.networks import precision
 from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.search.choice import choose, write_best
+from pipeline_def.training.search.ensemble import find_ensemble
 from pipeline_def.training.search.schedule import Schedule
 from pipeline_def.training.search.space import find_space
 from pipeline_def.training.search.study import (
@@ -58,6 +59,8 @@ class Outcome:
     """Of the chosen trial, without the search."""
     checkpoints: str
     """Folder of its checkpoints: a training from there is complete."""
+    members: dict[int, str]
+    """Trial → folder of its checkpoints, for the others of an ensemble that is better."""
     facts: dict[str, Any]
     """For `training.json`: the minutes, all trials, the one that was chosen and why, in `text`."""
 
@@ -196,9 +199,9 @@ class _Search(Schedule):
 
     def _tidy(self) -> None:
         """Remove the checkpoints that nothing can need any more."""
-        best = self.find_best()
+        kept = self.finalists
         for trial in self.trials[1:]:
-            if trial.state != PAUSED and trial is not best:
+            if trial.state != PAUSED and trial not in kept:
                 remove_checkpoints(self.runner.folder(trial))
 
 
@@ -235,9 +238,8 @@ def search(
     run.run()
     chosen, text = choose(run)
     report_result(text)
-    for trial in run.trials:
-        if trial is not chosen:
-            remove_checkpoints(runner.folder(trial))
+    if ensemble := find_ensemble(run, chosen):
+        report_result(ensemble["text"])
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
     facts = {
         "minutes": minutes,
@@ -247,6 +249,7 @@ def search(
         "error": chosen.error,
         "chosen": chosen.number,
         "text": text,
+        "ensemble": ensemble,
         "importance": find_importance(fixed, run.trials),
         "space": {key: dataclasses.asdict(one) for key, one in find_space(fixed).items()},
         "trials": [
@@ -256,7 +259,9 @@ def search(
         ],
     }
     config = _set_training(runner.config(chosen), minutes=None, search={})
-    return Outcome(config, runner.folder(chosen), facts)
+    others = ensemble["members"][1:] if ensemble and ensemble["better"] else ()
+    members = {one["trial"]: runner.folder(run.trials[one["trial"]]) for one in others}
+    return Outcome(config, runner.folder(chosen), members, facts)
 
 
 def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import math
 import os
 import statistics
@@ -22,7 +23,7 @@ from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
-from pipeline_def.training.checkpoint import Progress
+from pipeline_def.training.checkpoint import Progress, write_whole
 from pipeline_def.training.cross_validation.folds import Validated, cross_validate
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.feature_cache import Tables
@@ -33,6 +34,7 @@ from pipeline_def.training.training_input import TrainingInput
 
 # Paused trials go on if they are promoted.
 PAUSED, DONE = "paused", "complete"
+_LOGITS = "logits.npz"
 # Networks that are kept with their compiled steps; each has the weights three times in memory.
 _MOST_BUILT = 6
 
@@ -71,8 +73,7 @@ class Trial:
     @property
     def error(self) -> float:
         """Standard error of the score of a complete trial."""
-        shares = [(one.count("1") / len(one), len(one)) for one in self.right]
-        return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
+        return find_error(self.right)
 
 
 @dataclass
@@ -249,12 +250,36 @@ class TrialRunner:
         return "balanced_accuracy" if balanced else "accuracy"
 
     def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
-        right = np.argmax(logits, axis=1) == np.asarray(ids)
+        buffer = io.BytesIO()
+        np.savez(buffer, logits=logits, ids=ids)
+        write_whole(os.path.join(self.folder(trial), _LOGITS), buffer.getvalue())
+        trial.right = self.find_right(logits, ids)
+        trial.score = find_score(trial.right)
+        trial.state = DONE
+
+    def read_logits(self, trial: Trial) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return logits and label ids of the images that select the epoch, of a complete trial."""
+        path = os.path.join(self.folder(trial), _LOGITS)
+        with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
+            return arrays["logits"], arrays["ids"]
+
+    def find_right(self, scores: NDArray[np.floating[Any]], ids: Any) -> list[str]:
+        """Return `Trial.right` for scores, [images, classes], and label ids."""
+        right = np.argmax(scores, axis=1) == np.asarray(ids)
         balanced = self.measure == "balanced_accuracy"
         groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
-        trial.right = [
+        return [
             "".join(map(str, right[groups == group].astype(int).tolist()))
             for group in np.unique(groups)
         ]
-        trial.score = statistics.mean(one.count("1") / len(one) for one in trial.right)
-        trial.state = DONE
+
+
+def find_score(right: list[str]) -> float:
+    """Return `Trial.score` for `Trial.right`."""
+    return statistics.mean(one.count("1") / len(one) for one in right)
+
+
+def find_error(right: list[str]) -> float:
+    """Return the standard error of `find_score`."""
+    shares = [(one.count("1") / len(one), len(one)) for one in right]
+    return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)

@@ -145,11 +145,20 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     ]
     return {
         "text": search["text"],
+        "ensemble": _describe_ensemble(search.get("ensemble")),
         "optimism": _describe_optimism(search, facts),
         "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
+
+
+def _describe_ensemble(ensemble: Mapping[str, Any] | None) -> str:
+    if not ensemble:
+        return ""
+    if ensemble["better"]:
+        return f"{ensemble['text']}; export.ensemble pushes it."
+    return f"{ensemble['text']}, which may be chance."
 
 
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
