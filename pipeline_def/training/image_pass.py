@@ -96,12 +96,14 @@ def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
     `probability`, of the predicted; `given_probability`; and `embeddings`, float32 [batch,
     features], if they are asked for and found.
     """
+    classifier = classifier.single_view
     images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
 
     @tf.function(input_signature=[images, tf.TensorSpec([None], tf.int64)], autograph=False)
     def predict(images: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = classifier.model(images, training=False)
-        probabilities = tf.nn.softmax(logits / classifier.temperature)
+        joined = classifier.complete(images, logits)
+        probabilities = tf.nn.softmax(joined / classifier.temperature)
         given = tf.one_hot(ids, probabilities.shape[1])
         found = {
             "predicted": tf.argmax(probabilities, axis=1),

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 
 from components.contract.configuration import to_dict
 from components.contract.machine import available_memory, fits_in_memory, gib
@@ -26,6 +25,7 @@ from components.contract.model_files import (
 )
 from components.evaluation.metrics.unknowns import Unknowns
 from pipeline_def.data.cache import pixel_bytes
+from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Calibration, LabelSets
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.phases import Phase, Training
@@ -139,14 +139,15 @@ def _log_hyperparameters(training: Training, config: Mapping[str, Any], director
         log.write_hyperparameters(config, metrics)
 
 
-def describe_model(model: tf_keras.Model, saved_model: str, directory: str) -> None:
+def describe_model(classifier: Classifier, saved_model: str, directory: str) -> None:
     """Write the number of parameters, and the size of the SavedModel in bytes."""
     size = sum(
         tf.io.gfile.stat(os.path.join(folder, name)).length
         for folder, _, names in tf.io.gfile.walk(saved_model)
         for name in names
     )
-    _write({"parameters": model.count_params(), "bytes": size}, directory, MODEL_FILE)
+    parameters = sum(variable.shape.num_elements() for variable in classifier.variables)
+    _write({"parameters": parameters, "bytes": size}, directory, MODEL_FILE)
 
 
 def _write(content: dict[str, Any], directory: str, name: str) -> None:

@@ -7,6 +7,7 @@ model.
 """
 
 import dataclasses
+import functools
 import logging
 import os
 import time
@@ -46,8 +47,8 @@ from pipeline_def.training.calibration import (
     predict_logits,
 )
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
-from pipeline_def.training.cross_validation.choice import choose_folds
-from pipeline_def.training.cross_validation.folds import Validated, train_with_folds
+from pipeline_def.training.cross_validation.choice import train
+from pipeline_def.training.cross_validation.folds import Validated
 from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.distribution.workers import (
     is_chief,
@@ -55,9 +56,9 @@ from pipeline_def.training.distribution.workers import (
     own_directory,
     report_lost_worker,
 )
+from pipeline_def.training.ensemble import join_members, train_member
 from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.known import fit_known, judge_left_out
-from pipeline_def.training.phases import Training
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.run_files import describe_model, describe_training
 from pipeline_def.training.trained_on import Ids, check_unseen, list_keys, write_trained_on
@@ -111,9 +112,16 @@ def _train_and_export(
         start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
     if start:
         data = dataclasses.replace(data, config=shorten(data.config))
-    training, validated = _train(model, data, run_dir, checkpoints, start)
+    training, validated = train(
+        model, data, log_dir=run_dir, checkpoint_dir=checkpoints, start=start
+    )
     model = make_plain(model, lambda: build(config.model), config.training.precision)
     plain = Classifier(model, config.model.views)
+    if config.export.ensemble:
+        member = functools.partial(
+            train_member, prepared, strategy, log_dir=run_dir, checkpoint_dir=checkpoints
+        )
+        plain, validated = join_members(plain, validated, found or {}, member)
     classifier, calibration, sets = _calibrate(plain, data, validated)
     texts = tuple(map(decode_text, graph.labels))
     unknowns = None
@@ -163,23 +171,6 @@ def _train_and_export(
     mean_of_workers(0.0, strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
-
-
-def _train(
-    model: tf_keras.Model,
-    data: TrainingInput,
-    run_dir: str,
-    checkpoints: str,
-    start: WarmStart | None,
-) -> tuple[Training, Validated | None]:
-    """Train on the train split; or on all images, once folds have judged the recipe."""
-    if folds := choose_folds(data, model):
-        return train_with_folds(
-            model, data, folds=folds, log_dir=run_dir, checkpoint_dir=checkpoints
-        )
-    training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints, start=start)
-    training.run()
-    return training, None
 
 
 def _calibrate(
@@ -251,4 +242,4 @@ def _export(
         file.write(describe_network(data.config))
     keys = unseen.keys if unseen else list_keys(data.train)
     write_trained_on(directory, keys, earlier)
-    describe_model(classifier.model, directory, fn_args.model_run_dir)
+    describe_model(classifier, directory, fn_args.model_run_dir)

@@ -301,7 +301,7 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     assert "the recipe 0.700, the best 0.800" in trials.name
     assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
     assert page["ensemble"] == ""
-    ensemble = {"text": "Ensemble of trials 0, 2: 0.850, +0.050", "better": True}
+    ensemble = {"text": "Ensemble of trials 0, 2: 0.850, +0.050", "better": True, "exported": False}
     few = replace(facts, search={**_search(2), "importance": {}, "ensemble": ensemble})
     described = describe_training(few)["search"]
     assert len(described["drawings"]) == 1

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,12 @@ KINDS: Any = ["onnx", "float16", "dynamic", "int8"]
 IMAGES = 24
 
 
-def network(*, odd: bool = False) -> tf_keras.Model:
+def network(*, odd: bool = False, kernel: Any = None) -> tf_keras.Model:
     """Return a model whose logits are the mean blue, green and red; `odd`: no format has it."""
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
     pixels = tf_keras.layers.Rescaling(1 / 32)(images)
-    convolved = tf_keras.layers.Conv2D(3, 1, kernel_initializer=_reversed, use_bias=False)(pixels)
+    initial = _reversed if kernel is None else tf_keras.initializers.Constant(kernel)
+    convolved = tf_keras.layers.Conv2D(3, 1, kernel_initializer=initial, use_bias=False)(pixels)
     means = tf_keras.layers.GlobalAveragePooling2D()(convolved)
     return tf_keras.Model(images, tf.math.lgamma(means) if odd else means)
 
@@ -100,6 +102,18 @@ def test_formats_match_the_model_and_are_measured(tmp_path: Path) -> None:
     manifest = json.loads((folder / "formats.json").read_text())
     assert manifest["ingest"] == ingest
     _check_golden(folder, manifest)
+
+    # The mean over an ensemble needs more than 8 bits.
+    other = Classifier(network(kernel=np.eye(3)), views=2)
+    joined = replace(classifier, others=((other, 0.25),))
+    export_formats(joined, ["onnx", "int8"], str(tmp_path / "joined"), images=images, **choices)
+    mean = 0.25 * other.probabilities(np.stack(images))
+    mean += 0.75 * replace(classifier, temperature=1.0).probabilities(np.stack(images))
+    mean = np.sqrt(mean) / np.sqrt(mean).sum(axis=1, keepdims=True)
+    found = run_onnx(tmp_path / "joined/model.onnx", np.stack(images))
+    np.testing.assert_allclose(found, mean, atol=1e-5)
+    found = run_lite(tmp_path / "joined/int8.tflite", np.stack(images))
+    np.testing.assert_allclose(found, mean, atol=0.02)
 
     truth = np.arange(IMAGES) % 3
     _check_measured(tmp_path, names, truth, known, wrong=0)

@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
+from scipy.special import softmax
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainerConfig
+from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated
+from pipeline_def.training.ensemble import join_members
 from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.ensemble import find_ensemble, select
 from pipeline_def.training.search.schedule import compare
@@ -349,6 +352,36 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
     # All images are of the first class, and so are the predictions.
     assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
+
+
+def test_the_folds_judge_an_ensemble() -> None:
+    images: Any = SimpleNamespace(labels=np.array([0, 1]))
+    classifier, asked = Classifier(None), []
+
+    def validate(*logits: list[float]) -> Validated:
+        curve = {"val_loss": [1.0]}
+        found = [FoldResult(np.array([[of]], np.float32), curve, 1.0) for of in logits]
+        return Validated(images, np.arange(2), found, config())
+
+    def make_member(number: int, values: Any) -> Any:
+        asked.append((number, values))
+        return classifier, validate([3, 0], [0, 0])
+
+    values = {"training.epochs": 3}
+    members = [{"trial": 2, "count": 1, "values": {}}, {"trial": 0, "count": 3, "values": values}]
+    ensemble = {"members": members, "better": False, "text": "Ensemble."}
+    found: dict[str, Any] = {"text": "Searched.", "ensemble": ensemble}
+    folds = validate([0, 0], [0, 2])
+    assert join_members(classifier, folds, found, make_member) == (classifier, folds)
+    assert join_members(classifier, folds, {}, make_member) == (classifier, folds)
+    ensemble["better"] = True
+    joined, together = join_members(classifier, folds, found, make_member)
+    assert asked == [(0, values)]
+    assert joined.others == ((classifier, 0.75),)
+    assert found["text"] == "Searched. Ensemble.; it is exported."
+    assert together is not None
+    expected = softmax(folds.logits, 1) / 4 + 3 * softmax([[3, 0], [0, 0]], 1) / 4
+    np.testing.assert_allclose(softmax(together.logits, 1), expected, rtol=1e-6)
 
 
 def test_an_ensemble_is_chosen_and_judged_against_the_chosen_trial(tmp_path: Path) -> None:

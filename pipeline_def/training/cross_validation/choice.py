@@ -8,9 +8,12 @@ import tf_keras
 
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.records.shard_files import read_index
+from pipeline_def.model.warm_start import WarmStart
 from pipeline_def.model.weights_file import read_weights
+from pipeline_def.training.cross_validation.folds import Validated, train_with_folds
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.distribution.workers import has_workers
+from pipeline_def.training.phases import Training
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -28,6 +31,24 @@ _SPEED = 4e10
 _PASSES = 3
 # Seconds to trace the training step, which the folds share.
 _START = 10
+
+
+def train(
+    model: tf_keras.Model,
+    data: TrainingInput,
+    *,
+    log_dir: str,
+    checkpoint_dir: str,
+    start: WarmStart | None = None,
+) -> tuple[Training, Validated | None]:
+    """Train on the train split; or on all images, once folds have judged the recipe."""
+    if folds := choose_folds(data, model):
+        return train_with_folds(
+            model, data, folds=folds, log_dir=log_dir, checkpoint_dir=checkpoint_dir
+        )
+    training = Training(model, data, log_dir=log_dir, checkpoint_dir=checkpoint_dir, start=start)
+    training.run()
+    return training, None
 
 
 def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:

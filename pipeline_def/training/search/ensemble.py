@@ -28,7 +28,8 @@ def find_ensemble(schedule: Schedule, chosen: Trial) -> dict[str, Any] | None:
     Returns:
         `members`, the chosen trial first: `trial`, its number, `count`, how much it weighs, and
         `values`, of all options of the search; `score` and its `error`; `gain` over the chosen
-        trial and its `interval`; `better`, whether that is above 0; `text`.
+        trial and its `interval`; `better`, whether that is above 0; `exported`, false until
+        ImageTrainer exports it; `text`.
     """
     runner, trials = schedule.runner, [chosen]
     trials += [trial for trial in schedule.finalists if trial is not chosen]
@@ -56,6 +57,7 @@ def find_ensemble(schedule: Schedule, chosen: Trial) -> dict[str, Any] | None:
         "gain": gain,
         "interval": [low, high],
         "better": low > 0,
+        "exported": False,
         "text": f"Ensemble of trials {names}: {score:.3f}, {gain:+.3f} ({low:.3f} to {high:.3f}) "
         f"{where}",
     }

@@ -238,7 +238,8 @@ def search(
     run.run()
     chosen, text = choose(run)
     report_result(text)
-    if ensemble := find_ensemble(run, chosen):
+    ensemble = find_ensemble(run, chosen)
+    if ensemble:
         report_result(ensemble["text"])
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
     facts = {

@@ -154,7 +154,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
 
 
 def _describe_ensemble(ensemble: Mapping[str, Any] | None) -> str:
-    if not ensemble:
+    if not ensemble or ensemble["exported"]:
         return ""
     if ensemble["better"]:
         return f"{ensemble['text']}; export.ensemble pushes it."
@@ -163,17 +163,20 @@ def _describe_ensemble(ensemble: Mapping[str, Any] | None) -> str:
 
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     """Say how far the accuracy that chose the trial is above that on images it has not seen."""
-    [score] = [one["score"] for one in search["trials"] if one["number"] == search["chosen"]]
+    [chosen] = [one for one in search["trials"] if one["number"] == search["chosen"]]
+    name, score, error = "chosen trial", chosen["score"], search["error"]
+    if (ensemble := search.get("ensemble")) and ensemble["exported"]:
+        name, score, error = "ensemble", ensemble["score"], ensemble["error"]
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
     measure = search["measure"]
     found, interval = facts.metrics.scalars[measure], facts.comparison.intervals.get(measure)
     told = f"{score - found:+.3f}"
     if interval:
-        half = math.hypot(Z * search["error"], (interval.high - interval.low) / 2)
+        half = math.hypot(Z * error, (interval.high - interval.low) / 2)
         told += f" ± {half:.3f}"
     return (
-        f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on the eval split, which "
+        f"The {name} has {score:.3f} {_NAMES[measure].lower()} on the eval split, which "
         f"chose it, and {found:.3f} on test: {told}."
     )
 
