@@ -44,7 +44,9 @@ def join_members(
     found = search.get("ensemble")
     if not found or not found["better"]:
         reason = f"{found['text']}, which may be chance" if found else "No other trial improves it"
-        _LOGGER.warning("export.ensemble: the chosen trial is exported alone. %s.", reason)
+        alone = f"{reason}: the chosen trial is exported alone."
+        _LOGGER.warning("export.ensemble: %s", alone)
+        search["text"] += f" {alone}"
         return classifier, validated
     first, *others = found["members"]
     total = sum(one["count"] for one in found["members"])

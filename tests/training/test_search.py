@@ -373,7 +373,13 @@ def test_the_folds_judge_an_ensemble() -> None:
     found: dict[str, Any] = {"text": "Searched.", "ensemble": ensemble}
     folds = validate([0, 0], [0, 2])
     assert join_members(classifier, folds, found, make_member) == (classifier, folds)
-    assert join_members(classifier, folds, {}, make_member) == (classifier, folds)
+    assert found["text"].endswith(
+        " Ensemble., which may be chance: the chosen trial is exported alone."
+    )
+    found["text"] = "Searched."
+    single = {"text": "Searched."}
+    assert join_members(classifier, folds, single, make_member) == (classifier, folds)
+    assert "No other trial improves it: the chosen trial is exported alone." in single["text"]
     ensemble["better"] = True
     joined, together = join_members(classifier, folds, found, make_member)
     assert asked == [(0, values)]

@@ -145,7 +145,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     ]
     return {
         "text": search["text"],
-        "ensemble": _describe_ensemble(search.get("ensemble")),
+        "ensemble": _describe_ensemble(search),
         "optimism": _describe_optimism(search, facts),
         "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
@@ -153,8 +153,10 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     }
 
 
-def _describe_ensemble(ensemble: Mapping[str, Any] | None) -> str:
-    if not ensemble or ensemble["exported"]:
+def _describe_ensemble(search: Mapping[str, Any]) -> str:
+    """Say what an ensemble would bring; "" without one, and if Trainer has said so."""
+    ensemble = search.get("ensemble")
+    if not ensemble or ensemble["text"] in search["text"]:
         return ""
     if ensemble["better"]:
         return f"{ensemble['text']}; export.ensemble pushes it."
