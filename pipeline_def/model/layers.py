@@ -51,7 +51,7 @@ class Dropout(layers.Layer):
         )
 
     def set_rate(self, rate: float) -> None:
-        """Drop another fraction, above 0 as before, in compiled steps too; not of whole images."""
+        """Drop another fraction, if it was above 0, in compiled steps too; not of whole images."""
         if self._tuned:
             self._tuned.value.assign(rate)
 

@@ -280,12 +280,16 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
+    told: list[str] = []
+    monkeypatch.setattr("pipeline_def.training.search.search.report_result", told.append)
     run = make(tmp_path, seconds=200, epochs=30, search={"model.width": [128]})
     run.run()
     # Before its first rung, within a tenth of the time and the epoch that this ends in.
     assert runs[-1] == (2, 2)
     assert -run.left <= 20 + 100
     assert (run.trials[-1].state, run.trials[-1].scores) == ("paused", [])
+    # What was stopped early is not the best.
+    assert "trial 2 paused 0.720, best 0.710, " in told[-1]
     assert choose(run)[0].state == "complete"
 
 
@@ -307,12 +311,30 @@ def test_a_trial_that_fails_leaves_no_network_to_others(
     runner.data = TrainingInput(shards, shards, {}, runner.data.config, 0)
     runner.strategy = tf.distribute.get_strategy()
     monkeypatch.setattr(TrialRunner, "_train_whole", fail)
-    model = SimpleNamespace(set_weights=lambda _: None, submodules=[])
-    built: Any = SimpleNamespace(model=model, initial=[])
-    runner.built[runner._key(Trial(0, {}))] = built
+
+    def build(config: ModelConfig) -> Any:
+        rates.append(config.dropout)
+        arrays = {"get_weights": list, "set_weights": lambda _: None}
+        return SimpleNamespace(width=config.width, submodules=[], **arrays)
+
+    rates: list[float] = []
+    runner.build = build
+    # Networks of one width are built once, whatever their steps are.
+    values: list[dict[str, Any]] = [
+        {},
+        {"model.dropout": 0.2},
+        {"augmentation.policy": "trivial"},
+        {"model.width": 128},
+    ]
+    built = [runner._build(Trial(number, of)) for number, of in enumerate(values)]
+    assert len(rates) == 2
+    assert all(rates)
+    assert built[0] is built[1]
+    assert built[0].model is built[2].model
+    assert built[0].shared is not built[2].shared
     with pytest.raises(ModelError):
         runner.train(Trial(1, {"training.learning_rate": 9.0}), 1.0)
-    assert runner.built == {}
+    assert [one.model.width for one in runner.built.values()] == [128]
 
 
 def test_the_score_of_a_rung(tmp_path: Path) -> None:

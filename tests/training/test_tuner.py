@@ -32,7 +32,7 @@ SPACE: dict[str, list[Any]] = {
     "training.label_smoothing": [0.1],
     "augmentation.policy": ["none"],
     "augmentation.cutmix": [0.0],
-    "model.dropout": [0.2],
+    "model.dropout": [0.0],
     "model.width": [8],
 }
 PLAIN = TrainingConfig(batch_size=16, epochs=1, label_smoothing=0.2, folds=0)

@@ -51,8 +51,8 @@ class ImageTuner(component.Tuner):
     Outputs:
         best_hyperparameters: `HyperParameters`, the chosen values, as KerasTuner stores them.
         tuner_results: `TunerResults`, options and score of each trial that came to its end.
-        tuner_run: `ModelRun`, the checkpoints of the chosen trial, from which ImageTrainer goes on,
-            `best.yaml`, `search.json`, and TensorBoard logs of all trials.
+        tuner_run: `ModelRun`, the checkpoints of the chosen trial and of an ensemble's, from which
+            ImageTrainer goes on, `best.yaml`, `search.json`, and TensorBoard logs of all trials.
     """
 
     SPEC_CLASS = ImageTunerSpec

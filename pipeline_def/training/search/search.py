@@ -154,8 +154,7 @@ class _Search(Schedule):
 
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
-        started, best = time.perf_counter(), max(one.score for one in self.trials)
-        note = f", best {best:.3f}, {self._time_left}"
+        started, note = time.perf_counter(), f", {self._state}"
         # Nobody knows the pace of another network before its first epochs.
         late = started + self.left + _GRACE * self.seconds
         deadline = late if trial.number else math.inf
@@ -171,7 +170,7 @@ class _Search(Schedule):
             _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
             trial.state = _NO_MEMORY
             self.runner.built.clear()
-        gc.collect()
+            gc.collect()
         before, seconds = trial.seconds, time.perf_counter() - started
         # The checkpoint of a killed attempt has epochs whose time was never recorded.
         trial.seconds = max(before + seconds, trial.epochs * trial.epoch_seconds)
@@ -186,16 +185,15 @@ class _Search(Schedule):
         self._report(trial)
 
     @property
-    def _time_left(self) -> str:
-        return f"{format_duration(max(self.left, 0))} left"
+    def _state(self) -> str:
+        """The best score of a complete trial, if there is one, and the time left."""
+        scores = [one.score for one in self.trials if one.state == DONE]
+        best = f"best {max(scores):.3f}, " if scores else ""
+        return f"{best}{format_duration(max(self.left, 0))} left"
 
     def _report(self, trial: Trial) -> None:
-        best = max(one.score for one in self.trials)
         tried = "".join(f", {key.partition('.')[2]} {one}" for key, one in trial.values.items())
-        report_result(
-            f"trial {trial.number} {trial.state} {trial.score:.3f}, best {best:.3f}, "
-            f"{self._time_left}{tried}"
-        )
+        report_result(f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._state}{tried}")
 
     def _tidy(self) -> None:
         """Remove the checkpoints that nothing can need any more."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 import io
 import math
 import os
@@ -80,6 +81,8 @@ class Trial:
 class _Built:
     """A network, and what its trials have compiled and computed."""
 
+    network: str
+    """Configuration of the model, without its dropout."""
     model: tf_keras.Model
     initial: list[NDArray[Any]]
     shared: Shared
@@ -118,7 +121,7 @@ class TrialRunner:
     def _key(self, trial: Trial) -> str:
         """Return what trials have in common that share a network and its compiled steps."""
         config = self.config(trial)
-        model = dataclasses.replace(config.model, dropout=0.5 * (config.model.dropout > 0))
+        model = _erase_dropout(config.model)
         return repr(dataclasses.replace(config, model=model, training=erase_tuned(config.training)))
 
     def _build(self, trial: Trial) -> _Built:
@@ -127,19 +130,27 @@ class TrialRunner:
         if not (built := self.built.pop(key, None)):
             for old in [*self.built][: 1 - _MOST_BUILT]:
                 del self.built[old]
-            with self.strategy.scope(), precision(config.training.precision):
-                model = self.build(config.model)
-            # Dropout is not part of the backbone.
-            backbone = repr(dataclasses.replace(config.model, dropout=0.0))
-            features = self.features.setdefault(backbone, {})
-            predict = compile_logits(Classifier(model, config.model.views))
-            built = _Built(model, model.get_weights(), Shared(features=features), predict)
+                gc.collect()
+            built = self._share_network(config)
         self.built[key] = built
         built.model.set_weights(built.initial)
         for layer in built.model.submodules:
             if isinstance(layer, Dropout):
                 layer.set_rate(config.model.dropout)
         return built
+
+    def _share_network(self, config: TrainerConfig) -> _Built:
+        """Return a network for other steps, one that is built if it can be."""
+        erased = _erase_dropout(config.model)
+        network = repr(erased)
+        shared = Shared(features=self.features.setdefault(network, {}))
+        for built in self.built.values():
+            if built.network == network:
+                return dataclasses.replace(built, shared=shared)
+        with self.strategy.scope(), precision(config.training.precision):
+            model = self.build(erased)
+        predict = compile_logits(Classifier(model, config.model.views))
+        return _Built(network, model, model.get_weights(), shared, predict)
 
     def train(
         self, trial: Trial, rung: float, *, note: str = "", deadline: float = math.inf
@@ -164,7 +175,9 @@ class TrialRunner:
                     self._train_whole(trial, built, data, logs, rung, deadline)
         except BaseException:
             # It may leave layers frozen, which changes the order of the weights.
-            self.built.pop(self._key(trial), None)
+            left = {key: one for key, one in self.built.items() if one.model is not built.model}
+            self.built = left
+            gc.collect()
             raise
 
     def _train_folds(
@@ -272,6 +285,11 @@ class TrialRunner:
             "".join(map(str, right[groups == group].astype(int).tolist()))
             for group in np.unique(groups)
         ]
+
+
+def _erase_dropout(config: ModelConfig) -> ModelConfig:
+    """Return the configuration with dropout, whose rate is set later, and may be 0."""
+    return dataclasses.replace(config, dropout=0.5)
 
 
 def find_score(right: list[str]) -> float:
