@@ -3,6 +3,7 @@
 python -m benchmarks.training_run '{"contender": "bare step", "folder": …}'
 """
 
+import dataclasses
 import json
 import sys
 import tempfile
@@ -20,11 +21,12 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.recipes import RECIPES, apply_values
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.model.networks import build_model
+from pipeline_def.model.networks import build_model, precision
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
@@ -35,6 +37,8 @@ NAIVE = "naive: a file after the other, then the step"
 NAIVE_AHEAD = "the same files, in this pipeline's loop"
 JPEG = "JPEG shards, no cache"
 DECODED = "cache decoded"
+UPDATES = {"TensorFlow, float32": "float32", "TensorFlow, bfloat16": "bfloat16"}
+"""Contender → precision of ResNet-9's step without augmentation."""
 
 _AUGMENTATION = AugmentationConfig()
 _WARM_UP = 3
@@ -114,7 +118,11 @@ def measure(task: Task) -> dict[str, Any]:
     """
     # A process in which determinism is on refuses to shuffle without a seed.
     tf.random.set_seed(1)
-    measures = {BARE: _measure_step, NAIVE: _measure_naive}
+    measures: dict[str, Callable[[Task], dict[str, Any]]] = {
+        BARE: lambda task: _measure_step(task, _plain_step(task)),
+        NAIVE: _measure_naive,
+        **dict.fromkeys(UPDATES, lambda task: _measure_step(task, _recipe_step(task))),
+    }
     return measures.get(task.contender, _measure_training)(task)
 
 
@@ -145,9 +153,8 @@ def _settled(values: list[float]) -> list[float]:
     return values[1:] or values
 
 
-def _measure_step(task: Task) -> dict[str, Any]:
+def _measure_step(task: Task, step: Callable[..., tf.Tensor]) -> dict[str, Any]:
     """Repeat the step on the same batch, with nothing else in the loop."""
-    step = _plain_step(task)
     [(images, labels)] = task.evaluation()
 
     def run(count: int) -> float:
@@ -204,6 +211,16 @@ def _plain_step(task: Task) -> Callable[..., tf.Tensor]:
         return loss
 
     return step  # type: ignore[no-any-return]
+
+
+def _recipe_step(task: Task) -> Callable[..., tf.Tensor]:
+    """Return the step of the recipe for small images, without augmentation."""
+    changed = apply_values(TrainerConfig(), RECIPES["cifar"](task.material.images)).training
+    config = dataclasses.replace(changed, precision=UPDATES[task.contender])  # type: ignore[arg-type]
+    with precision(config.precision):
+        model = task.network_of_its_own()
+    made = Step(model, config=config, augmentation=None, batch_size=task.batch, steps=task.steps)
+    return tf.function(lambda *batch: made.update(*batch)[0], autograph=False)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

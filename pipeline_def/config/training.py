@@ -131,9 +131,9 @@ class TrainingConfig:
     because it lowers the accuracy on frequent classes."""
 
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Precision of the computation; weights stay float32. bfloat16: twice as fast on GPUs from
-    Ampere on, TPUs, and CPUs with AVX-512 BF16 or AMX. float16: for older GPUs, with loss scaling.
-    The exported model computes in float32."""
+    """Precision of the computation; weights stay float32. bfloat16: faster on GPUs from Ampere
+    on, TPUs, and CPUs with AVX-512 BF16 or AMX. float16: for older GPUs, with loss scaling. The
+    exported model computes in float32."""
 
     xla: bool = False
     """Compile the training step with XLA. Off: large networks take minutes to compile; on CPU it
