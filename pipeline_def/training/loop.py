@@ -48,6 +48,11 @@ class TrainingLoop:
         self._save_after, self._deadline, self._late = 0.0, math.inf, False
         self._on_epoch: Callable[[], None] | None = None
 
+    def share_evaluation(self, other: "TrainingLoop") -> None:
+        """Evaluate with the compiled function of another loop, if that is of the same model."""
+        if other.step.model is self.step.model:
+            self.step.evaluation, self._evaluate = other.step.evaluation, other._evaluate
+
     @property
     def _config(self) -> TrainingConfig:
         return self.step.config

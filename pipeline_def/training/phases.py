@@ -79,6 +79,8 @@ class Shared:
     """Of their phases."""
     features: Tables = field(default_factory=dict)
     """Of their images."""
+    evaluations: dict[str, TrainingLoop] = field(default_factory=dict)
+    """Phase → the loop whose compiled evaluation all steps of the model use."""
 
 
 Recorded = dict[str, list[npt.NDArray[np.float32]]]
@@ -267,7 +269,7 @@ class Training:
                 self.range_test = run_range_test(make_step, source.read)
             if self.shared is not None:
                 facts = repr((name, source.steps, self.data.batch_size, weights))
-                shared = self._share(self.shared, facts, make_step, config, source)
+                shared = self._share(self.shared, name, facts, make_step, config, source)
                 loop, record = shared.loop, self._record(shared, name, source)
             else:
                 loop, record = TrainingLoop(make_step()), None
@@ -303,6 +305,7 @@ class Training:
     def _share(
         self,
         shared: Shared,
+        name: str,
         facts: str,
         make_step: Callable[[], Step],
         config: TrainingConfig,
@@ -314,7 +317,9 @@ class Training:
             # Features are of one view of each image.
             views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
             predict = compile_logits(Classifier(step.model, views))
-            shared.loops[facts] = SharedLoop(TrainingLoop(step), find_state(step), predict)
+            loop = TrainingLoop(step)
+            loop.share_evaluation(shared.evaluations.setdefault(name, loop))
+            shared.loops[facts] = SharedLoop(loop, find_state(step), predict)
         found = shared.loops[facts]
         for variable, value in found.state:
             variable.assign(value)

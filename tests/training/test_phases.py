@@ -31,7 +31,7 @@ from pipeline_def.model.parts import Parts, save_backbone
 from pipeline_def.training import phases
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.feature_cache import FeatureCache
-from pipeline_def.training.phases import Phase, Training
+from pipeline_def.training.phases import Phase, Shared, Training
 from pipeline_def.training.training_input import TrainingInput
 from tests.data.shard_folder import FEATURE_SPEC
 from tests.pictures import encode
@@ -100,7 +100,8 @@ class Case:
     training: TrainingConfig = TrainingConfig(epochs=3)  # noqa: RUF009 - frozen
     kill_at: int | None = None
 
-    def run(self) -> Training:
+    def run(self, *, trained: Training | None = None, shared: Shared | None = None) -> Training:
+        """Train, with the network of another training if that is given."""
         tf_keras.utils.set_random_seed(self.training.seed)
         tf.config.experimental.enable_op_determinism()
         config = TrainerConfig(
@@ -116,9 +117,13 @@ class Case:
         object.__setattr__(data, "kill_at", self.kill_at)
         classes = len(read_index(str(self.digits))["labels"]["train"])
         model = build(self.model, classes, seed=self.training.seed)
+        if trained:
+            trained.model.set_weights(model.get_weights())
+            model = trained.model
         training = Training(
             model,
             data,
+            shared=shared,
             log_dir=str(self.folder / "logs"),
             checkpoint_dir=str(self.folder / "checkpoints"),
         )
@@ -217,6 +222,23 @@ def test_the_range_test_leaves_the_training_as_it_was(digits: Any, tmp_path: Pat
     assert done.range_test is not None
     assert 1e-4 < (done.range_test.suggested or 0) < 1
     assert len(done.range_test.rates) == len(done.range_test.losses) > 60
+
+
+@pytest.mark.slow
+def test_steps_of_a_network_share_its_evaluation(digits: Any, tmp_path: Path) -> None:
+    plain = Case(digits(10, 0), tmp_path / "plain", training=TrainingConfig(epochs=1))
+    training = TrainingConfig(epochs=1, label_smoothing=0.1)
+    smooth = replace(plain, folder=tmp_path / "smooth", training=training)
+    first = Shared()
+    trained = plain.run(shared=first)
+    other = Shared(evaluations=first.evaluations)
+    found = smooth.run(trained=trained, shared=other)
+    [[one], [two]] = ([shared.loop for shared in of.loops.values()] for of in (first, other))
+    assert one is not two
+    assert one._evaluate is two._evaluate
+    expected = replace(smooth, folder=tmp_path / "alone").run()
+    for metric in ("loss", "val_loss", "val_accuracy"):
+        assert found.history[metric] == expected.history[metric]
 
 
 @pytest.mark.slow

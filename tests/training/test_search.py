@@ -331,7 +331,8 @@ def test_a_trial_that_fails_leaves_no_network_to_others(
     assert all(rates)
     assert built[0] is built[1]
     assert built[0].model is built[2].model
-    assert built[0].shared is not built[2].shared
+    assert built[0].shared.loops is not built[2].shared.loops
+    assert built[0].shared.evaluations is built[2].shared.evaluations
     with pytest.raises(ModelError):
         runner.train(Trial(1, {"training.learning_rate": 9.0}), 1.0)
     assert [one.model.width for one in runner.built.values()] == [128]

@@ -146,6 +146,8 @@ class TrialRunner:
         shared = Shared(features=self.features.setdefault(network, {}))
         for built in self.built.values():
             if built.network == network:
+                evaluations = built.shared.evaluations
+                shared = dataclasses.replace(shared, evaluations=evaluations)
                 return dataclasses.replace(built, shared=shared)
         with self.strategy.scope(), precision(config.training.precision):
             model = self.build(erased)
