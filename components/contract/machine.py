@@ -9,10 +9,11 @@ import ctypes
 import gc
 import importlib.util
 import math
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from components.contract.errors import ConfigurationError
 from components.contract.model_files import ONNX
@@ -49,6 +50,12 @@ def trim_memory() -> None:
     """Return free memory to the system; glibc keeps what lies between blocks in use."""
     with contextlib.suppress(OSError, AttributeError):  # Another C library.
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def release_pages(mapped: Any) -> None:
+    """Have the system forget which pages of a mapped NumPy array were read: it counts them."""
+    if isinstance(mapped.base, mmap.mmap):
+        mapped.base.madvise(mmap.MADV_DONTNEED)
 
 
 def choose_allocator() -> None:

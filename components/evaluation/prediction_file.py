@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -219,8 +219,33 @@ def _publish(path: str, target: str) -> None:
 
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
-    """Read the predictions of an evaluation into memory."""
-    return _parse(pa.concat_tables(list(_read_groups(evaluation_uri, only))))
+    """Read the predictions of an evaluation into memory, which holds no probability twice."""
+    most = count_scores(evaluation_uri)[0] if only is None else len(only)
+    parts: list[list[Predictions]] = []
+    filenames, slices, known, wholes = list[str](), dict[str, list[str]](), list[Any](), list[Any]()
+    for batch in map(_parse, _read_groups(evaluation_uri, only)):
+        models = [model for model in (batch.candidate, batch.baseline) if model]
+        wholes = wholes or [np.empty((most, len(of.labels)), np.float32) for of in models]
+        rows = slice(len(filenames), len(filenames) + len(batch.filenames))
+        for whole, model in zip(wholes, models, strict=True):
+            whole[rows] = model.probabilities
+        parts.append([replace(of, probabilities=of.probabilities[:0]) for of in models])
+        filenames += batch.filenames
+        known.append(batch.known_scores)
+        for name, values in batch.slices.items():
+            # Millions of images have a few values.
+            slices.setdefault(name, []).extend(map(sys.intern, values))
+    joined = [
+        Predictions(of[0].labels, np.concatenate([p.ids for p in of]), whole[: len(filenames)])
+        for of, whole in zip(zip(*parts, strict=True), wholes, strict=True)
+    ]
+    return Evaluated(
+        tuple(filenames),
+        {name: tuple(values) for name, values in slices.items()},
+        joined[0],
+        joined[1] if len(joined) > 1 else None,
+        None if known[0] is None else np.concatenate(known),
+    )
 
 
 def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:

@@ -127,13 +127,52 @@ def read_images(folder: str) -> Any:
     Raises:
         StorageError: it is damaged.
     """
+    opened = open_images(folder)
+    return opened and opened.read()
+
+
+def open_images(folder: str) -> Any:
+    """Open `images.parquet` as a `pyarrow.parquet.ParquetFile`; see `read_images`."""
+    path = os.path.join(folder, IMAGES_FILE)
     try:
-        with open_file(path := os.path.join(folder, IMAGES_FILE), "rb") as file:
-            content = file.read()
+        with open_file(path, "rb") as file, reading(path):
+            # From a bucket, the whole file is needed soon.
+            return pq.ParquetFile(path if on_disk(path) else pa.BufferReader(file.read()))
     except FileNotFoundError:
         return None
-    with reading(path):
-        return pq.read_table(pa.BufferReader(content))
+
+
+class Texts:
+    """A column of texts, different in each row, which stays in its file until texts are read."""
+
+    def __init__(self, images: Any, name: str) -> None:
+        """Read the column `name` of an opened table."""
+        self._images, self._name = images, name
+        groups = range(images.num_row_groups)
+        sizes = [images.metadata.row_group(group).num_rows for group in groups]
+        self._starts = np.cumsum([0, *sizes])
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self._starts[-1])
+
+    def __iter__(self) -> Iterator[str]:
+        """Read all texts, a group of rows at a time."""
+        for group in range(len(self._starts) - 1):
+            yield from self._read(group).to_pylist()
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.object_]:
+        """Read the texts of some rows, in any order."""
+        texts = np.empty(len(rows), object)
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        for group in np.unique(groups).tolist():
+            inside = np.flatnonzero(groups == group)
+            places = pa.array(rows[inside] - self._starts[group])
+            texts[inside] = self._read(group).take(places).to_pylist()
+        return texts
+
+    def _read(self, group: int) -> Any:
+        return self._images.read_row_group(group, columns=[self._name])[self._name]
 
 
 def read_embeddings(folder: str) -> Embeddings | None:

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.machine import release_pages
+
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Features = npt.NDArray[np.floating[Any]]
@@ -63,6 +65,8 @@ def _search(features: Features, queries: Ints, among: Ints, most: int) -> Neighb
         merged = (keys // _BLOCK).astype(np.int64) << _ROW_BITS | (_LAST_ROW - found)
         merged[found == queries[:, None]] = _NONE
         best = np.sort(np.concatenate([best, merged], axis=1), axis=1)[:, -most:]
+        if len(among) > _BLOCK:
+            release_pages(features)
     best = best[:, ::-1]
     exists = best != _NONE
     return Neighbors(

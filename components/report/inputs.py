@@ -9,10 +9,12 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
 from components.contract.example import EVAL, TRAIN, count_folds
+from components.contract.machine import trim_memory
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.contract.properties import (
@@ -26,7 +28,7 @@ from components.contract.properties import (
 from components.evaluation.metrics.calibration import Scaling, measure_sets, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.metrics.sampled import SampledPredictions
+from components.evaluation.metrics.sampled import SampledPredictions, drop_probabilities
 from components.evaluation.metrics.unknowns import Unknowns
 from components.evaluation.prediction_file import read_sampled
 from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
@@ -67,6 +69,13 @@ def gather_facts(
     training = read_json(os.path.join(run, TRAINING_FILE))
     sets = training.get("label_sets")
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
+    candidate = evaluated.candidate
+    notes, scaling = tuple(_describe_sample(candidate)), _find_scaling(training, candidate)
+    coverage = measure_sets(candidate.held, **sets, held_out=held_out) if sets else None
+    # The largest part of the memory, which is free again before the images are read.
+    evaluated = replace(evaluated, candidate=drop_probabilities(candidate), baseline=None)
+    del candidate
+    trim_memory()
     _progress(2, "looking for suspects")
     found = find_suspects(given, side=training["config"]["transform"]["size"])
     _progress(3, "reading images")
@@ -93,11 +102,11 @@ def gather_facts(
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=ExportedModel(**_read_optional(run, MODEL_FILE)),
         formats=read_format_results(evaluation.uri),
-        notes=tuple(_describe_sample(evaluated.candidate)),
-        scaling=_find_scaling(training, evaluated),
+        notes=notes,
+        scaling=scaling,
         unknowns=_find_unknowns(training, evaluated, held_out=held_out),
         known_scores=evaluated.known_scores,
-        sets=measure_sets(evaluated.candidate.held, **sets, held_out=held_out) if sets else None,
+        sets=coverage,
         **gather_pictures(
             given,
             evaluated,
@@ -122,12 +131,12 @@ def _describe_sample(model: Predictions) -> Iterator[str]:
         )
 
 
-def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:
+def _find_scaling(training: Mapping[str, Any], model: Predictions) -> Scaling | None:
     fitted = training.get("calibration")
     if not fitted:
         return None
     temperature, images = fitted["temperature"], fitted["images"]
-    return undo_scaling(evaluated.candidate.held, temperature=temperature, images=images)
+    return undo_scaling(model.held, temperature=temperature, images=images)
 
 
 def _find_unknowns(

@@ -1,7 +1,7 @@
 """ROC and precision-recall curves, and the areas under them."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,11 @@ from components.evaluation.metrics.predictions import (
 _MOST_POINTS, _MOST_CURVES = 100, 6
 # Shown as 1.000.
 _PERFECT = 0.9995
+# Scores of all classes that are sorted at once: 32 MB.
+_BLOCK = 8_000_000
+
+_Part = tuple[Flags, Scores]
+"""Whether each of some scores is of the positive class, and the scores, [...] each."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +115,24 @@ def trace_roc(predictions: Predictions) -> Roc | None:
         return None
     if len(labels) == 2:
         column = labels.index(max(labels))
-        return _trace(ids == column, probabilities[:, column], positive=labels[column])
-    truth = ids[:, np.newaxis] == np.arange(len(labels))
-    return _trace(truth.ravel(), probabilities.ravel(), positive=None)
+        of_column = ids == column, probabilities[:, column]
+        return _trace(lambda: [of_column], positive=labels[column])
+    step = max(1, _BLOCK // len(labels))
+
+    def parts() -> Iterator[_Part]:
+        for start in range(0, len(ids), step):
+            rows = slice(start, start + step)
+            yield ids[rows, np.newaxis] == np.arange(len(labels)), probabilities[rows]
+
+    return _trace(parts, positive=None)
 
 
-def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
-    if truth.all() or not truth.any() or not np.isfinite(scores).all():
+def _trace(parts: Callable[[], Iterable[_Part]], *, positive: str | None) -> Roc | None:
+    facts = [(truth.any(), truth.all(), np.isfinite(scores).all()) for truth, scores in parts()]
+    some, every, finite = zip(*facts, strict=True)
+    if all(every) or not any(some) or not all(finite):
         return None
-    thresholds, false_positive_rate, recall = _find_corners(truth, scores)
+    thresholds, false_positive_rate, recall = _find_corners(parts)
     kept = _thin(false_positive_rate, recall)
     return Roc(
         false_positive_rate[kept],
@@ -133,7 +147,7 @@ def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
     """Return the one-vs-rest curves of a class; None where `measure_areas` gives NaN."""
     column = predictions.labels.index(label)
     truth, scores = predictions.ids == column, predictions.probabilities[:, column]
-    roc = _trace(truth, scores, positive=label)
+    roc = _trace(lambda: [(truth, scores)], positive=label)
     if not roc:
         return None
     precision, recall, _ = metrics.precision_recall_curve(truth, scores)
@@ -158,20 +172,22 @@ def trace_worst(
     return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))
 
 
-def _find_corners(truth: Flags, scores: Scores) -> tuple[Floats, Floats, Floats]:
+def _find_corners(parts: Callable[[], Iterable[_Part]]) -> tuple[Floats, Floats, Floats]:
     """Return threshold, false positive rate and recall, [points] each.
 
     scikit-learn's `roc_curve` gives the same curve, but takes a minute for 50,000 examples and
     1,000 classes.
     """
-    highest_first = np.unique(scores[truth])[::-1]
-    rates = []
-    for of_kind in (scores[~truth], scores[truth]):
-        of_kind.sort()
-        # Scores below: first of just above the threshold, then of the threshold itself.
-        below = [np.searchsorted(of_kind, highest_first, side) for side in ("right", "left")]
-        fractions = (len(of_kind) - np.stack(below, axis=1).ravel()) / len(of_kind)
-        rates.append(np.concatenate([[0.0], fractions, [1.0]]))
+    highest_first = np.unique(np.concatenate([scores[truth] for truth, scores in parts()]))[::-1]
+    total, below = np.zeros((2, 1), np.int64), np.zeros((2, 2 * len(highest_first)), np.int64)
+    for truth, scores in parts():
+        for kind, chosen in enumerate((~truth, truth)):
+            of_kind = np.sort(scores[chosen])
+            # Scores below: first of just above the threshold, then of the threshold itself.
+            found = [np.searchsorted(of_kind, highest_first, side) for side in ("right", "left")]
+            below[kind] += np.stack(found, axis=1).ravel()
+            total[kind] += len(of_kind)
+    rates = np.pad((total - below) / total, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1)))
     # A first threshold of infinity would be exact, but JSON cannot hold it.
     inner = np.repeat(highest_first, 2).astype(np.float64).clip(0, 1)
     return np.concatenate([[1.0], inner, [0.0]]), rates[0], rates[1]

@@ -37,6 +37,9 @@ _LEAST_PROBABILITY = 1e-7
 MOST_LOSS = -math.log(_LEAST_PROBABILITY)
 """Loss, in nats, of an example whose class gets a probability of 0."""
 
+# Examples whose ranks are computed at once, which takes as much memory as their probabilities.
+_BLOCK = 4096
+
 # Rank of a class that the model does not rank.
 _NEVER = np.iinfo(np.int64).max
 
@@ -75,6 +78,10 @@ class PredictionStats:
                 possible loss.
             probabilities: normalized here to a sum of 1 in each row.
         """
+        if len(ids) > _BLOCK:
+            starts = range(0, len(ids), _BLOCK)
+            blocks = (slice(start, start + _BLOCK) for start in starts)
+            return cls.concatenate([cls.of(ids[rows], probabilities[rows]) for rows in blocks])
         examples = np.arange(len(ids))
         predicted = probabilities.argmax(axis=1)
         sums = probabilities.sum(axis=1, dtype=np.float64)

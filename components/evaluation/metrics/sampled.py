@@ -25,18 +25,18 @@ class SampledPredictions(Predictions):
     @classmethod
     def of(cls, batches: Iterable[Predictions], rows: Ints) -> Self:
         """Keep the probabilities of the examples `rows`, ascending, of consecutive batches."""
-        histogram, stats, kept, done = None, [], [], 0
+        histogram, stats, kept, done = None, [], np.empty((len(rows), 0), np.float32), 0
         for batch in batches:
-            histogram = histogram or ScoreHistogram(len(batch.labels))
+            if histogram is None:
+                histogram = ScoreHistogram(len(batch.labels))
+                kept = np.empty((len(rows), len(batch.labels)), np.float32)
             histogram.add(batch.ids, batch.probabilities)
             first, last = np.searchsorted(rows, [done, done + len(batch.ids)])
-            kept.append(batch.probabilities[rows[first:last] - done])
+            kept[first:last] = batch.probabilities[rows[first:last] - done]
             stats.append(batch.stats)
             done += len(batch.ids)
         statistics = PredictionStats.concatenate(stats)
-        return cls(
-            batch.labels, statistics.truth, np.concatenate(kept), rows, histogram, statistics
-        )
+        return cls(batch.labels, statistics.truth, kept, rows, histogram, statistics)
 
     def take(self, rows: Ints) -> Predictions:
         """Return the predictions for some of the examples, `rows` in ascending order."""
@@ -59,3 +59,11 @@ class SampledPredictions(Predictions):
     def held(self) -> Predictions:
         """Predictions for the examples whose probabilities are in memory."""
         return Predictions(self.labels, self.ids[self.rows], self.probabilities)
+
+
+def drop_probabilities(model: Predictions) -> Predictions:
+    """Return the predictions with the statistics of all examples, but without probabilities."""
+    none = np.empty(0, np.int64)
+    return SampledPredictions(
+        model.labels, model.ids, model.probabilities[:0].copy(), none, None, model.stats
+    )

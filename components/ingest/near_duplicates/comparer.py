@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from components.contract.machine import release_pages
 from components.ingest.digests import Digests
 from components.ingest.near_duplicates.likeness import likeness
-from components.ingest.near_duplicates.picture_rows import Rows, release
+from components.ingest.near_duplicates.picture_rows import Rows
 from components.records.shard_files import PLANS
 from components.storage.artifact_files import open_file
 
@@ -67,7 +68,7 @@ def compare(rows: Rows, pairs: Pairs) -> NDArray[np.float32]:
     scores = np.empty(len(pairs), np.float32)
     for start in range(0, len(pairs), _BLOCK):
         one, other = (rows[column] for column in pairs[start : start + _BLOCK].T)
-        release(rows)
+        release_pages(rows)
         sides = np.maximum(one[:, -1], other[:, -1])
         scores[start : start + _BLOCK] = likeness(one[:, :-1], other[:, :-1], sides)
     return scores

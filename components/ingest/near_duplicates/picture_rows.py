@@ -1,6 +1,5 @@
 """The small pictures of all images, in a file per plan, as workers write and ingest reads them."""
 
-import mmap
 import tempfile
 from collections.abc import Sequence
 
@@ -46,7 +45,7 @@ def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[Dig
     """Return the distinct digests of all images, and the row of each.
 
     The rows, 1,025 bytes each, are mapped from a temporary file, so that they need no memory once
-    `release` has been called.
+    `release_pages` has been called.
     """
     digests, seen = Digests(), set[str]()
     repeated = find_repeated(report.digests for report in reports)
@@ -64,9 +63,3 @@ def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[Dig
         if not digests:
             return digests, np.empty(shape, np.uint8)  # An empty file cannot be mapped.
         return digests, np.memmap(joined, np.uint8, "r", shape=shape)
-
-
-def release(rows: Rows) -> None:
-    """Have the system forget which rows of `read_pictures` were read: it counts them as memory."""
-    if isinstance(rows.base, mmap.mmap):
-        rows.base.madvise(mmap.MADV_DONTNEED)

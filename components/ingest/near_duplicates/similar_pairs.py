@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from components.contract.machine import release_pages
 from components.images.thumbprint import SIDE
 from components.ingest.near_duplicates.comparer import Comparer, number_pairs
 from components.ingest.near_duplicates.likeness import LEAST_DETAIL
-from components.ingest.near_duplicates.picture_rows import Rows, release
+from components.ingest.near_duplicates.picture_rows import Rows
 
 Codes = NDArray[np.uint64]
 
@@ -99,7 +100,7 @@ def _encode(rows: Rows) -> tuple[NDArray[np.int64], Codes]:
         packed = np.packbits(np.stack(signs, 1), axis=-1, bitorder="little")
         useful.append(kept + start)
         codes.append(packed.view(np.uint64))
-        release(rows)
+        release_pages(rows)
     return np.concatenate(useful), np.concatenate(codes)
 
 
@@ -113,25 +114,27 @@ def _zoom(by: float) -> NDArray[np.float32]:
 def _find_neighbors(codes: Codes) -> Iterator[NDArray[np.int64]]:
     """Yield pairs of images, [pairs, 2], whose codes are similar, in some of which are all."""
     views = codes.reshape(-1, 2)
-    octets = views.astype("<u8").view(np.uint8)
-    index = np.arange(len(views), dtype=np.uint64)
+    octets = views.astype("<u8", copy=False).view(np.uint8)
     most = _MOST_DIFFERENT - _FEWER_PER_TENFOLD * np.log10(max(len(codes), 1))
     generator = np.random.default_rng(0)
     for _ in range(_ORDERS if len(codes) < _MANY else _ORDERS // 2):
-        keys = index.copy()
+        keys = np.arange(len(views), dtype=np.uint64)
         for number, table in enumerate(_tabulate(generator.permutation(_SORTABLE_BITS))):
             keys |= table[octets[:, number]]
         keys.sort()
-        places = (keys & np.uint64(2**_INDEX_BITS - 1)).astype(np.int64)
-        ordered = views[places]
-        found = []
-        for step in range(1, min(_NEIGHBORS + 1, len(places))):
-            different = _count_bits(ordered[step:] ^ ordered[:-step])
-            close = np.flatnonzero(different <= most)
-            found.append(np.stack([places[close], places[close + step]], 1) // 2)
-        if found:
-            pairs = np.concatenate(found)
-            yield pairs[pairs[:, 0] != pairs[:, 1]]
+        keys &= np.uint64(2**_INDEX_BITS - 1)
+        found = [np.empty((0, 2), np.int64)]
+        for start in range(0, len(keys), _BLOCK):
+            # With the neighbors of the last one.
+            places = keys[start : start + _BLOCK + _NEIGHBORS].astype(np.int64)
+            ordered = views[places]
+            for step in range(1, min(_NEIGHBORS + 1, len(places))):
+                last = min(_BLOCK, len(places) - step)
+                different = _count_bits(ordered[step : step + last] ^ ordered[:last])
+                close = np.flatnonzero(different <= most)
+                found.append(np.stack([places[close], places[close + step]], 1) // 2)
+        pairs = np.concatenate(found)
+        yield pairs[pairs[:, 0] != pairs[:, 1]]
 
 
 def _tabulate(order: NDArray[np.int64]) -> Codes:

@@ -14,9 +14,9 @@ from components.report.facts import PredictedImage
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
 from components.report.suspects.gathering import FoundSuspects
-from components.report.suspects.odd_images import MOST, Columns
+from components.report.suspects.odd_images import MOST
 from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
-from components.report.suspects.similar import draw_map, find_similar
+from components.report.suspects.similar import draw_map, find_rows, find_similar
 from components.storage.artifact_files import on_disk
 
 _SIDE, _SMALL_SIDE = 144, 64
@@ -59,11 +59,15 @@ def show_suspects(
     wanted = dict.fromkeys(itertools.chain.from_iterable(near.values()), _SMALL_SIDE)
     wanted |= {path: _SMALL_SIDE for suspect in chosen for path in suspect.neighbors}
     wanted |= {suspect.path: _SIDE for suspect in chosen}
-    pictures = _keep_within(_read(wanted, columns, examples_uri, root), limit)
-    labels = dict(zip(columns["path"].tolist(), columns["label"].tolist(), strict=True))
+    rows = find_rows(wanted, columns["path"])
+    paths, labels, splits = (columns[name][rows].tolist() for name in ("path", "label", "split"))
+    pictures = _keep_within(
+        _read(wanted, zip(paths, splits, strict=True), examples_uri, root), limit
+    )
+    label_of = dict(zip(paths, labels, strict=True))
 
     def describe(paths: Iterable[str]) -> tuple[SimilarImage, ...]:
-        return tuple(SimilarImage(path, labels.get(path, ""), pictures.get(path)) for path in paths)
+        return tuple(SimilarImage(of, label_of.get(of, ""), pictures.get(of)) for of in paths)
 
     return SuspectPictures(
         SuspectFacts(
@@ -94,16 +98,15 @@ def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _read(
-    wanted: Mapping[str, int], columns: Columns, examples_uri: str, root: str
+    wanted: Mapping[str, int], splits: Iterable[tuple[str, str]], examples_uri: str, root: str
 ) -> dict[str, Picture | None]:
-    """Read pictures of `wanted`, path → side, in its order."""
+    """Read pictures of `wanted`, path → side, in its order; `splits` are of paths."""
     if not on_disk(examples_uri):
         # Finding a few records would take a download of all.
         return dict(zip(wanted, read_pictures(root, [*wanted]), strict=True))
     of_split: dict[str, set[str]] = defaultdict(set)
-    for path, split in zip(columns["path"].tolist(), columns["split"].tolist(), strict=True):
-        if path in wanted:
-            of_split[split].add(path)
+    for path, split in splits:
+        of_split[split].add(path)
     found = {
         name: make_thumbnail(encoded, side=wanted[name])
         for split, names in of_split.items()

@@ -7,7 +7,7 @@ import numpy as np
 
 from components.contract.properties import PropertiesLike
 from components.ingest.decisions import read_decided
-from components.records.image_table import read_embeddings, read_images
+from components.records.image_table import open_images, read_embeddings
 from components.records.neighbors import Features
 from components.records.suspects import Suspect
 from components.report.suspects.labels import find_wrong_labels
@@ -40,12 +40,13 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
         side: side of the images that the model sees, pixels.
     """
     run, examples = given["model_run"].uri, given["examples"].uri
-    table = read_images(run)
-    if table is None:
+    images = open_images(run)
+    if images is None:
         return None
-    columns, features = read_columns(table, examples, side=side), read_embeddings(run)
+    columns, features = read_columns(images, examples, side=side), read_embeddings(run)
     decided = read_decided(given["rejects"].uri)
-    columns["decided"] = np.array([key in decided for key in columns["sha256"]], bool)
+    keys = columns["sha256"]
+    columns["decided"] = np.fromiter((key in decided for key in keys), bool, len(keys))
     wrong, errors = find_wrong_labels(columns)
     odd = find_odd(columns, features)
     suspects = [*wrong, *odd.suspects]

@@ -28,6 +28,8 @@ LEAST_IMAGES = 100
 
 # Fractions of the images, the most confidently predicted first.
 _MOST_CONFIDENT = (0.1, 0.25, 0.5, 0.75, 1.0)
+# Margins whose densities, eight numbers each, are in memory at once.
+_BLOCK = 65_536
 # Part of a score that keeps the order where probabilities are 1.
 _FOR_ORDER = 0.02
 
@@ -51,12 +53,15 @@ class Groups:
 
         It never rises with the margin, though that of a wide group would beyond the other one.
         """
-        density = self._densities(margins)
-        first = np.where(margins < self.mean[1], density[0] / density.sum(axis=0), 0.0)
+        first = np.zeros(len(margins))
+        for start in range(0, len(margins), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            density = self._densities(margins[part])
+            below = margins[part] < self.mean[1]
+            first[part] = np.where(below, density[0] / density.sum(axis=0), 0.0)
         order = np.argsort(-margins, kind="stable")
-        rising = np.empty_like(first)
-        rising[order] = np.maximum.accumulate(first[order])
-        return rising
+        first[order] = np.maximum.accumulate(first[order])
+        return first
 
     def _densities(self, margins: Floats) -> Floats:
         mean, deviation, weight = (

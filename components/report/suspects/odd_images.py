@@ -4,7 +4,6 @@ An image is odd if it passes an absolute limit and also stands out among the oth
 of small, gray or dark images is not odd as a whole.
 """
 
-import math
 from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.contract.example import FILENAME, HEIGHT, TRAIN, WIDTH
+from components.contract.machine import release_pages
 from components.contract.wire_format import read_varint
+from components.records.image_table import Texts
 from components.records.neighbors import Features, Ints, find_neighbors
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
@@ -25,9 +26,11 @@ from components.storage.artifact_files import on_disk
 _NAME, _WIDTH, _HEIGHT = FILENAME.encode(), WIDTH.encode(), HEIGHT.encode()
 
 _IDENTITY = ("sha256", "path", "split", "label")
+_DISTINCT = ("sha256", "path")
 
 Floats = npt.NDArray[np.float64]
-Columns = Mapping[str, npt.NDArray[Any]]
+Columns = Mapping[str, Any]
+"""Name → values of all images, in arrays or as `Texts`."""
 
 MOST = 36
 """Odd images of a report, no more than a person looks at."""
@@ -46,6 +49,8 @@ _GRAY = 0.02
 _NEAREST = 5
 # Training images that stand for all others, as comparing all pairs would take too long.
 _REFERENCES = 2048
+# Images that are compared with them at a time.
+_BLOCK = 65_536
 
 
 class OddImages(NamedTuple):
@@ -78,18 +83,23 @@ _LIMITS: Mapping[Reason, _Limit] = {
 }
 
 
-def read_columns(table: Any, examples_uri: str, *, side: int) -> dict[str, npt.NDArray[Any]]:
+def read_columns(images: Any, examples_uri: str, *, side: int) -> dict[str, Any]:
     """Return the columns that `find_odd` takes.
 
     Args:
-        table: `images.parquet`, as a `pyarrow.Table`.
+        images: what `open_images` returns.
         examples_uri: output of ImageExampleGen. Sizes are read from its records if it is on disk;
             from a bucket that would take a download of all images.
         side: side of the images that the model sees, pixels.
     """
-    # Equal labels share a text.
-    columns = {name: table[name].to_pandas().to_numpy() for name in table.column_names}
-    sizes = array("d", (math.nan, math.nan))
+    columns: dict[str, Any] = {
+        # Equal labels share a text.
+        name: Texts(images, name)
+        if name in _DISTINCT
+        else images.read([name])[name].to_pandas().to_numpy()
+        for name in images.schema_arrow.names
+    }
+    sizes = array("I", (0, 0))
 
     def list_paths() -> Iterator[str | None]:
         yield None
@@ -99,9 +109,11 @@ def read_columns(table: Any, examples_uri: str, *, side: int) -> dict[str, npt.N
 
     paths = pa.array(list_paths(), pa.string())
     if len(paths) > 1:
-        places = pc.index_in(table["path"], value_set=paths).fill_null(0).to_numpy()
-        width, height = np.array(sizes).reshape(-1, 2)[places].T
-        columns |= {"width": width, "height": height, "side": np.full(len(width), side)}
+        places = pc.index_in(images.read(["path"])["path"], value_set=paths).fill_null(0)
+        known = np.array(sizes, np.float32).reshape(-1, 2)
+        known[0] = np.nan
+        width, height = known[places.to_numpy()].T
+        columns |= {"width": width, "height": height, "side": np.full((), side)}
     return columns
 
 
@@ -123,32 +135,34 @@ def find_odd(columns: Columns, features: Features | None = None) -> OddImages:
         columns: the statistics of the images, see `read_columns`; `decided` are left out.
         features: embeddings, [rows, features].
     """
-    derived = _derive(columns)
     scores = {
-        reason: _score(derived[limit.column], limit)
+        reason: _keep_odd(_score(values, limit))
         for reason, limit in _LIMITS.items()
-        if limit.column in derived
+        if (values := _derive(columns, limit.column)) is not None
     }
     if features is not None:
-        scores["outlier"] = _score_outliers(features, np.flatnonzero(columns["split"] == TRAIN))
+        train = np.flatnonzero(columns["split"] == TRAIN)
+        scores["outlier"] = _keep_odd(_score_outliers(features, train))
     if "colorfulness" in columns:
-        scores["gray"] = _score_gray(columns["colorfulness"])
+        scores["gray"] = _keep_odd(_score_gray(columns["colorfulness"]))
     return _select(columns, scores)
 
 
-def _derive(columns: Columns) -> dict[str, Floats]:
-    derived = {
-        limit.column: columns[limit.column].astype(np.float64)
-        for limit in _LIMITS.values()
-        if limit.column in columns
-    }
-    if "brightness_low" in columns:
-        derived["darkness_high"] = 1 - columns["brightness_low"].astype(np.float64)
-    if "width" in columns:
-        sides = np.sort(np.stack([columns["width"], columns["height"]]).astype(np.float64), axis=0)
-        derived["shape"] = sides[0] / sides[1]
-        derived["size"] = sides[0] / columns["side"]
-    return derived
+def _keep_odd(scores: Floats) -> tuple[Ints, Floats]:
+    """Return the rows of the scores above 0, and these scores."""
+    rows = np.flatnonzero(scores > 0)
+    return rows, scores[rows]
+
+
+def _derive(columns: Columns, name: str) -> Floats | None:
+    """Return the values of a column of `_LIMITS`; None if the table lacks what it is made of."""
+    if name == "darkness_high" and "brightness_low" in columns:
+        return 1 - columns["brightness_low"].astype(np.float64)  # type: ignore[no-any-return]
+    if name in ("shape", "size") and "width" in columns:
+        width, height = (columns[side].astype(np.float64) for side in ("width", "height"))
+        shorter = np.minimum(width, height)
+        return shorter / (np.maximum(width, height) if name == "shape" else columns["side"])  # type: ignore[no-any-return]
+    return columns[name].astype(np.float64) if name in columns else None
 
 
 def _score(values: Floats, limit: _Limit) -> Floats:
@@ -171,9 +185,12 @@ def _score_outliers(features: Features, train: Ints) -> Floats:
     if len(train) <= _NEAREST:
         return np.zeros(len(features))
     step = -(-len(train) // _REFERENCES)
-    rows = np.arange(len(features))
-    near = find_neighbors(features, rows, among=train[::step], most=_NEAREST)
-    distances = 1 - near.similarities.mean(axis=1).astype(np.float64)
+    distances = np.empty(len(features))
+    for start in range(0, len(features), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(features)))
+        near = find_neighbors(features, rows, among=train[::step], most=_NEAREST)
+        distances[rows] = 1 - near.similarities.mean(axis=1).astype(np.float64)
+        release_pages(features)
     far = _deviate(np.log2(np.maximum(distances, _TINIEST)), 0.25)
     return np.where(far > _FAR, 1 - 0.5 * _FAR / np.maximum(far, _FAR), 0)
 
@@ -185,18 +202,20 @@ def _score_gray(colorfulness: npt.NDArray[Any]) -> Floats:
     return np.where(gray & rare, 0.5, 0)
 
 
-def _select(columns: Columns, scores: Mapping[Reason, Floats]) -> OddImages:
+def _select(columns: Columns, scores: Mapping[Reason, tuple[Ints, Floats]]) -> OddImages:
     """Give each image its first reason, and keep the highest scores for each."""
     suspects: list[Suspect] = []
     found: dict[str, int] = {}
     taken = np.array(columns.get("decided", np.zeros(len(columns["path"]), bool)))
-    for reason, score in scores.items():
-        rows = np.flatnonzero((score > 0) & ~taken)
+    for reason, (rows, of_rows) in scores.items():
+        left = ~taken[rows]
+        rows, of_rows = rows[left], of_rows[left]
         taken[rows] = True
         if len(rows):
             found[reason] = len(rows)
-        for row in rows[np.argsort(-score[rows], kind="stable")][:_MOST_EACH].tolist():
-            sha256, path, split, label = (str(columns[name][row]) for name in _IDENTITY)
-            suspects.append(Suspect(sha256, path, split, label, reason, float(score[row])))
+        best = np.argsort(-of_rows, kind="stable")[:_MOST_EACH]
+        texts = (columns[name][rows[best]].tolist() for name in _IDENTITY)
+        for *identity, score in zip(*texts, of_rows[best].tolist(), strict=True):
+            suspects.append(Suspect(*map(str, identity), reason, score))
     suspects.sort(key=lambda suspect: (-suspect.score, suspect.path))
     return OddImages(tuple(suspects[:MOST]), found)

@@ -1,13 +1,13 @@
 """The training images that an image resembles, and the map of all images, by their features."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import TRAIN
+from components.contract.machine import release_pages
 from components.records.neighbors import Features, find_neighbors
 from components.records.suspects import Suspect
 from components.report.suspects.map_layout import lay_out
@@ -25,13 +25,14 @@ def find_similar(
     rows = find_rows(paths, columns["path"])
     train = np.flatnonzero(columns["split"] == TRAIN)
     found = find_neighbors(features, rows, among=train, most=_SIMILAR).rows
+    near = columns["path"][found.clip(0).ravel()].reshape(found.shape)
     return {
-        columns["path"][row]: tuple(columns["path"][near[near >= 0]].tolist())
-        for row, near in zip(rows.tolist(), found, strict=True)
+        path: tuple(of[exists].tolist())
+        for path, of, exists in zip(columns["path"][rows], near, found >= 0, strict=True)
     }
 
 
-def find_rows(paths: Collection[str], all_paths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def find_rows(paths: Collection[str], all_paths: Iterable[str]) -> npt.NDArray[np.int64]:
     """Return the rows of the paths that are in the table, ascending."""
     wanted = set(paths)
     return np.array([row for row, path in enumerate(all_paths) if path in wanted], np.int64)
@@ -54,10 +55,12 @@ def draw_map(columns: Columns, features: Features, suspects: Collection[str]) ->
     total = len(features)
     step = max(1, -(-total // MOST_POINTS))
     rows = np.union1d(np.arange(0, total, step), find_rows(suspects, columns["path"]))
+    chosen = np.asarray(features[rows])
+    release_pages(features)
     return ImageMap(
         tuple(columns["path"][rows].tolist()),
         tuple(columns["label"][rows].tolist()),
-        lay_out(np.asarray(features[rows])),
+        lay_out(chosen),
         frozenset(suspects),
         total,
     )
