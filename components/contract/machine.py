@@ -47,7 +47,11 @@ def pause_collection() -> Iterator[None]:
 
 
 def trim_memory() -> None:
-    """Return free memory to the system; glibc keeps what lies between blocks in use."""
+    """Return free memory to the system; glibc keeps what lies between blocks in use.
+
+    Objects that refer to each other, such as graphs and the images that they read, are freed first.
+    """
+    gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # Another C library.
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import itertools
 import math
 import sys
 import threading
@@ -46,13 +47,24 @@ class _Calls:
         self._running = 0
         self._latest = 0.0
         self._closing = False
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._numbers = itertools.count()
         atexit.register(self.close)
 
-    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        number = next(self._numbers)
+        self._functions[number] = function
+        return functools.partial(self.run, number)
+
+    def forget(self) -> None:
+        self._functions.clear()
+
+    def run(self, number: int, *arguments: Any) -> Any:
         with self._lock:
             self._latest = time.monotonic()
             if self._closing:
                 raise RuntimeError("Python is exiting")
+            function = self._functions[number]
             self._running += 1
         try:
             return function(*arguments)
@@ -79,7 +91,15 @@ def guard(function: Callable[..., Any]) -> Callable[..., Any]:
     A thread that needs the interpreter lock after that blocks forever, and so would the iterator
     that waits for the thread: a process interrupted during training would hang.
     """
-    return functools.partial(_calls().run, function)
+    return _calls().guard(function)
+
+
+def forget_calls() -> None:
+    """Forget all guarded functions, with the images that they hold; no dataset calls them anymore.
+
+    TensorFlow keeps each function of `tf.numpy_function` until the process ends.
+    """
+    _calls().forget()
 
 
 def empty_aligned(shape: tuple[int, ...]) -> Pixels:

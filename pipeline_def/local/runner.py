@@ -5,7 +5,6 @@ cache hits and outputs.
 """
 
 import functools
-import gc
 import json
 import os
 import re
@@ -103,8 +102,6 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         ) from error
     except StatusError as error:
         raise explain_inconsistency(Layout(output), describe_failure(error)) from error
-    # Graphs refer to themselves, and to what training has cached.
-    gc.collect()
     trim_memory()
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:

@@ -11,6 +11,17 @@ from components.contract.artifacts import Artifacts
 class Executor(executor.GenericExecutor):
     """Calls `run_fn`."""
 
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
+    ) -> None:
+        """Train, and let go of all images afterwards."""
+        from pipeline_def.data.host_calls import forget_calls
+
+        try:
+            super().Do(input_dict, output_dict, exec_properties)
+        finally:
+            forget_calls()
+
     def _GetFnArgs(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> Any:

@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,8 +109,13 @@ def test_a_system_without_control_groups_has_no_limits(system: Path) -> None:
 
 
 def test_free_memory_between_blocks_in_use_is_given_back() -> None:
-    blocks = [bytes(1_000) for _ in range(50_000)]
-    del blocks[:-1]
+    blocks: list[Any] = [bytes(1_000) for _ in range(50_000)]
+    # It refers to itself.
+    cycle = [blocks]
+    cycle.append(cycle)
+    last = blocks[-1]
+    del blocks, cycle
     before = machine.process_memory()
     machine.trim_memory()
     assert machine.process_memory() < before - 30 * MIB
+    assert last

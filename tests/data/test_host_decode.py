@@ -1,4 +1,5 @@
 import io
+import weakref
 from typing import Any, Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ import tensorflow as tf
 
 from components.images.canonical import decode
 from components.transform.config import TransformConfig
-from pipeline_def.data.host_calls import BatchMemory
+from pipeline_def.data.host_calls import BatchMemory, forget_calls, guard
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
 from pipeline_def.data.shards import RecordTable
 from tests.pictures import encode, picture
@@ -130,3 +131,17 @@ def test_windows_are_cut_into_unused_memory() -> None:
     assert cut(0, 0, 0).ctypes.data == address
     np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
     assert memory.take((5, 8)).shape == (5, 8)
+
+
+def test_tensorflow_does_not_keep_what_a_forgotten_call_holds() -> None:
+    class Held:
+        def count(self, number: int) -> int:
+            return number + 1
+
+    held = Held()
+    kept, called = weakref.ref(held), guard(held.count)
+    assert tf.numpy_function(called, [np.int64(1)], tf.int64).numpy() == 2
+    del held
+    assert kept()
+    forget_calls()
+    assert not kept()

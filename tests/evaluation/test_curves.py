@@ -1,12 +1,14 @@
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
+from components.evaluation.metrics import curves
 from components.evaluation.metrics.classification_metrics import compare, measure
-from components.evaluation.metrics.curves import Roc, trace_class
-from components.evaluation.metrics.predictions import Predictions
+from components.evaluation.metrics.curves import Roc, trace_class, trace_roc
+from components.evaluation.metrics.predictions import Predictions, PredictionStats
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,
@@ -143,3 +145,22 @@ def test_perfectly_separated_classes_have_no_curves() -> None:
     comparison = compare(as_evaluated(predict("abcd", truth, said)))
     assert comparison.metrics.auc[:2].tolist() == [1, 1]
     assert [of.label for of in comparison.curves] == ["d", "c"]
+
+
+def test_blocks_change_nothing_and_need_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.random.default_rng(0).random((1_000, 500), np.float32).round(4)
+    ids = np.arange(1_000) % 501 - 1
+    predictions = Predictions(make_labels(500), ids, scores)
+    whole, stats = trace_roc(predictions), PredictionStats.of(ids, scores)
+    monkeypatch.setattr(curves, "_BLOCK", 20_000)
+    monkeypatch.setattr("components.evaluation.metrics.predictions._BLOCK", 30)
+    tracemalloc.start()
+    roc, of_blocks = trace_roc(predictions), PredictionStats.of(ids, scores)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < scores.nbytes / 2
+    assert roc
+    assert whole
+    for before, after in ((vars(whole), vars(roc)), (vars(stats), vars(of_blocks))):
+        for name, value in before.items():
+            np.testing.assert_array_equal(after[name], value)

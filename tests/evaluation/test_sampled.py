@@ -1,12 +1,15 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from components.contract.example import SLICINGS
+from components.evaluation import prediction_file
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.curves import measure_areas
-from components.evaluation.metrics.sampled import SampledPredictions
+from components.evaluation.metrics.predictions import Evaluated
+from components.evaluation.metrics.sampled import SampledPredictions, drop_probabilities
 from components.evaluation.metrics.score_histogram import ScoreHistogram
 from components.evaluation.prediction_file import (
     join_parts,
@@ -47,20 +50,32 @@ def test_classes_without_examples_or_with_nan_have_no_area() -> None:
 
 
 @pytest.mark.usefixtures("few_resamples")
-def test_few_probabilities_are_held_and_other_numbers_stay_exact(tmp_path: Path) -> None:
+def test_few_probabilities_are_held_and_other_numbers_stay_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prediction_file, "_ROW_GROUP", 500)
     models = [draw_answers(LABELS, 900, accuracy=a, seed=s) for a, s in ((0.9, 0), (0.8, 1))]
     # The model in use does not know the last class.
     labels = [[of.encode() for of in LABELS], [of.encode() for of in (*LABELS[:-1], "z")]]
-    count = len(models[0].ids)
-    texts = {name: [b"%d" % (row % 3) for row in range(count)] for name in SLICINGS}
-    texts["filename"] = [b"%05d" % row for row in range(count)]
+    images = len(models[0].ids)
+    texts = {name: [b"%d" % (row % 3) for row in range(images)] for name in SLICINGS}
+    texts["filename"] = [b"%05d" % row for row in range(images)]
     texts["label"] = [LABELS[number].encode() for number in models[0].ids]
     with open_part(str(tmp_path), "shard", labels) as part:
         # The last image is the strangest: files are written in the order of their names.
-        backwards = np.arange(count, 0, -1, dtype=np.float32)
+        backwards = np.arange(images, 0, -1, dtype=np.float32)
         part.add(texts, [of.probabilities for of in models], backwards)
     join_parts(str(tmp_path))
+    parsed = list[int]()
+    parse = prediction_file._parse
+
+    def count(table: Any) -> Evaluated:
+        parsed.append(len(table))
+        return parse(table)
+
+    monkeypatch.setattr(prediction_file, "_parse", count)
     whole, sampled = read_predictions(str(tmp_path)), read_sampled(str(tmp_path), most=14_000)
+    assert max(parsed) == 500
     model = sampled.candidate
     assert isinstance(model, SampledPredictions)
     assert (model.probabilities.shape, len(model.held.ids)) == ((1_000, 7), 1_000)
@@ -70,9 +85,11 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(tmp_path: Path)
         assert of.known_scores is not None
         assert of.known_scores.tolist() == backwards.tolist()
     found, exact = compare(sampled), compare(whole)
+    bare = drop_probabilities(whole.candidate)
+    assert (bare.stats, bare.probabilities.size) == (whole.candidate.stats, 0)
     assert found.slices == exact.slices
     assert found.confused == exact.confused
-    assert found.compared == exact.compared == count - 900
+    assert found.compared == exact.compared == images - 900
     assert model.histogram
     assert found.metrics.scalars["auc"] == pytest.approx(
         exact.metrics.scalars["auc"], abs=model.histogram.measure_error() + 1e-12
@@ -80,4 +97,4 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(tmp_path: Path)
     for name in exact.differences.keys() - {"auc"}:
         assert found.metrics.scalars[name] == exact.metrics.scalars[name]
         assert found.differences[name] == exact.differences[name]
-    assert read_sampled(str(tmp_path), most=14 * count).candidate.held.ids.shape == (count,)
+    assert read_sampled(str(tmp_path), most=14 * images).candidate.held.ids.shape == (images,)

@@ -2,12 +2,14 @@ import dataclasses
 import io
 import itertools
 import shutil
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
 from components.contract.errors import ConfigurationError, StorageError
@@ -16,6 +18,7 @@ from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.near_duplicates import clusters as near_duplicates
+from components.ingest.near_duplicates import similar_pairs
 from components.ingest.near_duplicates.bound_keys import bind_keys
 from components.ingest.near_duplicates.picture_rows import picture_row
 from components.ingest.near_duplicates.similar_pairs import find_groups
@@ -86,6 +89,27 @@ def test_blank_and_tiny_images_are_near_duplicates_only_if_they_are_the_same() -
     groups = find_groups(np.stack([row(data) for data in (*blank, *tiny)]))
     assert groups.tolist() == list(range(6))
     assert find_groups(np.empty((0, 1025), np.uint8)).size == 0
+
+
+def test_neighbors_are_found_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similar_pairs, "_ORDERS", 8)
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 2**63, (10_000, 2, 2), np.uint64)
+    # A few bits of the copies differ.
+    codes[:200] = codes[200:400] ^ np.bitwise_and.reduce(codes[400:1200].reshape(4, 200, 2, 2))
+
+    def find(block: int) -> list[NDArray[np.int64]]:
+        monkeypatch.setattr(similar_pairs, "_BLOCK", block)
+        return [np.unique(near, axis=0) for near in similar_pairs._find_neighbors(codes)]
+
+    whole = find(10_000)
+    assert len(whole[0])
+    tracemalloc.start()
+    for one, other in zip(whole, find(1_000), strict=True):
+        np.testing.assert_array_equal(one, other)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.5 * codes.nbytes
 
 
 def test_rows_of_a_file_need_no_memory(tmp_path: Path) -> None:

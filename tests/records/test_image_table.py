@@ -2,13 +2,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from components.contract.errors import StorageError
-from components.records import image_table
+from components.records import image_table, neighbors
 from components.records.image_table import (
     EMBEDDINGS_FILE,
     IMAGES_FILE,
+    Texts,
+    open_images,
     read_embeddings,
     read_images,
     write_image_table,
@@ -36,9 +39,27 @@ def test_batches_are_read_as_one_table(tmp_path: Path, monkeypatch: pytest.Monke
     images, rows = read_images(str(tmp_path)), read_embeddings(str(tmp_path))
     expected = {name: list(values) for name, values in columns(0, 7).items()}
     assert images.to_pydict() == expected
+    paths = Texts(open_images(str(tmp_path)), "path")
+    assert (len(paths), list(paths)) == (7, expected["path"])
+    assert paths[np.array([6, 0, 5])].tolist() == [f"path {row}" for row in (6, 0, 5)]
     assert rows is not None
     assert rows.dtype == np.float16
     np.testing.assert_array_equal(rows, np.clip(features, -65504, 65504))
+
+
+def test_searched_features_of_a_file_need_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbors, "_BLOCK", 512)
+    with write_image_table(str(tmp_path), rows=2_000) as table:
+        features = np.random.default_rng(0).random((2_000, 512), np.float32)
+        table.add(columns(0, 2_000), features)
+    mapped = read_embeddings(str(tmp_path))
+    assert mapped is not None
+    neighbors.find_neighbors(mapped, np.arange(3), among=np.arange(2_000), most=1)
+    maps = psutil.Process().memory_maps(grouped=True)
+    [read] = [file.rss for file in maps if file.path == str(tmp_path / EMBEDDINGS_FILE)]
+    assert read < mapped.nbytes / 10
 
 
 def test_an_interrupted_pass_leaves_nothing(tmp_path: Path) -> None:

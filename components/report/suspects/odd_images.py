@@ -215,7 +215,7 @@ def _select(columns: Columns, scores: Mapping[Reason, tuple[Ints, Floats]]) -> O
             found[reason] = len(rows)
         best = np.argsort(-of_rows, kind="stable")[:_MOST_EACH]
         texts = (columns[name][rows[best]].tolist() for name in _IDENTITY)
-        for *identity, score in zip(*texts, of_rows[best].tolist(), strict=True):
-            suspects.append(Suspect(*map(str, identity), reason, score))
+        for key, path, split, label, score in zip(*texts, of_rows[best].tolist(), strict=True):
+            suspects.append(Suspect(key, path, split, label, reason, score))
     suspects.sort(key=lambda suspect: (-suspect.score, suspect.path))
     return OddImages(tuple(suspects[:MOST]), found)
