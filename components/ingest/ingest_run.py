@@ -226,8 +226,9 @@ def _decide(
         reports = [report_on(of, assignment, frozenset()) for of in facts]
     near: list[dict[str, Any]] = []
     if job.config.finds_near_duplicates:
-        before, clusters = assignment, find_clusters(reports, job.examples_uri, earlier.uri)
-        drop = job.config.near_duplicates == "drop"
+        before, repeated = assignment, copies.keys()
+        clusters = find_clusters(reports, repeated, job.examples_uri, earlier.uri)
+        drop = repeated if job.config.near_duplicates == "drop" else None
         assignment = separate(clusters, reports, before, drop=drop, earlier=earlier.splits)
         near = list_clusters(clusters, reports, assignment)
         if assignment != before:

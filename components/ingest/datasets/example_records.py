@@ -110,12 +110,13 @@ def _frames(stream: BinaryIO, shard: Shard) -> Iterator[tuple[int, bytes | str]]
         if masked_crc(google_crc32c.value(header[:8])) != header[8:] or length > _LONGEST:
             raise DamagedShardError("the length of a record is damaged")
         end = position + HEADER_BYTES + length + _FOOTER_BYTES
-        data: bytes | str = _TOO_LARGE.format(length / 2**20)
+        data: bytes | str
         if length <= shard.most_bytes + _OTHER_BYTES:
             data = stream.read(length)
             if len(data) < length:
                 raise DamagedShardError("the file is cut")
         else:
+            data = _TOO_LARGE.format(length / 2**20)
             stream.seek(end - _FOOTER_BYTES)
         if len(footer := stream.read(_FOOTER_BYTES)) < _FOOTER_BYTES:
             raise DamagedShardError("the file is cut")

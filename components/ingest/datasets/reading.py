@@ -38,11 +38,14 @@ def _runs(files: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
     """Group neighbors that one pass reads: files, or records of a shard in their order."""
     for shard, group in itertools.groupby(files, key=lambda file: file.shard):
         run: list[ImageFile] = []
+        last = -1
         for file in group:
-            if shard and run and place_in_listing(file) <= place_in_listing(run[-1]):
+            number = place_in_listing(file)[1] if shard else 0
+            if shard and number <= last:
                 yield run
                 run = []
             run.append(file)
+            last = number
         yield run
 
 

@@ -12,6 +12,7 @@ from components.storage.folder_listing import Found
 from components.storage.stream import open_stream
 
 _GZIP = b"\x1f\x8b"
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Shard(NamedTuple):
@@ -78,7 +79,7 @@ class Origin(NamedTuple):
 
     def encode(self) -> str:
         """Return the origin as text, which changes when the shard does."""
-        return json.dumps(self, separators=(",", ":"))
+        return _encode(self)
 
     @classmethod
     def decode(cls, version: str) -> "Origin":

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from components.contract.example import EVAL, SPAN, TRAIN
 from components.contract.printable import quote
 from components.ingest.assignment import Assignment
-from components.ingest.digests import find_repeated
 from components.ingest.ingest_report import PlanReport, labels_per_split
 from components.ingest.near_duplicates.bound_keys import bind_keys, rank
 from components.ingest.near_duplicates.comparer import (
@@ -59,13 +58,15 @@ def _most(images: int) -> int:
 
 
 def find_clusters(
-    reports: Sequence[PlanReport], examples_uri: str, earlier_uri: str = ""
+    reports: Sequence[PlanReport], repeated: Set[str], examples_uri: str, earlier_uri: str = ""
 ) -> list[Cluster]:
     """Compare all images; return the clusters in the order of their first digests.
 
+    `repeated` are the digests of images that several files contain.
+
     What has been compared is kept, and pairs that an earlier ingest has compared are not again.
     """
-    digests, rows = read_pictures(examples_uri, reports)
+    digests, rows = read_pictures(examples_uri, reports, repeated)
     known = read_likeness(earlier_uri, digests) if earlier_uri else NONE_COMPARED
     comparer = Comparer(rows, known)
     groups = find_groups(rows, comparer)
@@ -127,26 +128,27 @@ def separate(
     reports: Sequence[PlanReport],
     before: Assignment,
     *,
-    drop: bool,
+    drop: Set[str] | None,
     earlier: Mapping[str, str] | None = None,
 ) -> Assignment:
-    """Choose a split for each cluster, and with `drop` the images to reject.
+    """Choose a split for each cluster, and the images to reject.
 
+    None is rejected unless `drop` is given: the digests of images that several files contain.
     No class disappears from train or eval, unless all its images are in one cluster. If a split
     would become empty, none moves. Splits given by folders or a manifest stay. Where images of a
     cluster had a split before (`earlier`, key → split), the others follow most of them.
     """
     small = [cluster for cluster in clusters if not cluster.is_too_large]
     files = _find_files(small, reports)
-    copies = _choose_dropped(small, files, reports, before.corrected) if drop else {}
-    rule, moves = before.rule, dataclasses.replace(before, copies=copies)
+    chosen = drop is not None and _choose_dropped(small, files, reports, before.corrected, drop)
+    rule, moves = before.rule, dataclasses.replace(before, copies=chosen or {})
     bound = _bind(small, files, reports)
     owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
     splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
     splits |= _follow(earlier or {}, bound, splits)
     after = _restore_classes(splits, bound, moves, reports)
     empty = sorted(split for split, labels in after.items() if labels.total() < 1)
-    if empty and not drop:
+    if empty and drop is None:
         logging.warning(
             "Too many images look almost the same: if near duplicates stayed together, %s would "
             "have no images. They are left where they are.",
@@ -198,11 +200,11 @@ def _choose_dropped(
     files: Files,
     reports: Sequence[PlanReport],
     corrected: Corrected,
+    repeated: Set[str],
 ) -> dict[str, str]:
     """Return the path of each image to reject → that of its twin with its label and given split."""
     dropped: dict[str, str] = {}
     kept: dict[tuple[str, str, str | None], str] = {}
-    repeated = find_repeated(report.digests for report in reports)
     copies = ((file, sha256) for file, sha256 in _each_file(reports) if sha256 in repeated)
     for file, sha256 in sorted(copies):
         of_copies = (sha256, corrected.get(sha256) or file.label, file.split)

@@ -1,14 +1,14 @@
 """The small pictures of all images, in a file per plan, as workers write and ingest reads them."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from components.images.check_result import CheckedImage
 from components.images.thumbprint import SIDE
-from components.ingest.digests import Digests, find_repeated
+from components.ingest.digests import Digests
 from components.ingest.ingest_report import PlanReport
 from components.ingest.plan_facts import PICTURES, plan_path
 from components.ingest.shard_plan import ShardPlan
@@ -41,20 +41,24 @@ def read_rows(path: str) -> Rows:
         return np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)
 
 
-def read_pictures(examples_uri: str, reports: Sequence[PlanReport]) -> tuple[Digests, Rows]:
+def read_pictures(
+    examples_uri: str, reports: Sequence[PlanReport], repeated: Set[str]
+) -> tuple[Digests, Rows]:
     """Return the distinct digests of all images, and the row of each.
+
+    Only the digests in `repeated` may occur several times.
 
     The rows, 1,025 bytes each, are mapped from a temporary file, so that they need no memory once
     `release_pages` has been called.
     """
     digests, seen = Digests(), set[str]()
-    repeated = find_repeated(report.digests for report in reports)
     with tempfile.TemporaryFile() as joined:
         for report in reports:
             kept = []
             for number, sha256 in enumerate(report.digests):
                 if sha256 and sha256 not in seen:
-                    seen |= repeated & {sha256}
+                    if sha256 in repeated:
+                        seen.add(sha256)
                     digests.append(sha256)
                     kept.append(number)
             joined.write(read_rows(plan_path(examples_uri, report.plan))[kept].tobytes())
