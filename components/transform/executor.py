@@ -137,16 +137,14 @@ def _find_index(examples_uri: str) -> dict[str, Any] | None:
 
 
 def _write_vocabulary(index: Mapping[str, Any] | None, transformed_uri: str) -> dict[str, str]:
-    """Write the vocabulary that TFX would make; it then reads no images to count their labels.
+    """Write the vocabulary of the labels, so that TFX reads no images to count them.
 
-    Frequent labels come first; of equally frequent ones, the last in byte order. The file lies
-    where workers on other machines see it; `write_index` removes it.
+    TFX's order, by frequency, would change the numbers of labels, and so all shards, as images are
+    added. The file lies where workers on other machines see it; `write_index` removes it.
     """
     if index is None:
         return {}
-    counts = index["labels"]["train"]
-    labels = sorted((label.encode() for label in counts), reverse=True)
-    labels.sort(key=lambda label: counts[label.decode()], reverse=True)
+    labels = sorted(label.encode() for label in index["labels"]["train"])
     path = os.path.join(transformed_uri, UNFINISHED, LABEL_VOCABULARY)
     make_folders(os.path.dirname(path))
     with open_file(path, "wb") as file:

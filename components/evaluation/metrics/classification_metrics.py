@@ -38,7 +38,7 @@ class ModelMetrics:
     """Metrics of a model, in float64."""
 
     labels: tuple[str, ...]
-    """In ascending order; the model's own order is by frequency."""
+    """In ascending order; a model may have another one."""
     scalars: Mapping[str, float]
     """Each of `METRICS`; NaN where it is not defined."""
     confusion: Ints
