@@ -405,6 +405,11 @@ GOOD = {"image": PNG, "label": 1}
         ({"a.tfrecord": GOOD}, {"image": "img"}, r"takes image from 'img'"),
         ({"test-0.tfrecord": GOOD}, {}, r"test, but none of train"),
         ({"a.tar": b"x" * 600}, {}, r"None of 1 shards .* a header is damaged"),
+        (
+            {"a.tar": tarfile.TarInfo("a.jpg").tobuf().replace(b"a.jpg", b"b.jpg")},
+            {},
+            r"a header is damaged \(bad checksum\)",
+        ),
         ({"a.parquet": b"x" * 600}, {}, r"None of 1 shards"),
         ({"a.tfrecord": b""}, {}, r"None of 1 shards"),
         ({"a-train.array_record-00000-of-00001": b""}, {}, r"prepare the data set as TFRecord"),

@@ -2,8 +2,8 @@
 
 import gzip
 import json
-import posixpath
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -16,6 +16,7 @@ _LONGEST_TEXT = 2**20
 _JSON = "json"
 _PATH, _SIZE = "path", "size"
 _CUT = "the file is cut"
+_PRIME = 65521
 
 
 class _Member(NamedTuple):
@@ -36,10 +37,10 @@ def peek(shard: Shard) -> Iterator[dict[str, Any]]:
 
 def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the samples of a shard."""
+    # Pillow tells formats by content, so one shard may mix extensions of images.
+    known = (image, *PICTURES) if image in PICTURES else (image,)
     with shard.open() as stream:
         for sample in _samples(stream, shard):
-            # Pillow tells formats by content, so one shard may mix extensions of images.
-            known = (image, *PICTURES) if image in PICTURES else (image,)
             taken = next((name for name in known if name in sample), image)
             member = sample.get(taken)
             if several := _list_alike(sample, taken):
@@ -75,7 +76,7 @@ def _samples(stream: BinaryIO, shard: Shard) -> Iterator[dict[str, _Member]]:
     """
     last, sample, names = None, dict[str, _Member](), set[str]()
     for member in _members(stream, shard):
-        folder, name = posixpath.split(member.name)
+        folder, _, name = member.name.rpartition("/")
         stem, _, extension = name.partition(".")
         if not stem or not extension:
             continue
@@ -138,8 +139,9 @@ def _read_plain(block: bytes) -> tarfile.TarInfo | None:
         size, total = (int(block[a:b].rstrip(b"\0 "), 8) for a, b in ((124, 136), (148, 156)))
     except ValueError:
         return None
-    # The checksum is the sum of all bytes, with spaces in its own place.
-    if sum(block) - sum(block[148:156]) + 8 * ord(" ") != total:
+    # The checksum is the sum of all bytes, with spaces in its own place. The lower half of Adler-32
+    # is that sum and 1, modulo a prime (RFC 1950).
+    if zlib.adler32(b"%b%8b%b" % (block[:148], b"", block[156:])) % 2**16 != (total + 1) % _PRIME:
         return None
     info = tarfile.TarInfo(block[:100].partition(b"\0")[0].decode("utf-8", "surrogateescape"))
     info.size = size
@@ -181,9 +183,9 @@ def _features(
 
 def _texts(stream: BinaryIO, sample: Mapping[str, _Member]) -> Iterator[tuple[str, Any]]:
     """Yield the features that are text, and those of a JSON object."""
-    for name in _TEXTS:
-        member = sample.get(name)
-        if member is None or member.size > _LONGEST_TEXT:
+    for name in filter(sample.__contains__, _TEXTS):
+        member = sample[name]
+        if member.size > _LONGEST_TEXT:
             continue
         stream.seek(member.start)
         text = stream.read(member.size).decode("utf-8", "surrogateescape").strip()
