@@ -87,11 +87,11 @@ def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division:
     uri = find_earlier(examples_uri, "made_by", key)
     divided = find_earlier(examples_uri, "divided_by", division)
     suffixes = [PICTURES] if config.finds_near_duplicates else []
-    facts = [*_read_trusted(uri, suffixes)] if uri else []
-    others = [*_read_trusted(divided, [])] if divided not in ("", uri) else facts
+    read = {of: [*_read_plans(of, suffixes)] for of in {uri, divided} - {""}}
+    facts = [of for of, is_intact in read.get(uri, ()) if is_intact]
     splits = {
         key_of(file, fact.sha256): fact.split
-        for of in (others if divided else ())
+        for of, _ in read.get(divided, ())
         for file, fact in zip(of.plan.files, of.facts, strict=True)
         if fact.split and file.split is None
     }
@@ -188,27 +188,25 @@ def _adopt(
     return now
 
 
-def _read_trusted(examples_uri: str, suffixes: Sequence[str]) -> Iterator[PlanFacts]:
-    """Yield the facts of plans whose files are complete."""
+def _read_plans(examples_uri: str, suffixes: Sequence[str]) -> Iterator[tuple[PlanFacts, bool]]:
+    """Yield the facts of each plan, and whether its files may be used again."""
     folder = os.path.join(examples_uri, PLANS)
     for name in list_names(folder):
         if name.endswith(FACTS):
             path = os.path.join(folder, name.removesuffix(FACTS))
             with contextlib.suppress(OSError, StorageError):
                 facts = read_facts(path)
-                if not on_disk(path) or _is_intact(facts, path, examples_uri, suffixes):
-                    yield facts
+                yield facts, not on_disk(path) or _is_intact(facts, path, examples_uri, suffixes)
 
 
 def _is_intact(facts: PlanFacts, path: str, examples_uri: str, suffixes: Sequence[str]) -> bool:
-    """Return whether shards have their sizes, and nothing has been written since the index.
-
-    Raises:
-        OSError: a file is missing.
-    """
+    """Return whether shards have their sizes, and nothing has been written since the index."""
     shards = facts.shards(examples_uri)
     places = (*shards.values(), *(path + suffix for suffix in (FACTS, *suffixes)))
-    newest = max(os.stat(place).st_mtime_ns for place in places)
-    sizes = {split: os.path.getsize(shard) for split, shard in shards.items()}
-    written = os.stat(os.path.join(examples_uri, INDEX_FILE)).st_mtime_ns
+    try:
+        newest = max(os.stat(place).st_mtime_ns for place in places)
+        sizes = {split: os.path.getsize(shard) for split, shard in shards.items()}
+        written = os.stat(os.path.join(examples_uri, INDEX_FILE)).st_mtime_ns
+    except OSError:
+        return False
     return sizes == facts.sizes and newest <= written

@@ -56,7 +56,7 @@ class Mirror:
             url: folder in a store.
             folder: folder on this machine.
             names: files and folders directly in it that are copied.
-            last: returns the rank of a file; files of higher rank are stored after all others.
+            last: returns the rank of a file; files of higher rank are copied after all others.
             translated: returns whether a file contains local paths, which become URLs in the store.
         """
         self.url, self.folder = url.rstrip("/"), folder
@@ -78,7 +78,8 @@ class Mirror:
             for name in set(ours) - found.keys():
                 del self._known[name]
             with self._updating_ledger():
-                self._run((file.size, self._fetch(file)) for file in wanted)
+                for now in self._in_order(file.path for file in wanted):
+                    self._run((found[name].size, self._fetch(found[name])) for name in now)
             return len(wanted)
 
     def store(self, names: Collection[str] | None = None) -> None:
@@ -98,10 +99,14 @@ class Mirror:
             if not changed and not gone:
                 return
             with self._updating_ledger():
-                for rank in sorted({self._rank(name) for name in changed}):
-                    now = [name for name in changed if self._rank(name) == rank]
+                for now in self._in_order(changed):
                     self._run((here[name].size, self._store(name, here[name])) for name in now)
                 self._run((0, self._remove(name)) for name in gone)
+
+    def _in_order(self, names: Iterable[str]) -> Iterator[list[str]]:
+        """Yield the names of each rank, those first that others refer to."""
+        for _, of_rank in itertools.groupby(sorted(names, key=self._rank), key=self._rank):
+            yield list(of_rank)
 
     def _has(self, found: Found) -> bool:
         known = self._known.get(found.path)

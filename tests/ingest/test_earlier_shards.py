@@ -471,6 +471,20 @@ def test_a_damaged_earlier_artifact_is_read_again(
     assert result(tmp_path / "out", 2) == expected
 
 
+def test_images_keep_their_split_when_their_shards_cannot_be_used_again(
+    folder: Path, tmp_path: Path, reads: list[str]
+) -> None:
+    ingest(folder, tmp_path / "out", 1, HEADER)
+    for shard in (tmp_path / "out/examples/1").glob("Split-*/*"):
+        shard.touch()  # As a copy of the folder has it.
+    old = list_splits(tmp_path / "out", 1)
+    add_many(folder)
+    reads.clear()
+    ingest(folder, tmp_path / "out", 2, HEADER)
+    assert old.keys() <= {*reads}
+    assert old.items() <= list_splits(tmp_path / "out", 2).items()
+
+
 def test_no_new_checksum_hides_damage(folder: Path, tmp_path: Path) -> None:
     ingest(folder, tmp_path / "out", 1)
     for shard in (tmp_path / "out/examples/1").glob("Split-*/*"):

@@ -171,10 +171,13 @@ def test_overlapping_writes_are_refused(server: GcsServer, tmp_path: Path) -> No
     assert tree(tmp_path / "one") == {"runs/a": b"2"}
 
 
-def test_files_are_stored_by_rank(server: GcsServer, tmp_path: Path) -> None:
-    mirror("gs://bucket", a_run(tmp_path)).store()
-    stored = server.add_bucket("bucket").names()
-    assert stored[-2:] == ["pushed/7/variables/data", "pushed/7/saved_model.pb"]
+def test_files_are_stored_and_fetched_by_rank(server: GcsServer, tmp_path: Path) -> None:
+    mirror("gs://bucket", a_run(tmp_path / "here")).store()
+    last = ["pushed/7/variables/data", "pushed/7/saved_model.pb"]
+    assert server.add_bucket("bucket").names()[-2:] == last
+    mirror("gs://bucket", there := tmp_path / "there").fetch()
+    times = {name: (there / name).stat().st_mtime_ns for name in tree(there)}
+    assert sorted(times, key=lambda name: times[name])[-2:] == last
 
 
 def test_objects_outside_the_folder_are_not_fetched(server: GcsServer, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.contract.errors import StorageError
+from components.contract.example import INDEX_FILE
 from components.storage.artifact_files import on_disk
 from components.storage.folder import CLOUD_STORAGE
 from pipeline_def.config.config import Config
@@ -38,8 +39,8 @@ RECORDS = (_LAYOUT.runs,)
 MODELS = (_LAYOUT.runs, _LAYOUT.pushed)
 """What to fetch to predict with a pushed model."""
 
-# Readers look for these files first, so they are stored after the files they refer to.
-_POINTERS = ("saved_model.pb", "checkpoint")
+# Readers look for these files first, so they are copied after the files they refer to.
+_POINTERS = ("saved_model.pb", "checkpoint", INDEX_FILE)
 
 
 class Output:
