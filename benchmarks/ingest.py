@@ -2,6 +2,7 @@
 
     uv run -m benchmarks.ingest --data DIR
     uv run -m benchmarks.ingest --data DIR --mode header --mode shrink
+    uv run -m benchmarks.ingest --data DIR --mode header --contenders 1 --shards parquet
 
 Each figure comes from a fresh process, which first does the same work once unmeasured. Contenders
 take turns, so that a slow minute of the machine affects all of them.

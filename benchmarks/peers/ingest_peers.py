@@ -21,7 +21,8 @@ BEAM_ARGS = (
 
 def list_files(folder: str) -> list[tuple[str, str]]:
     """Return path and label of every file of `label/file`."""
-    return [(str(path), path.parent.name) for path in sorted(Path(folder).glob("*/*"))]
+    files = filter(Path.is_file, sorted(Path(folder).glob("*/*")))
+    return [(str(path), path.parent.name) for path in files]
 
 
 def _tfx(source: str, target: str, shrink: int | None) -> None:

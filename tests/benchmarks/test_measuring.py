@@ -139,5 +139,6 @@ def test_contenders_are_chosen_by_words(words: str | None, chosen: list[str]) ->
 
 
 def test_a_folder_without_jpegs_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "train/cat").mkdir(parents=True)
     with pytest.raises(DataError, match=r"has no JPEG in a folder of its label"):
         load("ingest_images").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
