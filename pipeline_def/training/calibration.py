@@ -80,7 +80,7 @@ def fit_sets(
     It is the corrected quantile of the true labels' probabilities, as in Angelopoulos and Bates
     (2021), https://arxiv.org/abs/2107.07511. Arguments are those of `fit_temperature`.
     """
-    known = np.where(ids < 0, 0.0, _pick(softmax, logits, ids, temperature))
+    known = np.where(ids < 0, 0.0, pick_true(softmax, logits, ids, temperature))
     most = math.ceil((len(ids) + 1) * coverage - _EPSILON)
     enough = most <= len(ids)
     threshold = float(np.sort(known)[len(ids) - most]) if enough else None
@@ -94,14 +94,14 @@ def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> Calibration:
     """
 
     def loss(log_temperature: float) -> float:
-        return -float(_pick(log_softmax, logits, ids, np.exp(log_temperature)).mean())
+        return -float(pick_true(log_softmax, logits, ids, np.exp(log_temperature)).mean())
 
     bounds = (np.log(_LOWEST), np.log(_HIGHEST))
     best = minimize_scalar(loss, bounds=bounds, method="bounded")
     return Calibration(float(np.exp(best.x)), len(ids), loss(0.0), float(best.fun))
 
 
-def _pick(
+def pick_true(
     function: Callable[..., Any], logits: Logits, ids: NDArray[np.int64], temperature: float
 ) -> NDArray[np.float64]:
     """Return the value of `function` for the true label of each image, [images]."""

@@ -430,12 +430,15 @@ def test_an_ensemble_is_chosen_and_judged_against_the_chosen_trial(tmp_path: Pat
     assert [one["trial"] for one in found["members"]] == [3, 0, 1, 2]
     assert found["members"][0]["values"]["training.epochs"] == run.plain.training.epochs
     assert found["text"].startswith("Ensemble of trials 0, 1, 2, 3: 1.000, +0.19")
-    assert found["interval"][0] > 0
+    assert min(found["interval"][0], found["loss_interval"][0]) > 0
     assert found["better"]
     # The chosen trial alone is as good as with others that know no more.
     for trial in run.trials:
         run.runner._complete(trial, sure, ids)
     assert find_ensemble(run, run.trials[0]) is None
-    likelihoods = {0: np.array([0.9, 0.1]), 1: np.array([0.2, 0.8]), 2: np.array([0.1, 0.1])}
-    assert select(likelihoods, first=0) == {0: 1, 1: 1}
-    assert select({**likelihoods, 1: np.array([0.6, 0.9])}, first=0) == {0: 1, 1: 11}
+    # A trial that knows more is picked again and again, one that is only less sure is not.
+    sure, unsure = (np.array([[one, 1 - one]] * 3, np.float32) for one in (0.9, 0.6))
+    labels = np.array([0, 0, 1])
+    assert select({0: sure, 1: unsure}, labels, first=0) == {0: 1}
+    knowing = np.array([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]], np.float32)
+    assert select({0: sure, 1: knowing}, labels, first=0)[1] > 1

@@ -116,6 +116,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     # As if the ensemble were better beyond chance, with trial 0 picked three times.
     ensemble = "pipeline_def.training.search.ensemble"
     monkeypatch.setattr(f"{ensemble}.compare", lambda *_: (0.5, 0.1))
+    monkeypatch.setattr(f"{ensemble}.Z", -1e9)
     monkeypatch.setattr(f"{ensemble}.select", lambda *_, first: {first: 1, 0: 3})
     config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
     tuner = ImageTuner(**channels(), config=config)
