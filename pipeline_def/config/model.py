@@ -189,9 +189,10 @@ class ExportConfig:
 
     ensemble: bool = False
     """Export the mean probabilities of the best trials of a search, if that is better beyond
-    chance: calibrated log loss on the images that compare the trials is lower, accuracy is not.
-    Else the chosen trial is exported alone. Answers take as many times longer. Features, heat maps,
-    `known` and a later `model.warm_start` use the chosen trial. Needs `training.minutes`."""
+    chance. On the images that compare the trials its calibrated log loss must be lower, and its
+    accuracy not; else the chosen trial is exported alone. Answers take as many times longer.
+    Features, heat maps, `known` and a later `model.warm_start` use the chosen trial. Needs
+    `training.minutes`."""
 
     formats: list[ExportFormat] = field(default_factory=list)
     """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images

@@ -1,6 +1,7 @@
 """Tuner and Trainer by TFX's executors: what one finds is what the other exports."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,7 +118,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     ensemble = "pipeline_def.training.search.ensemble"
     monkeypatch.setattr(f"{ensemble}.compare", lambda *_: (0.5, 0.1))
     monkeypatch.setattr(f"{ensemble}.Z", -1e9)
-    monkeypatch.setattr(f"{ensemble}.select", lambda *_, first: {first: 1, 0: 3})
+    monkeypatch.setattr(f"{ensemble}.select", lambda *_, first: Counter({first: 1, 0: 3}))
     config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
     tuner = ImageTuner(**channels(), config=config)
     with monkeypatch.context() as killed:
