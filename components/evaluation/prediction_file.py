@@ -352,6 +352,9 @@ def _predictions(table: Any, column: str, labels: bytes, texts: Sequence[str]) -
 
 def _read_scores(table: Any, column: str) -> NDArray[np.float32]:
     """Return a column of probabilities, [rows, classes]."""
-    flat = np.concatenate([chunk.flatten().to_numpy() for chunk in table[column].chunks])
-    scores: NDArray[np.float32] = flat.reshape(table.num_rows, -1)
+    chunks = [chunk.flatten().to_numpy() for chunk in table[column].chunks]
+    # A table without rows may have no chunks.
+    flat = np.concatenate([np.empty(0, np.float32), *chunks])
+    width = table.schema.field(column).type.list_size
+    scores: NDArray[np.float32] = flat.reshape(table.num_rows, width)
     return scores

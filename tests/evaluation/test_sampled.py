@@ -76,6 +76,10 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     monkeypatch.setattr(prediction_file, "_parse", count)
     whole, sampled = read_predictions(str(tmp_path)), read_sampled(str(tmp_path), most=14_000)
     assert max(parsed) == 500
+    last = read_predictions(str(tmp_path), only=[whole.filenames[-1], "missing"])
+    assert last.filenames == whole.filenames[-1:]
+    assert (last.candidate.probabilities == whole.candidate.probabilities[-1:]).all()
+    assert not read_predictions(str(tmp_path), only=[]).filenames
     model = sampled.candidate
     assert isinstance(model, SampledPredictions)
     assert (model.probabilities.shape, len(model.held.ids)) == ((1_000, 7), 1_000)
