@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from components.contract.example import ENCODED, LABEL_ID, TRAIN
 from components.contract.machine import available_cpus
@@ -83,6 +84,8 @@ def make_dataset(
         StorageError: the file of `cache: file` cannot be written.
     """
     options = resolve_cache(options, [shards], config)
+    if is_op_determinism_enabled():  # Which `sharing_captured` turns off for the dataset.
+        options = dataclasses.replace(options, deterministic=True)
     plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
     if options.cache in ("decoded", "file"):
         # Decode all images once, in the order of the shards; then only copy them.

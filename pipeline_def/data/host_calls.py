@@ -1,18 +1,20 @@
 """Python functions called from tf.data's threads, and the memory of the batches that they make."""
 
 import atexit
+import contextlib
 import functools
 import itertools
 import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from components.images.options import CHANNELS
 
@@ -113,6 +115,21 @@ def share_captured(dataset: tf.data.Dataset) -> tf.data.Dataset:
     # They rewrite the dataset for each iterator, with a copy of all pixels.
     options.experimental_optimization.apply_default_optimizations = False
     return dataset.with_options(options)
+
+
+@contextlib.contextmanager
+def sharing_captured() -> Iterator[None]:
+    """Make iterators of `share_captured` datasets, also if operations are deterministic.
+
+    That would rewrite the dataset, with a copy of all pixels. It is deterministic as it is.
+    """
+    was_on = config.is_op_determinism_enabled()
+    config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        if was_on:
+            tf.config.experimental.enable_op_determinism()
 
 
 def _aligned(memory: Pixels, shape: tuple[int, ...]) -> Pixels:

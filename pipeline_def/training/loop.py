@@ -6,6 +6,7 @@ of them in one call.
 """
 
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -18,6 +19,7 @@ import tensorflow as tf
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.contract.progress import report_epoch, report_progress
 from pipeline_def.config.training import TrainingConfig
+from pipeline_def.data.host_calls import sharing_captured
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.distribution.workers import mean_of_workers, sync_replicas
 from pipeline_def.training.log import TrainingLog
@@ -149,10 +151,12 @@ class TrainingLoop:
         """Train from the restored step to the end."""
         progress, every = checkpoints.progress, self._config.checkpoint_steps
         first = self._steps_done(progress)
-        batches = iter(
-            self._strategy.distribute_datasets_from_function(lambda part: read(first, part))
-        )
-        if evaluation is not None:
+        read_part = functools.partial(read, first)
+        distributed = self._strategy.distribute_datasets_from_function(read_part)
+        with sharing_captured():
+            batches = iter(distributed)
+        # Distributing copies all pixels.
+        if evaluation is not None and self._strategy.num_replicas_in_sync > 1:
             evaluation = self._strategy.experimental_distribute_dataset(evaluation)
         saved = time.perf_counter()
         while not self._is_over(progress):
@@ -221,7 +225,9 @@ class TrainingLoop:
         sync_replicas(step.model.variables, self._strategy)
         with step.average.in_place() if step.average else contextlib.nullcontext():
             # Metrics of no images are NaN.
-            for images, labels in () if progress.diverged or evaluation is None else evaluation:
+            with sharing_captured():
+                batches = iter(() if progress.diverged or evaluation is None else evaluation)
+            for images, labels in batches:
                 self._evaluate(images, labels)
             values = step.train.result()
             values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.config import disable_op_determinism, is_op_determinism_enabled
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.contract.machine import process_memory
@@ -18,7 +19,7 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, dataset
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.host_calls import empty_aligned
+from pipeline_def.data.host_calls import empty_aligned, sharing_captured
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import (
     OPEN_AT_RANDOM,
@@ -342,7 +343,8 @@ def test_auto_caches_pixels_that_take_less_than_half_of_the_memory(
     assert cache.resolve_cache(InputConfig(), [shards], CONFIG).cache == expected
 
 
-def test_pixels_are_in_memory_once() -> None:
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_pixels_are_in_memory_once(deterministic: bool) -> None:
     shards, order = Shards("examples", "train", {"data": 20_000}), TrainingOrder()
     pixels = empty_aligned((shards.total, SIZE, SIZE, 3))
     pixels[:] = 7
@@ -350,7 +352,15 @@ def test_pixels_are_in_memory_once() -> None:
     options, before = READERS["decoded in memory"], process_memory()
     read = functools.partial(make_dataset, config=CONFIG, feature_spec={}, batch_size=2)
     batches = read(shards, options=options, order=order, kept=kept)
-    assert (next(iter(batches))[0].numpy() == 7).all()
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+    try:
+        with sharing_captured():
+            started = iter(batches)
+        assert is_op_determinism_enabled() == deterministic
+    finally:
+        disable_op_determinism()
+    assert (next(started)[0].numpy() == 7).all()
     assert process_memory() - before < pixels.nbytes / 2
 
 

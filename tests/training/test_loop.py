@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
+from pipeline_def.data.host_calls import sharing_captured
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import build_model, precision
@@ -200,8 +202,10 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
 
 @pytest.mark.slow
 def test_history_and_logs_of_a_completed_training(
-    shard_folder: ShardFolder, tmp_path: Path
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sharing = Mock(wraps=sharing_captured)
+    monkeypatch.setattr("pipeline_def.training.loop.sharing_captured", sharing)
     training = Training(shard_folder, tmp_path / "one")
     weights, history = training.run()
     assert set(history) == {
@@ -210,6 +214,7 @@ def test_history_and_logs_of_a_completed_training(
         *(RATE, INPUT_WAIT_FRACTION, LEARNING_RATE),
     }
     assert all(len(values) == 3 for values in history.values())
+    assert sharing.call_count == 1 + 3, "iterators for training and for each evaluation"
     assert all(0 <= fraction <= 1 for fraction in history[INPUT_WAIT_FRACTION])
     assert all(rate > 0 for rate in history[RATE])
     schedule = Schedule(training.config, steps=STEPS)
