@@ -1,10 +1,12 @@
 """The ensemble that ImageTuner has found, as one classifier that averages the probabilities."""
 
+from __future__ import annotations
+
 import dataclasses
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,8 +19,10 @@ from pipeline_def.model.networks import make_plain, precision
 from pipeline_def.serving.signatures import LEAST_PROBABILITY, Classifier
 from pipeline_def.training.cross_validation.choice import train
 from pipeline_def.training.cross_validation.folds import Validated
-from pipeline_def.training.preparation import Preparation
 from pipeline_def.training.tuned import MEMBERS
+
+if TYPE_CHECKING:
+    from pipeline_def.training.preparation import Preparation
 
 _LOGGER = logging.getLogger(__name__)
 
