@@ -62,6 +62,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("README.md", set()),
     ],
 )
+@pytest.mark.slow
 def test_changed_code_invalidates_its_steps(
     copy_of_the_code: Path, original: dict[str, str], file: str, stale: set[str]
 ) -> None:
@@ -170,6 +171,7 @@ def copy_of_the_code(
     ],
 )
 @pytest.mark.parametrize("others", [[], [None]], ids=["build_fn", "augmentation.fn"])
+@pytest.mark.slow
 def test_changed_code_of_a_user_invalidates_trainer(
     code_of_a_user: Path, file: str, others: list[str | None], *, counts: bool
 ) -> None:

@@ -210,6 +210,7 @@ def test_nobody_reads_the_output(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
+@pytest.mark.slow
 def test_every_digit_is_written_whole_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

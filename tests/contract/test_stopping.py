@@ -113,6 +113,7 @@ def test_other_signals_do_not_stop_a_busy_process(monkeypatch: pytest.MonkeyPatc
     assert stopped == [signal.SIGTERM]
 
 
+@pytest.mark.slow
 def test_the_second_interrupt_stops_what_the_first_one_ends_early() -> None:
     program = """
 import time

@@ -50,6 +50,7 @@ def test_classes_without_examples_or_with_nan_have_no_area() -> None:
 
 
 @pytest.mark.usefixtures("few_resamples")
+@pytest.mark.slow
 def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_letterbox_shows_the_whole_image_in_its_shape() -> None:
         assert np.abs(pixels[in_bars] - mean).max(initial=0) <= 0.5, name
 
 
+@pytest.mark.slow
 def test_only_a_jpeg_of_the_right_size_is_kept_byte_for_byte() -> None:
     kept, changed = (encode(picture(1, height=32, width=32), kind) for kind in ("JPEG", "PNG"))
     files = tf.constant([kept, changed])

@@ -231,6 +231,7 @@ def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, zippe
     assert "b.tfrecord is damaged at record 0" in "".join(listing.notes)
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -> None:
     write_tfrecord(tmp_path / "a.tfrecord", images)
     bomb = serialize({"image/encoded": b"\0" * 2**25, "image/class/text": "red"})

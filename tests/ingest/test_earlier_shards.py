@@ -192,7 +192,13 @@ def list_splits(target: Path, number: int) -> dict[str, tuple[str, str]]:
 DIVIDED_ANEW = {"another label", "another image of the same name", "twice as many shards"}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *CHANGES,
+        *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in CHANGES),
+    ],
+)
 def test_images_stay_where_they_are_and_the_records_are_those_of_reading_all_files_anew(
     folder: Path, tmp_path: Path, reads: list[str], name: str
 ) -> None:
@@ -364,6 +370,7 @@ def test_a_new_span_reads_and_writes_its_own_images(
         assert before.stat().st_nlink == 2
 
 
+@pytest.mark.slow
 def test_corrections_and_splits_may_change(folder: Path, tmp_path: Path, reads: list[str]) -> None:
     ingest(folder, tmp_path / "out", 1)
     rows = [

@@ -191,6 +191,7 @@ def test_files_are_noted_though_a_kill_came_first(config: Config) -> None:
     assert again.steps["Produce"].outputs["made"].uri != lost
 
 
+@pytest.mark.slow
 def test_pruned_results_leave_no_trace_in_later_runs(
     config: Config, capfd: pytest.CaptureFixture[str]
 ) -> None:

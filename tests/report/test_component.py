@@ -228,6 +228,7 @@ def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_pa
     assert on_kubeflow(outputs["metrics"])["accuracy"] == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_on_kubeflow_the_uris_are_files(
     given: dict[str, types.Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

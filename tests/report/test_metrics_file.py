@@ -83,6 +83,7 @@ def test_the_roles_of_splits(split: str, optimistic: bool) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
 def test_cross_validation_is_named_wherever_scores_are() -> None:
     facts = dataclasses.replace(small(), split="5 folds", unknowns=None)
     found = json.loads(write_metrics(facts))

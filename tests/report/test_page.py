@@ -104,6 +104,7 @@ def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:
         ("comparison", {comparison_sample.LABELS[0], "�turned", "byte �", "no picture"}),
     ],
 )
+@pytest.mark.slow
 def test_labels_are_escaped(text_pages: dict[str, str], name: str, texts: set[str]) -> None:
     assert texts <= Document(text_pages[name]).texts
     assert not re.search("nan|None|inf\\b", words(text_pages[name]))

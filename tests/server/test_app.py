@@ -235,6 +235,7 @@ def webp(side: int) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_a_request_has_a_budget_of_pixels(tmp_path: Path) -> None:
     options = {"max_image_mpixels": 1, "max_request_mpixels": 2}
     with serving(model := FakeModel(), tmp_path, **options) as port:

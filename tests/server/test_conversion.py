@@ -89,6 +89,7 @@ def test_a_conversion_ends_with_its_request_or_process_and_the_next_one_works(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_cleaner_removed_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

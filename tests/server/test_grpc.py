@@ -147,6 +147,7 @@ def test_errors_are_sentences(
     assert (error.code().name, says in error.details()) == (code, True), error.details()
 
 
+@pytest.mark.slow
 def test_who_sends_nothing_is_told_so_in_time(client: Client) -> None:
     done = threading.Event()
 
@@ -163,6 +164,7 @@ def test_who_sends_nothing_is_told_so_in_time(client: Client) -> None:
     assert error.details() == "The request did not arrive within 0.5 s."
 
 
+@pytest.mark.slow
 def test_calls_in_progress_are_counted_and_answered_at_the_end(tmp_path: Path) -> None:
     model = FakeModel(seconds=0.3)
     with ThreadPoolExecutor(1) as clients:

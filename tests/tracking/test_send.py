@@ -188,6 +188,7 @@ def test_a_deleted_experiment(services: Services, record: RunRecord, tmp_path: P
     assert "was deleted: restore it there, or set tracking.experiment" in line
 
 
+@pytest.mark.slow
 def test_a_slow_service_delays_neither_the_run_nor_another_service(
     services: Services, record: RunRecord, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_eval_features_are_in_order(shard_folder: ShardFolder) -> None:
     assert features[0].dtype == tf.float32
 
 
+@pytest.mark.slow
 def test_features_come_from_the_cache_file_of_later_phases(
     shard_folder: ShardFolder, tmp_path: Path
 ) -> None:

@@ -411,6 +411,7 @@ def test_same_code_configuration_and_data_share_checkpoints(
     assert len(found) == 6
 
 
+@pytest.mark.slow
 def test_same_weights_share_checkpoints(tmp_path: Path) -> None:
     def folder(content: bytes) -> str:
         path = tmp_path / "backbone.weights.h5"

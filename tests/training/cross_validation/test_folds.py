@@ -134,6 +134,7 @@ def name_files(folder: Path) -> dict[str, list[str]]:
     return {name: [f"{folder}/Split-{split}/*"] for name, split in splits.items()}
 
 
+@pytest.mark.slow
 def test_a_fold_learns_from_all_images_but_its_own(tmp_path: Path) -> None:
     data = read_input(write_images(tmp_path / "images", groups={}))
     images = SmallSet.read(data)
