@@ -57,7 +57,7 @@ def trim_memory() -> None:
 
 
 def release_pages(mapped: Any) -> None:
-    """Have the system forget which pages of a mapped NumPy array were read: it counts them."""
+    """Let the system drop the read pages of a mapped NumPy array, which count as memory."""
     if isinstance(mapped.base, mmap.mmap):
         mapped.base.madvise(mmap.MADV_DONTNEED)
 

@@ -190,7 +190,7 @@ class ExportConfig:
     ensemble: bool = False
     """Export the mean probabilities of the best trials of a search, if that is better beyond
     chance. On the images that compare the trials its calibrated log loss must be lower, and its
-    accuracy not; else the chosen trial is exported alone. Answers take as many times longer.
+    accuracy not; else the chosen trial is exported alone. Each member makes answers slower.
     Features, heat maps, `known` and a later `model.warm_start` use the chosen trial. Needs
     `training.minutes`."""
 

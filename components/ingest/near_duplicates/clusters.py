@@ -133,7 +133,7 @@ def separate(
 ) -> Assignment:
     """Choose a split for each cluster, and the images to reject.
 
-    None is rejected unless `drop` is given: the digests of images that several files contain.
+    `drop` is the digests of images that several files contain; with None, no image is rejected.
     No class disappears from train or eval, unless all its images are in one cluster. If a split
     would become empty, none moves. Splits given by folders or a manifest stay. Where images of a
     cluster had a split before (`earlier`, key → split), the others follow most of them.
