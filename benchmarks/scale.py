@@ -44,7 +44,7 @@ from components.contract.machine import available_cpus, available_memory
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.plan_processes import PlanProcesses
 from components.ingest.plan_writer import IngestJob
-from components.ingest.shard_plan import plan_shards
+from components.ingest.shard_plan import count_shards
 from components.ingest.source.lookup import list_images
 from pipeline_def.config.command_line import parse
 from pipeline_def.local.first_look import look
@@ -140,8 +140,8 @@ def _weigh(folder: str, size: int) -> Load:
     config, _ = parse(argv, prog=_MODULE, usage="")
     listing = list_images(f"{folder}/images", config.ingest)
     seen = look(listing, config)
-    plans = plan_shards(listing.files, config.ingest, listing.fractions)
-    return weigh(listing, seen.survey, 1.0, seen.config, plans)
+    shards = count_shards(listing, config.ingest)
+    return weigh(listing, seen.survey, 1.0, seen.config, shards)
 
 
 def _compare(load: Load, figure: Figure) -> Figure:

@@ -112,7 +112,7 @@ def sample_images(data: str, most: int) -> tuple[int, list[Image]]:
     config = IngestConfig()
     listing = list_source(data, config)
     check_labels(listing)
-    labels = {label: i for i, label in enumerate(sorted({file.label for file in listing.files}))}
+    labels = {label: i for i, label in enumerate(sorted(listing.labels()))}
     mixed = sorted(listing.files, key=path_hash)
     sample = []
     for file, content in read_files(listing.root, mixed[:most], config):

@@ -62,7 +62,7 @@ def choose_labels(listing: Listing) -> dict[str, str | None]:
 
     Whether each fits is known only when all images have been read: see `judge`.
     """
-    labels = {file.label for file in listing.files}
+    labels = listing.labels()
     return {
         row.sha256: row.decided
         for row in listing.corrections.rows
@@ -79,7 +79,7 @@ def judge(
         The outcomes in the order of the corrections, and the digests of images whose new label
         must not be used, because they no longer have the label that was looked at.
     """
-    labels = frozenset(file.label for file in listing.files)
+    labels = frozenset(listing.labels())
     found: dict[str, list[Match]] = {}
     for match in matches:
         found.setdefault(match.sha256, []).append(match)

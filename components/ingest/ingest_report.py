@@ -242,7 +242,7 @@ def _check_labels(found: Mapping[str, Mapping[str, int]], listing: Listing) -> N
         raise DataError(
             f"{name} has images of {len(classes)} class{'' if classes else 'es'}: two are needed."
         )
-    for label in sorted({file.label for file in listing.files} - classes):
+    for label in sorted(listing.labels() - classes):
         logging.warning("Class %s of %s has no images.", quote(label), name)
     require_splits(found, name)
 

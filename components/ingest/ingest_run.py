@@ -179,9 +179,9 @@ def _account(
         "labels": labels,
         "ingest": shrinking,
     }
-    if columns := describe_columns(file.columns for file in listing.files):
+    if columns := describe_columns(listing.columns()):
         found["columns"] = columns
-    by_hash = config.splits is None and all(file.split is None for file in listing.files)
+    by_hash = config.splits is None and listing.tally.labels.keys() == {None}
     if by_hash and sum(sum(of_split.values()) for of_split in labels.values()) < FEW_IMAGES:
         # Training divides them again, into folds.
         found["groups"] = _list_groups(reports, rule)
@@ -215,8 +215,7 @@ def _decide(
         for file, fact in zip(of.plan.files, of.facts, strict=True)
         if fact.sha256
     )
-    classes = {file.label: None for file in listing.files if file.split is None}
-    rule = find_rule(listing, classes, digests)
+    rule = find_rule(listing, listing.labels_per_split().get(None, {}), digests)
     rule = _keep_splits(facts, rule, earlier.splits)
     assignment = dataclasses.replace(job.assignment, rule=rule)
     given, outcomes, reports = _judge_corrections(facts, assignment, listing)

@@ -5,6 +5,8 @@ interpreter's time.
 """
 
 import bisect
+import collections
+import functools
 import hashlib
 import itertools
 import json
@@ -12,11 +14,13 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from components.contract.example import SPAN
 from components.ingest.config import IngestConfig
-from components.ingest.source.listing import ImageFile, place_in_listing
+from components.ingest.source.listing import ImageFile, Listing, place_in_listing
 from components.records.shard_files import PLANS, UNFINISHED
 from components.storage.artifact_files import make_folders
 from components.storage.numbered_parts import read_part, write_parts
@@ -46,6 +50,14 @@ class ShardPlan:
     """The plan of an earlier ingest that had the same files, which have not changed."""
 
 
+class ShardCount(NamedTuple):
+    """How the files of a group are divided."""
+
+    shards: int
+    """Number of shards of each split."""
+    plans: int
+
+
 _Part = tuple[Sequence[ImageFile], ShardPlan | None]
 """Files of a plan, and the earlier plan of them."""
 
@@ -62,15 +74,8 @@ def plan_shards(
     same options, stay as they are while all their files are unchanged, unless they are very small:
     new files share plans with each other and with the files of plans that have changed.
     """
-    splits = {file.split for file in files}
-    # With some splits given and some by hash, two groups would write the same shards.
-    mixed = None in splits
-
-    def run_of(file: ImageFile) -> tuple[str, Any]:
-        """Return group and span: with shards of its own, a new span of a window changes none."""
-        group = "hash" if mixed else str(file.split)
-        return group, file.columns.get(SPAN, 0) if config.window else 0
-
+    mixed = any(file.split is None for file in files)
+    run_of = functools.partial(_find_run, mixed=mixed, config=config)
     ordered = sort(files, ImageFile._make, lambda file: (*run_of(file), path_hash(file)))
     parts: dict[str, list[_Part]] = {}
     start = 0
@@ -89,11 +94,46 @@ def plan_shards(
     ]
 
 
+def count_shards(listing: Listing, config: IngestConfig) -> dict[str, ShardCount]:
+    """Return group → what `plan_shards` makes of it, but without sorting files."""
+    if listing.files[0].shard:
+        plans = plan_shards(listing.files, config, listing.fractions)
+        counts = collections.Counter(plan.group for plan in plans)
+        return {plan.group: ShardCount(plan.count, counts[plan.group]) for plan in plans}
+    mixed = None in listing.tally.labels
+    hashes = collections.defaultdict[tuple[str, Any], bytearray](bytearray)
+    sizes = collections.Counter[tuple[str, Any]]()
+    for file in listing.files:
+        run = _find_run(file, mixed=mixed, config=config)
+        hashes[run] += _hash(file.path)[:8]
+        sizes[run] += file.size
+    fraction = max(listing.fractions.values()) if mixed else 1.0
+    found: dict[str, ShardCount] = {}
+    for group, span in sorted(hashes):
+        starts = np.frombuffer(hashes[group, span], ">u8").astype(np.uint64)
+        count = _shard_count(len(starts), sizes[group, span], config, fraction=fraction)
+        # In two steps, as a shift by all 64 bits is undefined.
+        bits = np.uint64(64 - count.bit_length())
+        number = len(np.unique(starts >> np.uint64(1) >> bits))
+        shards, before = found.get(group, (0, 0))
+        found[group] = ShardCount(shards + count, before + number)
+    return found
+
+
+def _find_run(file: ImageFile, *, mixed: bool, config: IngestConfig) -> tuple[str, Any]:
+    """Return group and span: with shards of its own, a new span of a window changes none.
+
+    With some splits given and some by hash, two groups would write the same shards.
+    """
+    group = "hash" if mixed else str(file.split)
+    return group, file.columns.get(SPAN, 0) if config.window else 0
+
+
 def _divide(
     files: Sequence[ImageFile], config: IngestConfig, fraction: float, earlier: Sequence[ShardPlan]
 ) -> list[_Part]:
     """Divide files in the order of their hashes."""
-    count = _shard_count(files, config, fraction=fraction)
+    count = _shard_count(len(files), _size(files), config, fraction=fraction)
     if kept := _find_unchanged(files, earlier):
         if sum(len(part) for part, _ in kept) < len(files):
             size = _size(files)
@@ -171,20 +211,19 @@ def _divide_records(files: Sequence[ImageFile], count: int) -> list[Sequence[Ima
     return [files[start:end] for start, end in itertools.pairwise([*starts, len(files)])]
 
 
-def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: float) -> int:
+def _shard_count(files: int, size: int, config: IngestConfig, *, fraction: float) -> int:
     """Return the number of plans that gives the largest split, a `fraction`, full shards.
 
     It is a power of two, which seldom changes as the data grow.
     """
-    size = _size(files) * fraction
-    by_size = math.ceil(size / (config.shard_mib * 2**20))
-    by_images = math.ceil(len(files) * fraction / config.max_shard_images)
-    most = max(1, len(files) // config.min_shard_images)
+    by_size = math.ceil(size * fraction / (config.shard_mib * 2**20))
+    by_images = math.ceil(files * fraction / config.max_shard_images)
+    most = max(1, files // config.min_shard_images)
     window = config.min_shards if config.window == "all" else config.window or 1
     least = _power_of_two(math.ceil(config.min_shards / window))
     by_number = min(least, 2 ** (most.bit_length() - 1))
     wanted = _power_of_two(max(by_size, by_images, by_number))
-    return min(wanted, _power_of_two(len(files)))
+    return min(wanted, _power_of_two(files))
 
 
 def _power_of_two(number: int) -> int:

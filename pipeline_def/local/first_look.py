@@ -2,12 +2,13 @@
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.contract.errors import DataError, ModelError
-from components.contract.example import EVAL, SPAN, TEST, TRAIN, sort_splits
+from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.contract.machine import require_formats
 from components.evaluation.config import EvaluationConfig
 from components.ingest.source.listing import (
@@ -98,7 +99,7 @@ def look(listing: Listing, config: Config) -> FirstLook:
     config, weights = find_weights(config, shorter_side=survey.shorter_side)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_memory(config, images=images)
-    classes = len({file.label for file in listing.files})
+    classes = len(listing.labels())
     chosen = describe_chosen(given, recipe)
     ineffective = tuple(find_ineffective(given, config, recipe))
     return FirstLook(survey, config, recipe, weights, chosen, ineffective, classes)
@@ -139,7 +140,7 @@ def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: Evalua
     `labels` is label → images of the split that the model is evaluated on.
     """
     evaluated = sum(labels.values())
-    others = len({file.label for file in listing.files}) - 1
+    others = len(listing.labels()) - 1
     # Wilson's interval of n right answers out of n starts at n / (n + Z²), and must lie above 1 /
     # labels, the accuracy of guessing among balanced labels.
     needed = math.floor(_Z**2 / others) + 1
@@ -161,14 +162,14 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     """
     taken = f": {listing.taken}" if listing.taken else ""
     yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
-    if spans := sorted({file.columns[SPAN] for file in listing.files if SPAN in file.columns}):
+    if spans := sorted(listing.tally.spans):
         yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
     if examples and listing.features:
         yield "Features", ", ".join(f"{name} {value}" for name, value in listing.features.items())
     for file in choose_examples(listing, examples):
         split = f"split {file.split}" if file.split else "split by hash"
         yield "", f"{file.path}: label {file.label}, {split}"
-    labels = sorted({file.label for file in listing.files})
+    labels = sorted(listing.labels())
     more = f" and {len(labels) - _MOST_LABELS:,} more" if labels[_MOST_LABELS:] else ""
     yield "Labels", f"{', '.join(labels[:_MOST_LABELS])}{more}"
     yield "Splits", ", ".join(_describe_splits(listing))
@@ -182,20 +183,21 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
 
 def choose_examples(listing: Listing, count: int) -> list[ImageFile]:
     """Return the first file of each folder or shard, or the first files of the only one."""
-    of_folder = {file.shard or file.path.split("/")[0]: file for file in reversed(listing.files)}
-    shown = {file.path: file for file in (*sorted(of_folder.values()), *listing.files[:count])}
+    groups = itertools.groupby(listing.files, lambda file: file.shard or file.path.split("/")[0])
+    first = [next(of_folder) for _, of_folder in itertools.islice(groups, count)]
+    shown = {file.path: file for file in (*first, *listing.files[:count])}
     return list(shown.values())[:count]
 
 
 def _describe_splits(listing: Listing) -> Iterator[str]:
-    about = "about " if any(file.split is None for file in listing.files) else ""
-    sources: dict[str, set[str]] = {}
-    for file in listing.files:
+    counts = listing.labels_per_split()
+    about = "about " if None in counts else ""
+    hashed = counts.pop(None, ())
+    divided = {split for label in hashed for split in listing.fractions_of(label)}
+    sources: dict[str, set[str]] = {split: set() for split in (*counts, *divided) if split}
+    for file in listing.files if listing.layout == "split" and not listing.tally.spans else ():
         for split in listing.fractions_of(file.label) if file.split is None else (file.split,):
-            folder = [] if SPAN in file.columns else [file.path.split("/")[0]]
-            sources.setdefault(split, set()).update(folder)
+            sources[split].add(file.path.split("/")[0])
     for split, names in sort_splits(sources).items():
-        source = (
-            f" from {' and '.join(sorted(names))}" if names and listing.layout == "split" else ""
-        )
+        source = f" from {' and '.join(sorted(names))}" if names else ""
         yield f"{split} {about}{listing.expected(split):,}{source}"

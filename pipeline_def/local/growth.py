@@ -14,7 +14,7 @@ from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.machine import fits_in_memory, gib
 from components.contract.printable import describe_bytes, format_duration
 from components.images.options import CHANNELS
-from components.ingest.shard_plan import ShardPlan
+from components.ingest.shard_plan import ShardCount
 from components.ingest.source.listing import Listing
 from components.ingest.survey import Survey
 from pipeline_def.config.config import Config
@@ -94,18 +94,17 @@ def weigh(
     survey: Survey,
     stored_fraction: float,
     config: Config,
-    plans: Sequence[ShardPlan],
+    shards: Mapping[str, ShardCount],
 ) -> Load:
     """Return the load of a run with a resolved configuration."""
-    size, images = sum(file.size for file in listing.files) / 1e6, len(listing.files)
+    size, images = listing.tally.size / 1e6, len(listing.files)
     side, storage = config.transform.stored_size, config.transform.storage
     area = sum(width * height for width, height in survey.sizes) / len(survey.sizes)
     # Resized images are taken to have as many bytes per pixel as their files.
     kept = size * stored_fraction * (1 if storage == "originals" else min(1, side**2 / area))
     trained, evaluated = listing.expected(TRAIN), listing.expected(TEST) or listing.expected(EVAL)
-    hashed = [plan for plan in plans if plan.group == "hash"]
-    given = {split: sum(plan.group == split for plan in plans) for split in (TRAIN, EVAL, TEST)}
-    splits = len(listing.fractions) if hashed else 1
+    plans = {group: of.plans for group, of in shards.items()}
+    hashed = plans.get("hash", 0)
     return Load(
         images=images,
         trained=trained,
@@ -117,8 +116,8 @@ def weigh(
         values=outputs_per_pixel(config) * (config.transform.size or 0) ** 2 / 1e9,
         pixels=side**2 * CHANNELS / 1e6,
         epochs=config.training.epochs,
-        tasks=len(plans) - len(hashed) + splits * len(hashed),
-        test_tasks=given[TEST] or given[EVAL] or len(hashed),
+        tasks=sum(plans.values()) + hashed * (len(listing.fractions) - 1),
+        test_tasks=plans.get(TEST) or plans.get(EVAL) or hashed,
     )
 
 

@@ -20,7 +20,7 @@ from components.contract.rules_of_thumb import (
 )
 from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_report import check_usable
-from components.ingest.shard_plan import plan_shards
+from components.ingest.shard_plan import ShardCount, count_shards
 from components.ingest.source.listing import Listing
 from components.ingest.source.lookup import list_source
 from components.ingest.splits import MIN_SPLIT_IMAGES
@@ -72,7 +72,8 @@ def inspect(config: Config, *, workers: int | None = None) -> None:
     seen = look(listing, config)
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    facts = _facts(listing, seen, trial)
+    shards = count_shards(listing, seen.config.ingest)
+    facts = _facts(listing, seen, trial, shards)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
     for name, text in describe(listing, examples=_EXAMPLES):
@@ -83,8 +84,7 @@ def inspect(config: Config, *, workers: int | None = None) -> None:
     for name, text in facts:
         print_row(console, name, text)
     if workers:
-        plans = plan_shards(listing.files, seen.config.ingest, listing.fractions)
-        load = weigh(listing, survey, trial.stored_fraction, seen.config, plans)
+        load = weigh(listing, survey, trial.stored_fraction, seen.config, shards)
         _print_plan(console, load, workers)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
@@ -144,10 +144,12 @@ def _print_labels(console: Console, listing: Listing) -> None:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
 
 
-def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[str, str]]:
+def _facts(
+    listing: Listing, seen: FirstLook, trial: Trial, counts: Mapping[str, ShardCount]
+) -> Iterator[tuple[str, str]]:
     survey, config = seen.survey, seen.config
-    size = sum(file.size for file in listing.files)
-    labels = {file.label for file in listing.files}
+    size = listing.tally.size
+    labels = listing.labels()
     yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {describe_bytes(size)}"
     reasons = collections.Counter(entry.reason for entry in listing.skipped)
     if reasons:
@@ -163,12 +165,11 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     yield "Recipe", str(seen.recipe)
     yield "Options", seen.chosen or "as you set them"
     yield from (("Note", text) for text in seen.ineffective)
-    plans = plan_shards(listing.files, config.ingest, listing.fractions)
-    groups = {plan.group: plan.count for plan in plans}
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
-    shards = ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
-    yield "Shards", f"{shards}; ingest divides into at most {len(plans):,} tasks"
+    shards = ", ".join(f"{names.get(group, group)}: {of.shards}" for group, of in counts.items())
+    tasks = sum(of.plans for of in counts.values())
+    yield "Shards", f"{shards}; ingest divides into at most {tasks:,} tasks"
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
@@ -197,7 +198,7 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
 
 def _describe_folds(listing: Listing, config: Config) -> str:
     """Say, as a clause, that folds judge all images, if they may."""
-    by_hash = not any(file.split for file in listing.files) and not config.ingest.splits
+    by_hash = listing.tally.labels.keys() == {None} and not config.ingest.splits
     unwanted = config.training.folds == 0 or config.model.start or config.export.false_alarms
     if unwanted or not by_hash or len(listing.files) >= FEW_IMAGES:
         return ""

@@ -119,8 +119,8 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         print_row(console, "Note:", note, indent=_INDENT, style="")
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
-    choose_slices(config.evaluation.slices, describe_columns(f.columns for f in listing.files))
-    unknown = _check_task({file.label for file in listing.files}, layout, new_task=new_task)
+    choose_slices(config.evaluation.slices, describe_columns(listing.columns()))
+    unknown = _check_task(listing.labels(), layout, new_task=new_task)
     seen = look(listing, config)
     config = seen.config
     size = f"{config.transform.size} x {config.transform.size} pixels"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.ingest.config import IngestConfig
-from components.ingest.shard_plan import ShardPlan, plan_shards
-from components.ingest.source.listing import ImageFile
+from components.ingest.shard_plan import ShardPlan, count_shards, plan_shards
+from components.ingest.source.listing import ImageFile, Listing
 from components.records.shard_files import open_shard
 
 
@@ -21,8 +21,14 @@ def files(count: int, *, split: str | None = None, size: int = 1000) -> list[Ima
     ]
 
 
-def plans_of(listed: Sequence[ImageFile]) -> list[ShardPlan]:
-    return plan_shards(listed, IngestConfig(), {"train": 0.8, "eval": 0.2})
+def plans_of(listed: Sequence[ImageFile], **options: Any) -> list[ShardPlan]:
+    """Plan files, and compare the plans with what counts them without sorting."""
+    config, fractions = IngestConfig(**options), {"train": 0.8, "eval": 0.2}
+    plans = plan_shards(listed, config, fractions)
+    counts = collections.Counter(plan.group for plan in plans)
+    expected = {plan.group: (plan.count, counts[plan.group]) for plan in plans}
+    assert count_shards(Listing("", listed, (), fractions), config) == expected
+    return plans
 
 
 def test_plans_contain_every_file_once_in_any_order_of_the_listing() -> None:
@@ -50,6 +56,10 @@ def test_number_of_shards(count: int, size: int, expected: int) -> None:
     assert [plan.count for plan in plans] == [expected] * expected
     sizes = [len(plan.files) for plan in plans]
     assert max(sizes) < 2 * count / expected
+
+
+def test_a_range_of_hashes_without_files_makes_no_plan() -> None:
+    assert [plan.count for plan in plans_of(files(16), min_shard_images=2)] == [8] * 7
 
 
 @pytest.mark.parametrize("version", ["1", "record 1"])
@@ -84,7 +94,7 @@ def test_plans_stay_while_their_files_do() -> None:
 def test_a_new_span_changes_no_plan(window: Any) -> None:
     listed = [f._replace(columns={"span": i % 3}) for i, f in enumerate(files(600))]
     plans = [
-        plan_shards(some, IngestConfig(window=window), {"train": 0.8, "eval": 0.2})
+        plans_of(some, window=window)
         for some in (listed, [file for file in listed if file.columns["span"] != 2])
     ]
     assert all(len({file.columns["span"] for file in plan.files}) == 1 for plan in plans[0])

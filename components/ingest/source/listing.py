@@ -6,6 +6,7 @@ cached result is valid and what is read; files that changed since are rejected o
 
 import collections
 import contextlib
+import functools
 import gzip
 import hashlib
 import io
@@ -14,11 +15,12 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, fields
 from typing import IO, Any, NamedTuple
 
 from components.contract.errors import DataError, StorageError
+from components.contract.example import SPAN
 from components.contract.machine import pause_collection
 from components.contract.printable import quote
 from components.ingest.corrections import Correction, Corrections
@@ -77,6 +79,18 @@ class Skipped(NamedTuple):
     reason: str
 
 
+class Tally(NamedTuple):
+    """What the files of a listing add up to."""
+
+    labels: Mapping[str | None, Mapping[str, int]]
+    """Split → label → number of files."""
+    size: int
+    """Bytes."""
+    groups: Set[str]
+    spans: Set[Any]
+    has_columns: bool
+
+
 @dataclass(frozen=True)
 class Listing:
     """All files below a folder: the candidates in path order, and the skipped ones."""
@@ -109,13 +123,35 @@ class Listing:
         """Return split → its fraction of the files of a label without a given split."""
         return self.own_fractions.get(label, self.fractions)
 
+    @functools.cached_property
+    def tally(self) -> Tally:
+        """Add up all files, once: many of them are read from disk."""
+        labels: dict[str | None, collections.Counter[str]] = {}
+        size, groups, spans, has_columns = 0, set[str](), set[Any](), False
+        for _, label, split, bytes_, _, group, _, columns in self.files:
+            if (of_split := labels.get(split)) is None:
+                of_split = labels[split] = collections.Counter()
+            of_split[label] += 1
+            size += bytes_
+            if group is not None:
+                groups.add(group)
+            if columns:
+                has_columns = True
+                if SPAN in columns:
+                    spans.add(columns[SPAN])
+        return Tally(labels, size, groups, spans, has_columns)
+
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
-        counts = collections.Counter((file.split, file.label) for file in self.files)
-        found: dict[str | None, collections.Counter[str]] = {}
-        for (split, label), files in counts.items():
-            found.setdefault(split, collections.Counter())[label] = files
-        return found
+        return {split: collections.Counter(of) for split, of in self.tally.labels.items()}
+
+    def labels(self) -> set[str]:
+        """Return all labels."""
+        return set().union(*self.tally.labels.values())
+
+    def columns(self) -> Iterator[Mapping[str, str | int | float]]:
+        """Yield the columns of each file; nothing if no file has any."""
+        return (file.columns for file in self.files if self.tally.has_columns)
 
     def expected(self, split: str) -> int:
         """Return about how many images `split` will have once hashes have divided the others."""
@@ -157,9 +193,9 @@ def find_look_alikes(listing: Listing) -> list[str]:
     """Return a warning for labels, splits and groups that are most likely meant to be one."""
     warnings = []
     for kind, names in (
-        ("labels", {file.label for file in listing.files}),
-        ("splits", {file.split for file in listing.files if file.split}),
-        ("groups", {file.group for file in listing.files if file.group}),
+        ("labels", listing.labels()),
+        ("splits", {split for split in listing.tally.labels if split}),
+        ("groups", listing.tally.groups - {""}),
     ):
         alike: dict[str, list[str]] = {}
         for name in sorted(names):
@@ -180,7 +216,7 @@ def find_look_alikes(listing: Listing) -> list[str]:
 def check_labels(listing: Listing) -> None:
     """Raise `DataError` unless there are two labels, and each split has images of every label."""
     counts = listing.labels_per_split()
-    labels = sorted(set().union(*counts.values()))
+    labels = sorted(listing.labels())
     if len(labels) < 2:
         paths = () if listing.layout == "manifest" else (file.path for file in listing.files)
         raise DataError(explain_one_class(listing.root, labels[0], paths))
@@ -234,7 +270,8 @@ def write_listing(listing: Listing, folder: str) -> str:
 
 
 def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> None:
-    head = {**vars(listing), "files": len(listing.files), "skipped": len(listing.skipped)}
+    head = {of.name: getattr(listing, of.name) for of in fields(listing)}
+    head |= {"files": len(listing.files), "skipped": len(listing.skipped)}
     head["corrections"] = asdict(listing.corrections)
     # Line by line, as the text takes ten times the memory of the file.
     with (
