@@ -22,7 +22,7 @@ from components.storage.folder import (
     list_folders,
     open_folder,
 )
-from components.storage.row_table import RowSorter, sort
+from components.storage.row_table import RowSorter, keep
 
 MISSING = "missing"
 """Version of an entry without a file, such as a broken link."""
@@ -68,7 +68,7 @@ def find_files(folder: str) -> Sequence[Found]:
         raise DataError(f"{folder} does not exist: give a folder of label/image files.{similar}")
     if not os.path.isdir(root):
         raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
-    return sort(_find_local(root), Found._make)
+    return _find_local(root)
 
 
 def find_file(path: str) -> Found | None:
@@ -139,8 +139,8 @@ def _describe_object(path: str, info: dict[str, Any]) -> Found:
     return Found(path, problem, int(info["size"] or 0), str(version), checksum)
 
 
-def _find_local(root: str) -> Iterator[Found]:
-    """Yield everything below `root`, and follow links.
+def _find_local(root: str) -> Sequence[Found]:
+    """Find everything below `root`, and follow links.
 
     fsspec's own walk follows no links and leaves out unreadable folders.
     """
@@ -149,47 +149,101 @@ def _find_local(root: str) -> Iterator[Found]:
     for folder in (real, *real.parents):
         with contextlib.suppress(PermissionError):
             above.add(_identify(os.stat(folder)))
-    for name, _ in _list_folder(root):
-        yield from _find_below(root, name, above)
+    late = RowSorter(Found._make)
+    found = keep(_find_all(root, above, late.add), Found._make)
+    rest = late.sorted()
+    return keep(heapq.merge(found, rest), Found._make) if rest else found
 
 
-def _find_below(root: str, name: str, above: Set[tuple[int, int]]) -> Iterator[Found]:
-    """Yield the file, or everything in the folder, that is called `name` in `root`.
-
-    Links that lead to each other have no end of paths, so each folder is read once: at its own
-    path, or else at that of the first link. A loop, as folders may be nested more deeply than
-    Python's stack.
-    """
-    read: set[tuple[int, int]] = set()
-    unread, links = [name], list[str]()
-    while unread or links:
-        path = unread.pop() if unread else heapq.heappop(links)
-        try:
-            status = os.stat(f"{root}/{path}")
-        except OSError:
-            # Broken links stay in the listing, so that ingest rejects them with a reason.
-            yield Found(path, "", 0, MISSING, "")
+def _find_all(
+    root: str, above: Set[tuple[int, int]], take: Callable[[Found], None]
+) -> Iterator[Found]:
+    """Yield entries in the order of their paths; call `take` with those out of order."""
+    for entry in _list_folder(root, follow=True):
+        if (file := _describe_entry(entry.name, entry)) is not None:
+            yield file
             continue
-        if not stat.S_ISDIR(status.st_mode):
-            yield _describe_file(path, status)
-        elif (folder := _identify(status)) in above or folder in read:
-            yield Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", "")
+        # Links that lead to each other have no end of paths, so each folder is read once: at its
+        # own path, or else at that of the first link.
+        read: set[tuple[int, int]] = set()
+        links: list[str] = []
+        known = above, read, links
+        yield from _walk(root, entry.name, known, take)
+        while links:
+            for found in _walk(root, heapq.heappop(links), known, take):
+                take(found)
+
+
+def _walk(
+    root: str,
+    path: str,
+    known: tuple[Set[tuple[int, int]], set[tuple[int, int]], list[str]],
+    take: Callable[[Found], None],
+) -> Iterator[Found]:
+    """Yield the files below a folder, and add links to folders to the last of `known`.
+
+    A loop, as folders may be nested more deeply than Python's stack.
+    """
+    above, read, links = known
+    unread: list[Iterator[os.DirEntry[str]]] = []
+
+    def enter(path: str) -> None:
+        try:
+            folder = _identify(os.stat(f"{root}/{path}"))
+        except OSError:
+            take(Found(path, "", 0, MISSING, ""))
+            return
+        if folder in above or folder in read:
+            take(Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", ""))
+            return
+        read.add(folder)
+        unread.append(_list_folder(f"{root}/{path}"))
+
+    enter(path)
+    while unread:
+        for entry in unread[-1]:
+            path = entry.path[len(root) + 1 :]
+            if _is_folder(entry):
+                enter(path)
+                break
+            if (file := _describe_entry(path, entry)) is not None:
+                yield file
+            else:
+                heapq.heappush(links, path)
         else:
-            read.add(folder)
-            for child, is_link in _list_folder(f"{root}/{path}"):
-                if is_link:
-                    heapq.heappush(links, f"{path}/{child}")
-                else:
-                    unread.append(f"{path}/{child}")
+            unread.pop()
 
 
-def _list_folder(folder: str) -> list[tuple[str, bool]]:
-    """Return the name of each entry, and whether it is a link."""
+def _list_folder(folder: str, *, follow: bool = False) -> Iterator[os.DirEntry[str]]:
+    """Yield entries in the order of what is below them, of links too with `follow`."""
+
+    def place(entry: os.DirEntry[str]) -> str:
+        return f"{entry.name}/" if _is_folder(entry, follow=follow) else entry.name
+
     try:
         with os.scandir(folder) as entries:
-            return [(entry.name, entry.is_symlink()) for entry in entries]
+            return iter(sorted(entries, key=place))
     except OSError as error:
         raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
+
+
+def _is_folder(entry: os.DirEntry[str], *, follow: bool = False) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=follow)
+    except OSError:
+        return False
+
+
+def _describe_entry(path: str, entry: os.DirEntry[str]) -> Found | None:
+    """Describe a file; return None for a folder or a link to one.
+
+    Broken links stay in the listing, so that ingest rejects them with a reason.
+    """
+    try:
+        status = entry.stat()
+    except OSError:
+        return Found(path, "", 0, MISSING, "")
+    return None if stat.S_ISDIR(status.st_mode) else _describe_file(path, status)
 
 
 def _identify(status: os.stat_result) -> tuple[int, int]:

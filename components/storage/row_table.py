@@ -76,6 +76,11 @@ class RowTable(Sequence[_Row], Generic[_Row]):
         return part
 
     def _iterate(self, numbers: range) -> Iterator[_Row]:
+        if numbers.step == 1:
+            for block in range(numbers.start // _BLOCK, -(-numbers.stop // _BLOCK)):
+                first = block * _BLOCK
+                yield from self._read(block)[max(0, numbers.start - first) : numbers.stop - first]
+            return
         for block, inside in itertools.groupby(numbers, key=lambda number: number // _BLOCK):
             rows = self._read(block)
             for number in inside:

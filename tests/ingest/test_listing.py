@@ -23,7 +23,9 @@ from components.ingest.source.listing import (
     write_listing,
 )
 from components.ingest.source.lookup import list_images, list_source, look_up
+from components.storage import row_table
 from components.storage.fetch import Unread, read_files
+from components.storage.folder_listing import find_files, local_version
 
 
 def touch(folder: Path, *paths: str) -> Path:
@@ -75,6 +77,29 @@ def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
     reasons = {"cat/a/round": above, "cat/b": again, "dog/all": above, "dog/itself": again}
     reasons |= {"fox/round": above, "up": above}
     assert dict(listing.skipped) == {p: f"a link to a folder {r}" for p, r in reasons.items()}
+
+
+@pytest.mark.parametrize("most", [3, 1000], ids=["in a file", "in memory"])
+def test_odd_names_are_in_the_order_of_their_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(row_table, "MOST_IN_MEMORY", most)
+    names = ["a", "a-b", "a.b", "a b", "a0", "\udce9", "é", ".h", "~"]
+    own = [f"{top}/{inner}/{top}.jpg" for top in names for inner in names]
+    linked = [f"a/a+link/{name}/1.jpg" for name in names]
+    images, outside = tmp_path / "images", tmp_path / "outside"
+    touch(images, *own, *(f"{name}!" for name in names))
+    touch(outside, *(f"{name}/1.jpg" for name in names))
+    (images / "a/empty").mkdir()
+    (images / "a/a+link").symlink_to(outside)
+    for link in ("a/a-link", "a-link"):
+        (images / link).symlink_to(images)
+    above = "a link to a folder above the images"
+    expected = [(path, above, 0, "", "") for path in ("a/a-link", "a-link")]
+    for path in (*own, *linked, *(f"{name}!" for name in names)):
+        status = os.stat(images / path)
+        expected.append((path, "", status.st_size, local_version(status), ""))
+    assert [*find_files(str(images))] == sorted(expected)
 
 
 def test_two_labels_of_a_split_cannot_be_one_folder(tmp_path: Path) -> None:

@@ -55,35 +55,36 @@ def by_record(found: Sequence[Found], records: RecordListing, config: IngestConf
 
 def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
     """Label files by their folders."""
-    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
     excluded, notes = exclude((entry.path for entry in found), config.exclude)
-    skipped |= dict.fromkeys(excluded, _EXCLUDED)
-    visible = (entry.path for entry in found if entry.path not in skipped)
-    splits = find_split_folders(folder, visible, config.layout)
+    skipped = dict.fromkeys(excluded, _EXCLUDED)
+    splits = find_split_folders(folder, _find_folders(found, skipped), config.layout)
     depth = 1 if splits else 0
-    for entry in found:
-        is_label = splits and entry.path.count("/") == depth and entry.path not in excluded
-        if is_label and entry.problem == LINK_AGAIN:
+    for path, reason in skipped.items() if splits else ():
+        if path.count("/") == depth and reason == LINK_AGAIN:
             raise DataError(
-                f"{entry.path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
-                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([entry.path]))}."
+                f"{path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
+                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([path]))}."
             )
     empty = collections.Counter[str]()
     labelled: set[str] = set()
 
     def label_files() -> Iterator[ImageFile]:
+        before, label = None, ""
         for path, _, size, version, checksum in found:
-            parts = path.split("/")
             if path in skipped:
                 continue
-            if len(parts) < depth + 2 or not parts[depth]:
+            if (place := path.rpartition("/")[0]) != before:
+                before, parts = place, path.split("/")
+                # All files of a label share its text.
+                label = sys.intern(parts[depth]) if len(parts) >= depth + 2 else ""
+                split = splits.get(parts[0])
+                if label:
+                    labelled.add(parts[0])
+            if label:
+                yield ImageFile(path, label, split, size, version, None, checksum)
+            else:
                 skipped[path] = _UNLABELLED
                 empty[parts[0]] += 1
-                continue
-            labelled.add(parts[0])
-            # All files of a label share its text.
-            label = sys.intern(parts[depth])
-            yield ImageFile(path, label, splits.get(parts[0]), size, version, None, checksum)
 
     files = keep(label_files(), ImageFile._make)
     if not files:
@@ -96,6 +97,17 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
         if split not in labelled
     ]
     return Labelled(files, skipped, "split" if splits else "label", notes)
+
+
+def _find_folders(found: Iterable[Found], skipped: dict[str, str]) -> Iterator[str]:
+    """Yield the path of one file of each folder; add the reason for each ignored file."""
+    before = None
+    for entry in found:
+        if reason := explain_ignored(entry):
+            skipped.setdefault(entry.path, reason)
+        elif (place := entry.path.rpartition("/")[0]) != before and entry.path not in skipped:
+            before = place
+            yield entry.path
 
 
 def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:

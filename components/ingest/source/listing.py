@@ -67,9 +67,10 @@ class ImageFile(NamedTuple):
 
 def place_in_listing(file: ImageFile) -> tuple[str, int]:
     """Return the sort key of a listing: paths, and the records of a shard as they lie in it."""
-    if (shard := file.shard) is None:
+    if not file.version.startswith("["):
         return file.path, 0
-    return shard, int(file.path.rpartition("#")[2])
+    shard, _, number = file.path.rpartition("#")
+    return shard, int(number)
 
 
 class Skipped(NamedTuple):

@@ -10,7 +10,7 @@ import itertools
 import json
 import posixpath
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +27,7 @@ from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import RecordListing, list_records
 from components.ingest.source.folder_layout import (
     ARCHIVES,
+    PICTURES,
     explain_file,
     find_picture,
 )
@@ -213,15 +214,23 @@ def _label(
 
 def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     """Choose the splits of labelled files."""
-    files = _bind_groups(labelled.files)
+    files = labelled.files
+    # Only they name groups.
+    if config.manifest or config.group_by:
+        files = _bind_groups(files)
     counts: dict[str, collections.Counter[str | None]] = {}
+    is_sorted, before = True, ("", 0)
     for file in files:
-        counts.setdefault(file.label, collections.Counter())[file.split] += 1
+        if (of_label := counts.get(file.label)) is None:
+            of_label = counts[file.label] = collections.Counter()
+        of_label[file.split] += 1
+        place = place_in_listing(file)
+        is_sorted, before = is_sorted and before <= place, place
     choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
     if any(name != split for name, split in choice.splits.items()):
         given = (file._replace(split=choice.splits[file.split]) for file in files)
         files = keep(given, ImageFile._make)
-    if not _is_sorted(map(place_in_listing, files)):
+    if not is_sorted:
         files = sort(files, ImageFile._make, place_in_listing)
     return Listing(
         folder,
@@ -235,10 +244,6 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
         labelled.taken,
         labelled.features,
     )
-
-
-def _is_sorted(places: Iterable[tuple[str, int]]) -> bool:
-    return all(before <= place for before, place in itertools.pairwise(places))
 
 
 def _find(folder: str) -> tuple[str, Sequence[Found]]:
@@ -265,16 +270,16 @@ def _find_records(
     excluded, _ = exclude((entry.path for entry in found), config.exclude)
     tables = {config.manifest, config.corrections}
 
-    def look() -> Iterator[Found]:
-        for entry in found:
-            is_table = f"{folder.rstrip('/')}/{entry.path}" in tables
-            if not is_table and entry.path not in excluded and not explain_ignored(entry):
-                yield entry
+    def is_visible(entry: Found) -> bool:
+        is_table = f"{folder.rstrip('/')}/{entry.path}" in tables
+        return not is_table and entry.path not in excluded and not explain_ignored(entry)
 
-    shards = find_shards(look())
+    # Most are pictures, which need no closer look.
+    others = (entry for entry in found if not entry.path.lower().endswith(PICTURES))
+    shards = find_shards(filter(is_visible, others))
     if not shards:
         return None
-    visible = list(look())
+    visible = list(filter(is_visible, found))
     if picture := find_picture((e.path for e in visible), loose=bool(config.manifest)):
         # A table of labels, or the archive that the images come from.
         beside = all("/" not in file.path for files in shards.values() for file in files)
