@@ -15,9 +15,9 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, fields
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from components.contract.errors import DataError, StorageError
 from components.contract.example import SPAN
@@ -29,8 +29,11 @@ from components.storage.folder import explaining_errors, is_local, open_folder, 
 from components.storage.row_table import keep
 
 _SUFFIX = ".jsonl.gz"
+_Row = TypeVar("_Row")
 _NO_COLUMNS: dict[str, str | int | float] = {}
 _MOST_KEPT = 10
+# Rows of a line in the file of a listing.
+_BLOCK = 256
 # Of the names in a warning, and of the characters of an escaped name.
 _MOST_ALIKE, _MOST_ESCAPED = 5, 80
 
@@ -172,11 +175,13 @@ class Listing:
         stays the same when an image moves to another label folder.
         """
         digest = hashlib.sha256()
-        for file in self.files:
-            content = file.checksum or file.version
-            fields = (file.path, file.label, file.split, file.group, file.size, content)
-            more = sorted(file.columns.items()) or ""
-            digest.update(f"{fields!r}{more}".encode("utf-8", "surrogateescape") + b"\n")
+        for block in _divide(self.files):
+            lines = (
+                f"{(path, label, split, group, size, checksum or version)!r}"
+                f"{sorted(columns.items()) if columns else ''}\n"
+                for path, label, split, size, version, group, checksum, columns in block
+            )
+            digest.update("".join(lines).encode("utf-8", "surrogateescape"))
         corrected = f",corrections:{self.corrections.digest}" if self.corrections.path else ""
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}{corrected}"
 
@@ -274,14 +279,21 @@ def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> No
     head = {of.name: getattr(listing, of.name) for of in fields(listing)}
     head |= {"files": len(listing.files), "skipped": len(listing.skipped)}
     head["corrections"] = asdict(listing.corrections)
-    # Line by line, as the text takes ten times the memory of the file.
+    # Block by block, as the text takes ten times the memory of the file.
     with (
         gzip.GzipFile("", "wb", compresslevel=1, fileobj=target, mtime=0) as file,
         io.TextIOWrapper(file, "ascii") as text,
     ):
-        for line in itertools.chain([facts, head], listing.files, listing.skipped):
+        blocks = itertools.chain(_divide(listing.files), _divide(listing.skipped))
+        for line in itertools.chain([facts, head], blocks):
             # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
             text.write(json.dumps(line) + "\n")
+
+
+def _divide(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """Yield the rows in blocks, which are encoded in half the time of single rows."""
+    remaining = iter(rows)
+    return iter(lambda: list(itertools.islice(remaining, _BLOCK)), [])
 
 
 def read_facts(path: str) -> dict[str, Any]:
@@ -303,11 +315,10 @@ def read_listing(path: str) -> Listing:
     """
     with _reading(path) as lines:
         _, head = json.loads(next(lines)), json.loads(next(lines))
-        files = itertools.islice(lines, head["files"])
-        head["files"] = keep(
-            (_share(ImageFile(*json.loads(str(of, "ascii")))) for of in files), ImageFile._make
-        )
-        head["skipped"] = tuple(Skipped(*json.loads(line)) for line in lines)
+        rows = itertools.chain.from_iterable(json.loads(str(line, "ascii")) for line in lines)
+        files = itertools.islice(rows, head["files"])
+        head["files"] = keep((_share(ImageFile._make(row)) for row in files), ImageFile._make)
+        head["skipped"] = tuple(map(Skipped._make, rows))
         head["notes"] = tuple(head["notes"])
         corrections = head["corrections"]
         corrections["rows"] = tuple(Correction(**row) for row in corrections["rows"])
