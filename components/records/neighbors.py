@@ -1,5 +1,7 @@
 """The images whose features are most similar, in bounded memory."""
 
+import mmap
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +75,16 @@ def _search(features: Features, queries: Ints, among: Ints, most: int) -> Neighb
         np.where(exists, _LAST_ROW - (best & _LAST_ROW), -1),
         np.where(exists, (best >> _ROW_BITS) / _STEPS, -2).astype(np.float32),
     )
+
+
+def read_rows(features: Features, rows: Ints) -> Features:
+    """Copy rows; those of a memory map from its file, as the system maps many pages about each."""
+    if not isinstance(features, np.memmap) or not isinstance(features.base, mmap.mmap):
+        return features[rows]
+    size = features.strides[0]
+    with open(str(features.filename), "rb") as file:
+        parts = [os.pread(file.fileno(), size, features.offset + row * size) for row in rows]
+    return np.frombuffer(b"".join(parts), features.dtype).reshape(len(rows), features.shape[1])
 
 
 def normalize(features: Features) -> Floats:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from components.contract.machine import trim_memory
 from components.contract.properties import PropertiesLike
 from components.ingest.decisions import read_decided
 from components.records.image_table import open_images, read_embeddings
@@ -44,6 +45,7 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     if images is None:
         return None
     columns, features = read_columns(images, examples, side=side), read_embeddings(run)
+    trim_memory()
     decided = read_decided(given["rejects"].uri)
     keys = columns["sha256"]
     columns["decided"] = np.fromiter((key in decided for key in keys), bool, len(keys))

@@ -5,7 +5,7 @@ of small, gray or dark images is not odd as a whole.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,33 +99,27 @@ def read_columns(images: Any, examples_uri: str, *, side: int) -> dict[str, Any]
         else images.read([name])[name].to_pandas().to_numpy()
         for name in images.schema_arrow.names
     }
-    sizes = array("I", (0, 0))
-
-    def list_paths() -> Iterator[str | None]:
-        yield None
-        for path, size in _read_sizes(examples_uri) if on_disk(examples_uri) else ():
-            sizes.extend(size)
-            yield path
-
-    paths = pa.array(list_paths(), pa.string())
-    if len(paths) > 1:
+    if on_disk(examples_uri) and len((known := _read_sizes(examples_uri))[0]) > 1:
+        paths, sizes = known
         places = pc.index_in(images.read(["path"])["path"], value_set=paths).fill_null(0)
-        known = np.array(sizes, np.float32).reshape(-1, 2)
-        known[0] = np.nan
-        width, height = known[places.to_numpy()].T
+        width, height = sizes[places.to_numpy()].T
         columns |= {"width": width, "height": height, "side": np.full((), side)}
     return columns
 
 
-def _read_sizes(examples_uri: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield path, width and height of each image, pixels."""
+def _read_sizes(examples_uri: str) -> tuple[Any, npt.NDArray[np.float32]]:
+    """Return the path of each image after a null, and width and height in pixels after NaN."""
+    paths, sizes = [pa.nulls(1, pa.string())], array("f", (np.nan, np.nan))
     for split in read_index(examples_uri)["splits"]:
         for shard in list_shards(examples_uri, split):
+            # A shard's names at a time: as Python's strings they take three times the memory.
+            names = []
             for features in read_features(shard, (_NAME, _WIDTH, _HEIGHT)):
                 if len(features) == 3:
-                    width, height = (read_varint(features[key], 0)[0] for key in (_WIDTH, _HEIGHT))
-                    path = bytes(features[_NAME]).decode(errors="backslashreplace")
-                    yield path, (width, height)
+                    names.append(bytes(features[_NAME]).decode(errors="backslashreplace"))
+                    sizes.extend(read_varint(features[key], 0)[0] for key in (_WIDTH, _HEIGHT))
+            paths.append(pa.array(names, pa.string()))
+    return pa.concat_arrays(paths), np.frombuffer(sizes, np.float32).reshape(-1, 2)
 
 
 def find_odd(columns: Columns, features: Features | None = None) -> OddImages:

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import TRAIN
-from components.contract.machine import release_pages
-from components.records.neighbors import Features, find_neighbors
+from components.records.neighbors import Features, find_neighbors, read_rows
 from components.records.suspects import Suspect
 from components.report.suspects.map_layout import lay_out
 from components.report.suspects.odd_images import Columns
@@ -55,12 +54,10 @@ def draw_map(columns: Columns, features: Features, suspects: Collection[str]) ->
     total = len(features)
     step = max(1, -(-total // MOST_POINTS))
     rows = np.union1d(np.arange(0, total, step), find_rows(suspects, columns["path"]))
-    chosen = np.asarray(features[rows])
-    release_pages(features)
     return ImageMap(
         tuple(columns["path"][rows].tolist()),
         tuple(columns["label"][rows].tolist()),
-        lay_out(chosen),
+        lay_out(read_rows(features, rows)),
         frozenset(suspects),
         total,
     )
