@@ -40,7 +40,7 @@ from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, end_with_parent, explain
 from benchmarks.measuring.results import Figures, describe_measurement, write_results
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_cpus, available_memory
+from components.contract.machine import available_cpus, available_memory, fits_in_memory
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.plan_processes import PlanProcesses
 from components.ingest.plan_writer import IngestJob
@@ -51,6 +51,7 @@ from pipeline_def.local.first_look import look
 from pipeline_def.local.growth import (
     GROWTH_FILE,
     Load,
+    driver_bytes,
     held_bytes,
     plan_steps,
     read_growth,
@@ -67,6 +68,7 @@ _FIT = ((5_000, _SIDE, _SIDE), (80_000, _SIDE, _SIDE), (2_000, 256, 96))
 """Images, their side and that of Transform's images, of the runs that give the slopes."""
 _BYTES_EACH, _MOST_BYTES = 20_000, 25e9
 _SECONDS_BETWEEN = 0.5
+_PEAK = "peak MB of one process"
 
 Figure = dict[str, Any]
 """Of one number of images: value of each measure."""
@@ -105,7 +107,7 @@ def _measure(arguments: argparse.Namespace) -> None:
             if arguments.fit and side == _SIDE:
                 serial = _seconds_alone(Path(folder)) / images
             elif not arguments.fit:
-                found[images] |= _compare(loads[-1], found[images])
+                found[images] |= compare_planned(loads[-1], found[images])
             print(f"{images:,}: {_show(found[images])}", flush=True)
     table = tabulate(found)
     table.show()
@@ -144,12 +146,20 @@ def _weigh(folder: str, size: int) -> Load:
     return weigh(listing, seen.survey, 1.0, seen.config, shards)
 
 
-def _compare(load: Load, figure: Figure) -> Figure:
-    """Return how long the run and its longer steps should have taken."""
-    planned = plan_steps(load, read_growth(), workers=1, memory=available_memory())
-    steps = {f"planned s of {row.step}": row.seconds for row in planned}
-    whole = sum(row.seconds for row in planned)
-    return {"planned seconds": whole, "planned / measured": whole / figure["seconds"], **steps}
+def compare_planned(load: Load, figure: Figure) -> Figure:
+    """Return how long the run and its longer steps should have taken, and with which memory."""
+    growth, memory = read_growth(), available_memory()
+    planned = plan_steps(load, growth, workers=1, memory=memory)
+    held = held_bytes(load) if fits_in_memory(int(held_bytes(load)), memory) else 0
+    whole = {
+        "seconds": sum(row.seconds for row in planned),
+        _PEAK: (driver_bytes(load, growth) + held) / 1e6,
+    }
+    return {
+        **{f"planned {name}": value for name, value in whole.items()},
+        **{f"planned / measured {name}": value / figure[name] for name, value in whole.items()},
+        **{f"planned s of {row.step}": row.seconds for row in planned},
+    }
 
 
 def compare_grown(whole: Figure, grown: Figure) -> Figure:
@@ -193,7 +203,7 @@ def fit(loads: Sequence[Load], figures: Sequence[Figure]) -> dict[str, Any]:
     # Also what passes before the first step and after the last one.
     others = [f["seconds"] - sum(f[f"s of {step}"] for step in steps) for f in figures]
     held = [held_bytes(load) / 1e6 for load in loads]
-    peaks = [f["peak MB of one process"] - mb for f, mb in zip(figures, held, strict=True)]
+    peaks = [f[_PEAK] - mb for f, mb in zip(figures, held, strict=True)]
     most = max(range(len(loads)), key=lambda number: loads[number].images)
     beside = figures[most]["MB of artifacts"] - loads[most].stored - loads[most].canonical
     return {
@@ -243,7 +253,7 @@ def _run(folder: Path, until: str | None, size: int) -> Figure:
         "seconds": time.monotonic() - started,
         "CPU seconds": used.ru_utime + used.ru_stime,
         "peak MB of all processes": peak[0] / 1e6,
-        "peak MB of one process": used.ru_maxrss * 1024 / 1e6,
+        _PEAK: used.ru_maxrss * 1024 / 1e6,
         "MB of artifacts": _measure_folder(folder / "output" / "artifacts") / 1e6,
         **{f"s of {name}": step.seconds for name, step in steps.items()},
     }

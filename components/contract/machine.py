@@ -11,6 +11,7 @@ import importlib.util
 import math
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,11 +48,13 @@ def pause_collection() -> Iterator[None]:
 
 
 def trim_memory() -> None:
-    """Return free memory to the system; glibc keeps what lies between blocks in use.
+    """Return free memory to the system; glibc keeps what lies between blocks in use, Arrow more.
 
     Objects that refer to each other, such as graphs and the images that they read, are freed first.
     """
     gc.collect()
+    if arrow := sys.modules.get("pyarrow"):
+        arrow.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # Another C library.
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

@@ -78,6 +78,7 @@ def gather_facts(
     trim_memory()
     _progress(2, "looking for suspects")
     found = find_suspects(given, side=training["config"]["transform"]["size"])
+    trim_memory()
     _progress(3, "reading images")
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scale import compare_grown, fit, tabulate, write_images
+from benchmarks.scale import compare_grown, compare_planned, fit, tabulate, write_images
 from pipeline_def.local.growth import Load, Planned, plan_steps
 
 LOAD = Load(
@@ -44,6 +44,22 @@ def test_a_grown_run_is_compared_step_by_step() -> None:
         "seconds: 1% more / all": 0.25,
         "s of Transform: 1% more / all": 0.05,
     }
+
+
+def test_a_run_is_compared_with_its_plan() -> None:
+    planned = compare_planned(LOAD, {"seconds": 10.0, "peak MB of one process": 1_000.0})
+    more = compare_planned(
+        dataclasses.replace(LOAD, held=LOAD.held + 500_000),
+        {"seconds": 20.0, "peak MB of one process": 500.0},
+    )
+    for name, factor in (("seconds", 0.5), ("peak MB of one process", 2.0)):
+        assert planned[f"planned {name}"] > 0
+        ratios = [
+            of[f"planned / measured {name}"] / of[f"planned {name}"] for of in (planned, more)
+        ]
+        assert ratios[1] == pytest.approx(ratios[0] * factor)
+    peaks = [of["planned peak MB of one process"] for of in (planned, more)]
+    assert peaks[1] == pytest.approx(peaks[0] + 500)
 
 
 def test_the_exponent_tells_twice_the_images_from_twice_the_value() -> None:
