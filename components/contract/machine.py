@@ -35,6 +35,15 @@ def available_memory() -> int:
     return max(0, min([available, *_limits("memory", _unused_memory)]))
 
 
+def computes_bfloat16() -> bool:
+    """Return whether the CPU multiplies in bfloat16, about 1.5 times as fast as in float32.
+
+    TensorFlow computes in it without, too, but slowly.
+    """
+    text = (_PROC / "cpuinfo").read_text()
+    return bool({"avx512_bf16", "amx_bf16"} & set(text.split()))
+
+
 @contextlib.contextmanager
 def pause_collection() -> Iterator[None]:
     """Pause Python's search for cycles, which takes half the time of making a million tuples."""

@@ -172,6 +172,8 @@ def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     if config.training.minutes and given:
         # A search leaves alone what the user has set.
         fixed = {key: [get_value(config, key)] for key in given if can_search(key)}
+        if "training.recipe" in given:
+            fixed["model.name"] = [config.model.name]
         values["training.search"] = fixed | config.training.search
     # From here on it does not matter who chose a value.
     fields: dict[str, Any] = {"given": []} if given else {}

@@ -260,7 +260,7 @@ class TrainerConfig:
 _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
-    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator", "precision"),
+    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator"),
     *("find_learning_rate", "calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
 }
 

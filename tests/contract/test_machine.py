@@ -99,6 +99,14 @@ def test_memory_is_limited_by_the_tightest_control_group(system: Path, case: str
     assert machine.available_memory() == expected * MIB
 
 
+def test_a_cpu_that_computes_in_bfloat16(system: Path) -> None:
+    found = []
+    for flags in ("avx512f avx512_bf16 fma", "avx512f fma", "amx_bf16"):
+        (system / "proc" / "cpuinfo").write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
+        found.append(machine.computes_bfloat16())
+    assert found == [True, False, True]
+
+
 @pytest.mark.parametrize("case", CPUS)
 def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
     processes, files, expected = CPUS[case]

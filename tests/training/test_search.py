@@ -25,6 +25,7 @@ from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.ensemble import find_ensemble, select
 from pipeline_def.training.search.schedule import compare
 from pipeline_def.training.search.search import _Search, search
+from pipeline_def.training.search.space import find_start
 from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.search.trials import Trial, TrialRunner
 from pipeline_def.training.training_input import TrainingInput
@@ -33,9 +34,10 @@ from tests.training.test_search_space import config
 
 def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> _Search:
     data: Any = SimpleNamespace(config=config(**training))
+    start = find_start(data.config, images=3000, bfloat16=False)
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
-    return _Search.resume(runner, seconds)
+    return _Search.resume(runner, seconds, start)
 
 
 class Killed(BaseException):
@@ -73,11 +75,11 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (7 * trial.number % 11))
-    run = make(tmp_path, seconds=400, epochs=30)
+    run = make(tmp_path, seconds=600, epochs=30)
     run.run()
     # The recipe, then what has helped elsewhere, whole.
-    assert runs[:2] == [(0, 30), (1, 30)]
-    assert run.trials[1].values == {"augmentation.policy": "trivial"}
+    assert runs[:3] == [(0, 30), (1, 7), (1, 60)]
+    assert run.trials[1].values == run.start
     assert run.left >= 0
     others = [trial for trial in run.trials if not trial.role]
     first_rung = [(trial.number, epochs) for trial in others for epochs in (3, 7)]
@@ -95,11 +97,31 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     assert f"Trial {chosen.number} is better than the recipe: +0." in text
     assert not {trial.state for trial in run.trials} - {"complete", "paused"}
     # A second attempt finds everything done.
-    again = make(tmp_path, seconds=400, epochs=30)
+    again = make(tmp_path, seconds=600, epochs=30)
     before = len(runs)
     again.run()
     assert len(runs) == before
     assert choose(again) == (chosen, text)
+
+
+def test_a_short_time_goes_into_a_single_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    run = make(tmp_path, seconds=200, epochs=30)
+    run.run()
+    # The first epochs show the pace.
+    assert runs == [(0, 30), (1, 7), (2, 163)]
+    assert run.left == 0
+    assert run.trials[2].values == {**run.start, "training.epochs": 163}
+    assert choose(run)[0].number == 2
+    # Its length is the user's, or there is not enough time for it.
+    run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})
+    run.run()
+    assert not any(trial.role == "longer" for trial in run.trials)
+    del runs[:]
+    make(tmp_path / "short", seconds=40, epochs=30).run()
+    assert runs == [(0, 30)]
 
 
 @pytest.mark.slow
@@ -282,11 +304,11 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
     told: list[str] = []
     monkeypatch.setattr("pipeline_def.training.search.search.report_result", told.append)
-    run = make(tmp_path, seconds=200, epochs=30, search={"model.width": [128]})
+    run = make(tmp_path, seconds=400, epochs=30, search={"model.width": [128]})
     run.run()
     # Before its first rung, within a tenth of the time and the epoch that this ends in.
-    assert runs[-1] == (2, 2)
-    assert -run.left <= 20 + 100
+    assert runs[-1] == (2, 4)
+    assert -run.left <= 40 + 100
     assert (run.trials[-1].state, run.trials[-1].scores) == ("paused", [])
     # What was stopped early is not the best.
     assert "trial 2 paused 0.720, best 0.710, " in told[-1]

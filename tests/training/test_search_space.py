@@ -14,13 +14,12 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values, get_value, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
-from pipeline_def.training.search.space import find_space
+from pipeline_def.training.search.space import Choices, find_space, find_start, list_changes
 from pipeline_def.training.search.study import (
     RUNGS,
     epochs_at,
     find_importance,
     is_promising,
-    list_changes,
     propose,
 )
 from pipeline_def.training.search.trials import Trial
@@ -35,33 +34,71 @@ def config(**training: Any) -> TrainerConfig:
     return resolve(made, shorter_side=32, images=3000)[0]
 
 
+def begin(made: TrainerConfig) -> dict[str, Any]:
+    return find_start(made, images=3000, bfloat16=False)
+
+
 def draw(
     made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
 ) -> list[Trial]:
     """Propose trials one after the other, and score each as if it were complete."""
+    start = begin(made)
     trials = [Trial(0, {}, scores=[score({})] * 3)]
     while len(trials) <= count:
-        values = propose(made, trials, accept=lambda _: True)
+        values = propose(made, start, trials, accept=lambda _: True)
         if values is None:
             break
         trials.append(Trial(len(trials), values, scores=[score(values)] * 3))
     return trials[1:]
 
 
-def test_the_space_surrounds_the_recipe() -> None:
+def test_the_space_surrounds_the_first_trial() -> None:
     plain = config()
-    space = find_space(plain)
+    space = find_space(plain, begin(plain))
     assert next(iter(space)) == "training.learning_rate"
     assert space["training.learning_rate"].values == [0.067, 0.6]
     assert space["training.weight_decay"].values == [0.003, 0.027]
     # Proposals learn from the recipe only if it lies inside.
     assert space["model.width"].values == [32, 0]
+    assert space["training.epochs"].values == [40, 80]
+    assert space["augmentation.flip"].values == [False, True]
     other = replace(plain, augmentation=AugmentationConfig(policy="rand", cutmix=0.5))
-    for option, choices in find_space(other).items():
+    for option, choices in find_space(other, begin(other)).items():
         low, *_, high = choices.values
         value = get_value(other, option)
         assert low <= value <= high if choices.between else value in choices.values
     assert all(one.why.endswith(".") for one in space.values())
+
+
+def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set() -> None:
+    few, _ = resolve(TrainerConfig(training=TrainingConfig(minutes=5)), shorter_side=32, images=500)
+    start = find_start(few, images=500, bfloat16=True)
+    wanted = {"model.name": "resnet9", "augmentation.policy": "trivial", "augmentation.flip": True}
+    assert wanted.items() < start.items()
+    assert (start["training.optimizer"], start["training.precision"]) == ("sgd", "bfloat16")
+    changed = apply_values(few, start)
+    assert list_changes(few, start) == start
+    assert find_space(few, start)["training.optimizer"] == Choices(
+        ["sgd"], "Has helped most on other images."
+    )
+    # Its options only suit each other.
+    adam = replace(few, training=replace(few.training, search={"training.optimizer": ["adam"]}))
+    assert not {"model.name", "training.learning_rate"} & find_start(
+        adam, images=500, bfloat16=False
+    ).keys()
+    # Large images are no digits, and another network is not made slower.
+    large = replace(changed, transform=TransformConfig(size=96), model=ModelConfig(name="cnn"))
+    assert "augmentation.flip" not in begin(large)
+    other = replace(few, model=ModelConfig(name="mobilenet_v2"))
+    assert find_start(other, images=500, bfloat16=True).keys() == {
+        "training.epochs",
+        "augmentation.policy",
+    }
+    # A recipe that the user has set is for its network.
+    given = ["training.recipe", "training.minutes"]
+    made = Config(training=TrainingConfig(minutes=5, recipe="small"), given=given)
+    recipe, _ = resolve(made, shorter_side=32, images=500)
+    assert recipe.training.search == {"model.name": ["cnn"]}
 
 
 def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
@@ -73,7 +110,7 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
     resolved, _ = resolve(made, shorter_side=32, images=3000)
     given = resolved.training.search
     assert given == {"training.learning_rate": [0.3], **search}
-    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 6)][1:]
+    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 6)]
     assert {one.training.learning_rate for one in drawn} == {0.3}
     assert {one.training.momentum for one in drawn} == {0.8, 0.9}
     assert {one.training.epochs for one in drawn} == {7}
@@ -82,7 +119,6 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
 def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
     plain = config()
     drawn = [trial.values for trial in draw(plain, 6)]
-    assert drawn[0] == {"augmentation.policy": "trivial"}
     assert len({repr(values) for values in drawn}) == 6
     assert drawn == [trial.values for trial in draw(plain, 6)]
     other = replace(plain, training=replace(plain.training, seed=1))
@@ -91,7 +127,7 @@ def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
         changed = apply_values(plain, values)
         assert changed != plain
         assert apply_values(plain, list_changes(plain, values)) == changed
-    one = {key: [choices.values[0]] for key, choices in find_space(plain).items()}
+    one = {key: [choices.values[0]] for key, choices in find_space(plain, {}).items()}
     assert len(draw(config(search=one), 6)) == 1
     # Adam takes no weight decay.
     both = {"training.optimizer": ["adam", "sgd"], "training.weight_decay": [0.0, 0.1]}
@@ -99,7 +135,7 @@ def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
         values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
         for values in (trial.values for trial in draw(config(search=both), 6))
     )
-    assert propose(plain, [Trial(0, {})], accept=lambda _: False) is None
+    assert propose(plain, begin(plain), [Trial(0, {})], accept=lambda _: False) is None
 
 
 def test_proposals_learn_from_the_trials() -> None:
@@ -137,15 +173,15 @@ def test_the_importance_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for number, one in enumerate(values)
     ]
-    found = find_importance(plain, trials)
+    found = find_importance(plain, {}, trials)
     first, *others = found
     assert first == "augmentation.cutmix"
     share, error = found[first]
     assert share > 0.8
     assert 0 < error < 0.2
     assert all(found[other][0] < 0.1 for other in others)
-    assert find_importance(plain, trials[:9]) == {}
-    assert find_importance(plain, [replace(trial, scores=[0.5]) for trial in trials]) == {}
+    assert find_importance(plain, {}, trials[:9]) == {}
+    assert find_importance(plain, {}, [replace(trial, scores=[0.5]) for trial in trials]) == {}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,10 @@ SPACE: dict[str, list[Any]] = {
     "training.epochs": [3],
     "training.label_smoothing": [0.1],
     "augmentation.policy": ["none"],
+    "training.precision": ["float32"],
+    "augmentation.flip": [False],
     "augmentation.cutmix": [0.0],
+    "model.name": ["cnn"],
     "model.dropout": [0.0],
     "model.width": [8],
 }

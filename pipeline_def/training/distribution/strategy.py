@@ -54,7 +54,7 @@ def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) ->
     training has switched on in the same process stays on.
     """
     tf_keras.utils.set_random_seed(config.seed)
-    accelerated = _is_accelerated(strategy)
+    accelerated = is_accelerated(strategy)
     wanted = not accelerated if config.deterministic is None else config.deterministic
     if not wanted:
         return
@@ -67,7 +67,8 @@ def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) ->
     tf.config.experimental.enable_op_determinism()
 
 
-def _is_accelerated(strategy: tf.distribute.Strategy) -> bool:
+def is_accelerated(strategy: tf.distribute.Strategy) -> bool:
+    """Return whether a strategy computes on GPUs or TPUs."""
     # The default strategy, which lists no devices, is that of CPUs.
     if not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy():
         return False

@@ -18,7 +18,6 @@ from pipeline_def.config.recipes import get_value
 from pipeline_def.serving.signatures import LEAST_PROBABILITY
 from pipeline_def.training.calibration import fit_temperature, pick_true
 from pipeline_def.training.search.schedule import Schedule, compare
-from pipeline_def.training.search.space import find_space
 from pipeline_def.training.search.trials import Trial, find_error, find_score
 
 # Selections, of which several may be of the same trial, and probabilities of each that take part.
@@ -122,4 +121,4 @@ def _find_likelihoods(probabilities: NDArray[Any], ids: NDArray[np.int64]) -> ND
 def _all_values(schedule: Schedule, trial: Trial) -> dict[str, Any]:
     """Return the values of all options of the search, also where they are the recipe's."""
     plain = schedule.plain
-    return {key: trial.values.get(key, get_value(plain, key)) for key in find_space(plain)}
+    return {key: trial.values.get(key, get_value(plain, key)) for key in schedule.space}

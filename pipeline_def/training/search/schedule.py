@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.contract.confidence import paired_difference
+from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.search.space import find_space
-from pipeline_def.training.search.trials import DONE, Trial, TrialRunner
+from pipeline_def.training.search.space import Choices, find_space
+from pipeline_def.training.search.trials import DONE, PAUSED, Trial, TrialRunner
 
 # Trials without a better one, after which the search stops.
 _PATIENCE = 25
 _EPOCHS = "training.epochs"
 # Trials whose checkpoints stay for an ensemble: more members make it slower, hardly better.
 _MOST_MEMBERS = 4
+# With less time than for so many trainings, the first trial gets all of it.
+_ROOM = 4
 # How much longer the best trial is trained at the end, and the least and most for which that is.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
 
@@ -27,6 +30,8 @@ class Schedule:
     runner: TrialRunner
     seconds: float
     """Of the whole search."""
+    start: Values = field(default_factory=dict)
+    """Where the first trial differs from the recipe's training."""
     trials: list[Trial] = field(default_factory=list)
     interrupted: bool = False
     """Whether the user has ended it."""
@@ -62,14 +67,37 @@ class Schedule:
         best = max(complete, key=lambda trial: (trial.score, -trial.number))
         return len(some) - best.number > _PATIENCE
 
+    @property
+    def space(self) -> dict[str, Choices]:
+        """What the trials differ in."""
+        return find_space(self.plain, self.start)
+
+    def plan_only(self) -> dict[str, Any] | None:
+        """Return the options of the first trial with all epochs that a short time allows.
+
+        Its first epochs have shown its pace. None with enough time for several trials.
+        """
+        others = self.trials[1:]
+        if len(others) != 1 or others[0].state != PAUSED or not others[0].scores:
+            return None
+        if len(self._lengths) < 2:
+            return None
+        only, epochs = others[0], self.runner.config(others[0]).training.epochs
+        if (most := self._count_epochs(only)) >= _ROOM * epochs or most < epochs / 2:
+            return None
+        return {**only.values, _EPOCHS: most}
+
+    def _count_epochs(self, trial: Trial) -> int:
+        """Return how many epochs the rest of the time allows a training like a trial."""
+        return int((self.left - self._start_up(trial)) / self._pace(trial))
+
     def plan_longer(self) -> dict[str, Any] | None:
         """Return the options of the best trial with as many more epochs as the time allows."""
         best, done = self.find_best(0), any(one.role == "longer" for one in self.trials)
         if not best or done or not self.longer_seconds:
             return None
         epochs = self.runner.config(best).training.epochs
-        left = self.left - self._start_up(best)
-        most = min(int(left / self._pace(best)), _MOST_LONGER * epochs)
+        most = min(self._count_epochs(best), _MOST_LONGER * epochs)
         if most < _LEAST_LONGER * epochs:
             return None
         return {**best.values, _EPOCHS: most}
@@ -86,7 +114,7 @@ class Schedule:
 
     @property
     def _lengths(self) -> Sequence[int]:
-        return find_space(self.plain)[_EPOCHS].values
+        return self.space[_EPOCHS].values
 
     def fits(self, trial: Trial, *, reserve: float = 0.0) -> bool:
         """Return whether the time is enough for all epochs of a trial."""

@@ -20,21 +20,23 @@ from typing import Any, Self
 import tensorflow as tf
 
 from components.contract.errors import ModelError
+from components.contract.machine import computes_bfloat16
 from components.contract.printable import format_duration
 from components.contract.progress import report_result
 from components.contract.stopping import first_interrupt_raises
+from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
+from pipeline_def.training.distribution.strategy import is_accelerated
 from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.ensemble import find_ensemble
 from pipeline_def.training.search.schedule import Schedule
-from pipeline_def.training.search.space import find_space
+from pipeline_def.training.search.space import find_start
 from pipeline_def.training.search.study import (
     RUNGS,
     find_importance,
-    is_advice,
     is_promising,
     propose,
 )
@@ -69,9 +71,9 @@ class _Search(Schedule):
     """Trains the trials, and records them."""
 
     @classmethod
-    def resume(cls, runner: TrialRunner, seconds: float) -> Self:
+    def resume(cls, runner: TrialRunner, seconds: float, start: Values) -> Self:
         """Start, or go on where an earlier attempt was interrupted."""
-        search = cls(runner, seconds)
+        search = cls(runner, seconds, start)
         path = search._path
         if tf.io.gfile.exists(path):
             with tf.io.gfile.GFile(path) as file:
@@ -120,25 +122,33 @@ class _Search(Schedule):
 
     def _find_next(self) -> tuple[Trial, float] | None:
         """Return the trial to train and up to which rung; None if a new one has no time left."""
+        first = self.trials[0]
+        if len(self.trials) == 1 and self.start and self.left >= first.seconds / 2:
+            return self._add({**self.start}, "advice"), RUNGS[0]
+        if only := self.plan_only():
+            return self._add(only, "longer"), 1.0
         paused = [trial for trial in self.trials if trial.state == PAUSED]
+        if self.left > 0 and (longer := [one for one in paused if one.role == "longer"]):
+            return longer[0], 1.0
         # The best one of each rung: if it is not promising, the others are not.
         for rung in range(len(RUNGS) - 1, -1, -1):
             here = [trial for trial in paused if len(trial.scores) == rung]
             best = min(here, key=lambda one: (-one.score, one.number), default=None)
             if best and self.fits(best) and is_promising(best, self.trials):
-                return best, 1.0 if best.role else RUNGS[rung]
+                return best, 1.0 if best.role and best.scores else RUNGS[rung]
         reserve = self.longer_seconds
         values = propose(
             self.plain,
+            self.start,
             self.trials,
             accept=lambda one: not self.stale and self.fits(Trial(-1, one), reserve=reserve),
         )
         if values is None:
             return None
-        self._add(values, "advice" if is_advice(self.plain, values) else "")
+        self._add(values)
         return self._find_next()
 
-    def _add(self, values: dict[str, Any], role: Role) -> Trial:
+    def _add(self, values: dict[str, Any], role: Role = "") -> Trial:
         """Add a trial, and record it: a killed search goes on with it."""
         self.trials.append(Trial(len(self.trials), values, role))
         self.save()
@@ -232,7 +242,9 @@ def search(
     fixed = _set_training(plain, folds=folds)
     data = dataclasses.replace(data, config=fixed, kept={})
     runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
-    run = _Search.resume(runner, minutes * 60)
+    faster = not is_accelerated(strategy) and computes_bfloat16()
+    start = find_start(fixed, images=data.train.total, bfloat16=faster)
+    run = _Search.resume(runner, minutes * 60, start)
     run.run()
     chosen, text = choose(run)
     report_result(text)
@@ -249,8 +261,8 @@ def search(
         "chosen": chosen.number,
         "text": text,
         "ensemble": ensemble,
-        "importance": find_importance(fixed, run.trials),
-        "space": {key: dataclasses.asdict(one) for key, one in find_space(fixed).items()},
+        "importance": find_importance(fixed, start, run.trials),
+        "space": {key: dataclasses.asdict(one) for key, one in run.space.items()},
         "trials": [
             {name: value for name, value in dataclasses.asdict(trial).items() if name != "right"}
             for trial in run.trials

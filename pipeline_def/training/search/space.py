@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.contract.rules_of_thumb import OWN_NETWORKS
+from components.contract.rules_of_thumb import OWN_NETWORKS, SMALL_SIDE
+from pipeline_def.config.recipes import RECIPES, Values, apply_values, get_value
 from pipeline_def.config.training import TrainerConfig
 
 # Channels that `model.width` 0 stands for.
@@ -22,12 +23,54 @@ class Choices:
     """Whether the values are the ends of a range, whose logarithm is drawn uniformly at first."""
 
 
-def find_space(config: TrainerConfig) -> dict[str, Choices]:
+def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[str, Any]:
+    """Return option → value where the first trial differs from the recipe's training.
+
+    It trains ResNet-9 instead of a smaller network on small images, mirrors them, and has stronger
+    augmentation and twice as many epochs. Options that the user has set stay.
+
+    Args:
+        config: of trial 0.
+        images: number of training images.
+        bfloat16: whether this machine computes in it faster than in float32.
+    """
+    own = config.model.name in OWN_NETWORKS and not config.model.build_fn
+    small = own and (config.transform.size or 0) <= SMALL_SIDE
+    start = list_free(config, {"training.epochs": 2 * config.training.epochs})
+    start |= list_free(config, {"augmentation.policy": "trivial"})
+    if small:
+        start |= list_free(config, {"augmentation.flip": True})
+    if small and config.model.name != "resnet9":
+        network = {"model.name": "resnet9", **RECIPES["cifar"](images)}
+        # Its options only suit each other.
+        if len(free := list_free(config, network)) == len(network):
+            start = {**free, **start}
+    if own and bfloat16:
+        start |= list_free(config, {"training.precision": "bfloat16"})
+    return list_changes(config, start)
+
+
+def list_free(config: TrainerConfig, values: Values) -> dict[str, Any]:
+    """Return the values that `training.search` allows."""
+    allowed = config.training.search
+    return {key: one for key, one in values.items() if one in allowed.get(key, [one])}
+
+
+def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
+    """Return those of the values that differ from the configuration's."""
+    return {key: value for key, value in values.items() if get_value(config, key) != value}
+
+
+def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
     """Return option → what to try, those that bring the most first.
 
-    The values include the recipe's, as proposals learn from no trial outside of the space.
     `training.search` replaces the values of an option, or adds one.
+
+    Args:
+        plain: configuration of trial 0.
+        start: where trial 1 differs. The values lie around its own.
     """
+    config = apply_values(plain, start)
     training, network = config.training, config.model.name
     rate, decay, epochs = training.learning_rate, training.weight_decay, training.epochs
     space = {
@@ -35,11 +78,15 @@ def find_space(config: TrainerConfig) -> dict[str, Choices]:
             _around(rate), "Tuned rates beat most specialized methods on few images.", between=True
         ),
         "augmentation.policy": Choices(
-            sorted({"none", "trivial", config.augmentation.policy}),
+            sorted({"none", "trivial", plain.augmentation.policy}),
             "Helps unless colors or shapes distinguish the classes.",
         ),
+        "augmentation.flip": Choices(
+            sorted({plain.augmentation.flip, config.augmentation.flip}),
+            "Doubles the images, unless they are text.",
+        ),
         "training.epochs": Choices(
-            [epochs, 2 * epochs], "Stronger augmentation needs longer trainings."
+            [max(1, epochs // 2), epochs], "Stronger augmentation needs longer trainings."
         ),
         "augmentation.cutmix": Choices(
             sorted({0.0, 1.0, config.augmentation.cutmix}), "Regularizes long trainings."
@@ -61,7 +108,9 @@ def find_space(config: TrainerConfig) -> dict[str, Choices]:
             [max(1, width // 2), config.model.width],
             "A narrower network trains longer in the same time.",
         )
-    for key, values in training.search.items():
+    for key, value in start.items():
+        space.setdefault(key, Choices([value], "Has helped most on other images."))
+    for key, values in plain.training.search.items():
         space[key] = Choices(values, "You have set it.")
     return space
 

@@ -15,7 +15,7 @@ import optuna
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.recipes import Values, apply_values, get_value
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.search.space import Choices, find_space
+from pipeline_def.training.search.space import Choices, find_space, list_changes
 
 # As in the text that a search prints itself.
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -42,20 +42,23 @@ def epochs_at(rung: float, epochs: int) -> int:
 
 
 def propose(
-    config: TrainerConfig, trials: Sequence[Tried], *, accept: Callable[[dict[str, Any]], bool]
+    config: TrainerConfig,
+    start: Values,
+    trials: Sequence[Tried],
+    *,
+    accept: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any] | None:
     """Return the options of another trial, as they differ from `config`; None if there is none.
 
     Args:
         config: of trial 0.
+        start: of trial 1, around which the proposals lie.
         trials: so far, trial 0 first; the same ones lead to the same proposal.
         accept: whether options that were not tried yet will do.
     """
-    space = find_space(config)
+    space = find_space(config, start)
     distributions = {option: _distribution(choices) for option, choices in space.items()}
     tried = [trial.values for trial in trials]
-    if (advice := _advise(config, space)) and advice not in tried and accept(advice):
-        return advice
     [seed] = np.random.SeedSequence([config.training.seed, len(trials)]).generate_state(1)
     sampler = optuna.samplers.TPESampler(
         seed=int(seed), multivariate=True, n_startup_trials=_RANDOM_FIRST
@@ -75,18 +78,6 @@ def propose(
     return None
 
 
-def _advise(config: TrainerConfig, space: dict[str, Choices]) -> dict[str, Any] | None:
-    """Return the change that brought most in `benchmarks.advice`, if it is one."""
-    option, value = "augmentation.policy", "trivial"
-    wanted = value in space[option].values and get_value(config, option) != value
-    return {option: value} if wanted else None
-
-
-def is_advice(config: TrainerConfig, values: Values) -> bool:
-    """Return whether a trial is worth its whole training, however it begins."""
-    return values == _advise(config, find_space(config))
-
-
 def is_promising(trial: Tried, trials: Sequence[Tried]) -> bool:
     """Return whether a trial is among the best third of all at its rung."""
     pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=_KEPT)
@@ -99,12 +90,9 @@ def is_promising(trial: Tried, trials: Sequence[Tried]) -> bool:
     return not stopped
 
 
-def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
-    """Return those of the values that differ from the configuration's."""
-    return {key: value for key, value in values.items() if get_value(config, key) != value}
-
-
-def find_importance(config: TrainerConfig, trials: Sequence[Tried]) -> dict[str, list[float]]:
+def find_importance(
+    config: TrainerConfig, start: Values, trials: Sequence[Tried]
+) -> dict[str, list[float]]:
     """Return option → its share of the variance of the first scores, and the standard error.
 
     Functional ANOVA over a random forest (Hutter et al., 2014), repeated on resampled trials. Empty
@@ -113,7 +101,7 @@ def find_importance(config: TrainerConfig, trials: Sequence[Tried]) -> dict[str,
     known = [trial for trial in trials if trial.scores]
     if len(known) < _FEWEST:
         return {}
-    space = find_space(config)
+    space = find_space(config, start)
     distributions = {option: _distribution(choices) for option, choices in space.items()}
     generator = np.random.default_rng(config.training.seed)
     shares: dict[str, list[float]] = {}

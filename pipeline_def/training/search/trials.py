@@ -142,7 +142,7 @@ class TrialRunner:
     def _share_network(self, config: TrainerConfig) -> _Built:
         """Return a network for other steps, one that is built if it can be."""
         erased = _erase_dropout(config.model)
-        network = repr(erased)
+        network = f"{config.training.precision} {erased!r}"
         shared = Shared(features=self.features.setdefault(network, {}))
         for built in self.built.values():
             if built.network == network:
