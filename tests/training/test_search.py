@@ -93,7 +93,8 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     assert longer.role == "longer"
     best = max(complete[:-1], key=lambda trial: trial.score)
     assert longer.epochs >= 1.5 * best.epochs
-    assert longer.values == {**best.values, "training.epochs": longer.epochs}
+    lengths = {"training.epochs": longer.epochs, "training.patience": longer.epochs}
+    assert longer.values == {**best.values, **lengths}
     assert f"Trial {chosen.number} is better than the recipe: +0." in text
     assert not {trial.state for trial in run.trials} - {"complete", "paused"}
     # A second attempt finds everything done.
@@ -113,7 +114,9 @@ def test_a_short_time_goes_into_a_single_trial(
     # The first epochs show the pace.
     assert runs == [(0, 30), (1, 7), (2, 163)]
     assert run.left == 0
-    assert run.trials[2].values == {**run.start, "training.epochs": 163}
+    # The learning rate falls to its end.
+    longer = {"training.epochs": 163, "training.patience": 163}
+    assert run.trials[2].values == {**run.start, **longer}
     assert choose(run)[0].number == 2
     # Its length is the user's, or there is not enough time for it.
     run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})

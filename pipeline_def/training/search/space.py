@@ -36,18 +36,31 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
     """
     own = config.model.name in OWN_NETWORKS and not config.model.build_fn
     small = own and (config.transform.size or 0) <= SMALL_SIDE
-    start = list_free(config, {"training.epochs": 2 * config.training.epochs})
-    start |= list_free(config, {"augmentation.policy": "trivial"})
-    if small:
-        start |= list_free(config, {"augmentation.flip": True})
+    start: dict[str, Any] = {}
     if small and config.model.name != "resnet9":
         network = {"model.name": "resnet9", **RECIPES["cifar"](images)}
         # Its options only suit each other.
-        if len(free := list_free(config, network)) == len(network):
-            start = {**free, **start}
+        if len(list_free(config, network)) == len(network):
+            start = network
+    epochs = 2 * start.get("training.epochs", config.training.epochs)
+    start |= lengthen(config, epochs) | {"augmentation.policy": "trivial"}
+    if small:
+        start["augmentation.flip"] = True
     if own and bfloat16:
-        start |= list_free(config, {"training.precision": "bfloat16"})
-    return list_changes(config, start)
+        start["training.precision"] = "bfloat16"
+    return list_changes(config, list_free(config, start))
+
+
+def lengthen(config: TrainerConfig, epochs: int) -> dict[str, Any]:
+    """Return the options of a training of so many epochs.
+
+    With strong augmentation, the loss falls until the learning rate is zero: it must not stop
+    before.
+    """
+    longer: dict[str, Any] = {"training.epochs": epochs}
+    if config.training.schedule != "constant":
+        longer["training.patience"] = max(epochs, config.training.patience)
+    return longer
 
 
 def list_free(config: TrainerConfig, values: Values) -> dict[str, Any]:
