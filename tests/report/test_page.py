@@ -301,7 +301,13 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     trials, importance = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
     assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
-    assert page["ensemble"] == ""
+    assert (page["ensemble"], page["common"]) == ("", "")
+    alike = _search(2)
+    for trial in alike["trials"][1:]:
+        trial["values"]["augmentation.flip"] = True
+    page = describe_training(replace(facts, search=alike))["search"]
+    assert page["common"] == "All trials but 0 have augmentation.flip True."
+    assert "augmentation.flip" not in page["titles"]
     ensemble = {"text": "Ensemble of trials 0, 2: 0.850, +0.050", "better": True, "exported": False}
     ensemble |= {"score": 0.85, "error": 0.03}
     few = replace(facts, search={**_search(2), "importance": {}, "ensemble": ensemble})

@@ -84,9 +84,10 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     )
     # Its options only suit each other.
     adam = replace(few, training=replace(few.training, search={"training.optimizer": ["adam"]}))
-    assert not {"model.name", "training.learning_rate"} & find_start(
-        adam, images=500, bfloat16=False
-    ).keys()
+    assert (
+        not {"model.name", "training.learning_rate"}
+        & find_start(adam, images=500, bfloat16=False).keys()
+    )
     # Large images are no digits, and another network is not made slower.
     large = replace(changed, transform=TransformConfig(size=96), model=ModelConfig(name="cnn"))
     assert "augmentation.flip" not in begin(large)

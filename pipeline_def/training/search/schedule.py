@@ -9,7 +9,13 @@ from typing import Any
 from components.contract.confidence import paired_difference
 from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.search.space import Choices, find_space, lengthen, list_changes, list_free
+from pipeline_def.training.search.space import (
+    Choices,
+    find_space,
+    lengthen,
+    list_changes,
+    list_free,
+)
 from pipeline_def.training.search.trials import DONE, PAUSED, Trial, TrialRunner
 
 # Trials without a better one, after which the search stops.
