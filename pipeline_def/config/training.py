@@ -70,10 +70,10 @@ class TrainingConfig:
     """Peak learning rate, after warm-up; in fine-tuning, of the unfrozen layers."""
 
     minutes: Annotated[Number, Gt(0)] | None = None
-    """Search for a more accurate training for about this long: learning rate, augmentation, length,
-    regularization and width, where you have not set them. The recipe's own training always runs to
-    its end, and a trial only replaces it if it is better by more than one standard error on the
-    images that select the epoch. Unset: no search."""
+    """Search for a more accurate training for about this long: network, learning rate,
+    augmentation, length, regularization and width, where you have not set them. The recipe's own
+    training always runs to its end, and a trial only replaces it if it is better by more than one
+    standard error on the images that select the epoch. Unset: no search."""
 
     search: dict[Text, list[bool | Annotated[int, Strict()] | Number | Text]] = field(
         default_factory=dict
