@@ -52,6 +52,11 @@ class TrainingConfig:
     cross-entropy, which still ranks epochs when accuracy is nearly perfect. balanced_accuracy: mean
     recall over the classes, where rare classes matter as much as frequent ones."""
 
+    keep: Literal["best", "last"] = "best"
+    """Epoch to export. best: that with the best `metric` on the eval split. last: the last one,
+    without early stopping, for long trainings with strong augmentation whose learning rate falls to
+    zero: they improve to the end, and few eval images do not show it."""
+
     # The largest that is known to train well; a batch is one array of the reader.
     batch_size: Annotated[Positive, Interval(le=65_536)] = 32
     """Images per weight update, over all accelerators together."""

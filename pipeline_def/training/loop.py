@@ -178,7 +178,7 @@ class TrainingLoop:
 
     def is_complete(self, progress: Progress) -> bool:
         """Return whether no further call would train any more."""
-        patient = self._last_epoch or self._on_epoch
+        patient = self._last_epoch or self._on_epoch or self._config.keep == "last"
         out_of_patience = progress.epochs_since_best >= self._config.patience and not patient
         last = self._last_epoch or self._config.epochs
         return progress.diverged or out_of_patience or progress.epochs >= last
@@ -236,7 +236,8 @@ class TrainingLoop:
             values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
             if self._on_epoch and not progress.diverged:
                 self._on_epoch()
-            progress.end_epoch(values, step.model, keep=bool(self._last_epoch))
+            keep = bool(self._last_epoch) or self._config.keep == "last"
+            progress.end_epoch(values, step.model, keep=keep)
         if not math.isfinite(values["val_loss"]):
             progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()
         log.write(values, progress.epochs)

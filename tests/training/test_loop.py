@@ -320,7 +320,7 @@ def test_patience_ends_training_with_the_best_weights(
     shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([NAN, 1.0, 2.0, 4.0, 0.5])
-    weights = []
+    weights: list[Any] = []
     end_epoch = Progress.end_epoch
 
     def with_losses(progress: Any, values: dict[str, float], model: Any, **keep: bool) -> None:
@@ -331,6 +331,13 @@ def test_patience_ends_training_with_the_best_weights(
     final, history = Training(shard_folder, tmp_path, epochs=5, patience=2).run()
     assert history["val_loss"][1:] == [1.0, 2.0, 4.0]
     for a, b in zip(final[:-1], weights[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    losses = iter([NAN, 1.0, 2.0, 4.0, 0.5])
+    final, history = Training(
+        shard_folder, tmp_path / "last", epochs=5, patience=2, keep="last"
+    ).run()
+    assert history["val_loss"][1:] == [1.0, 2.0, 4.0, 0.5]
+    for a, b in zip(final[:-1], weights[-1], strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -75,7 +75,7 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (7 * trial.number % 11))
-    run = make(tmp_path, seconds=600, epochs=30)
+    run = make(tmp_path, seconds=420, epochs=30)
     run.run()
     # The recipe, then what has helped elsewhere, whole.
     assert runs[:3] == [(0, 30), (1, 7), (1, 60)]
@@ -93,12 +93,11 @@ def test_the_best_trials_go_on_and_a_better_one_is_chosen(
     assert longer.role == "longer"
     best = max(complete[:-1], key=lambda trial: trial.score)
     assert longer.epochs >= 1.5 * best.epochs
-    lengths = {"training.epochs": longer.epochs, "training.patience": longer.epochs}
-    assert longer.values == {**best.values, **lengths}
+    assert longer.values == {**best.values, "training.epochs": longer.epochs}
     assert f"Trial {chosen.number} is better than the recipe: +0." in text
     assert not {trial.state for trial in run.trials} - {"complete", "paused"}
     # A second attempt finds everything done.
-    again = make(tmp_path, seconds=600, epochs=30)
+    again = make(tmp_path, seconds=420, epochs=30)
     before = len(runs)
     again.run()
     assert len(runs) == before
@@ -114,9 +113,7 @@ def test_a_short_time_goes_into_a_single_trial(
     # The first epochs show the pace.
     assert runs == [(0, 30), (1, 7), (2, 163)]
     assert run.left == 0
-    # The learning rate falls to its end.
-    longer = {"training.epochs": 163, "training.patience": 163}
-    assert run.trials[2].values == {**run.start, **longer}
+    assert run.trials[2].values == {**run.start, "training.epochs": 163}
     assert choose(run)[0].number == 2
     # Its length is the user's, or there is not enough time for it.
     run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})
@@ -367,9 +364,12 @@ def test_the_score_of_a_rung(tmp_path: Path) -> None:
     runner, nan = make(tmp_path, seconds=400, metric="loss").runner, float("nan")
     history = {"val_loss": [nan, 2.0, 1.0, 3.0], "val_accuracy": [0.1, 0.5, 0.4, 0.9]}
     progress = Progress("val_loss", history)
-    assert [runner._score(progress, epochs) for epochs in (1, 2, 4)] == [0.1, 0.5, 0.4]
+    plain = config()
+    assert [runner._score(progress, epochs, plain) for epochs in (1, 2, 4)] == [0.1, 0.5, 0.4]
+    last = config(keep="last")
+    assert [runner._score(progress, epochs, last) for epochs in (1, 2, 4)] == [0.1, 0.5, 0.9]
     diverged = Progress("val_loss", {"val_loss": [nan], "val_accuracy": [nan]})
-    assert runner._score(diverged, 4) == 0.0
+    assert runner._score(diverged, 4, last) == 0.0
 
 
 def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_the_space_surrounds_the_first_trial() -> None:
         value = get_value(other, option)
         low, high = choices.values[0], choices.values[-1]
         inside = low <= value <= high if choices.between else value in choices.values
-        assert inside or option == "training.patience"
+        assert inside or option == "training.keep"
     assert all(one.why.endswith(".") for one in space.values())
 
 
@@ -94,7 +94,7 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     other = replace(few, model=ModelConfig(name="mobilenet_v2"))
     assert find_start(other, images=500, bfloat16=True).keys() == {
         "training.epochs",
-        "training.patience",
+        "training.keep",
         "augmentation.policy",
     }
     # A recipe that the user has set is for its network.

@@ -81,10 +81,15 @@ class Validated:
         return [self.choose_epoch(without=fold) for fold in range(len(self.results))]
 
     def choose_epoch(self, *, without: int | None = None) -> int:
-        """Return the epoch, from 1, with the best mean of `training.metric` over the folds."""
+        """Return the epoch, from 1, with the best mean of `training.metric` over the folds.
+
+        It is the last one if `training.keep` says so.
+        """
         metric = self.config.training.metric
         curve = self.mean_curve(f"val_{metric}", without=without)
         # NaN from the epoch on in which a fold diverged.
+        if self.config.training.keep == "last":
+            return int(np.flatnonzero(np.isfinite(curve))[-1]) + 1
         return 1 + int(np.nanargmin(curve) if metric == "loss" else np.nanargmax(curve))
 
     def mean_curve(self, metric: str, *, without: int | None = None) -> NDArray[np.float64]:

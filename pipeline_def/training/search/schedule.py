@@ -9,13 +9,7 @@ from typing import Any
 from components.contract.confidence import paired_difference
 from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.search.space import (
-    Choices,
-    find_space,
-    lengthen,
-    list_changes,
-    list_free,
-)
+from pipeline_def.training.search.space import Choices, find_space
 from pipeline_def.training.search.trials import DONE, PAUSED, Trial, TrialRunner
 
 # Trials without a better one, after which the search stops.
@@ -91,12 +85,7 @@ class Schedule:
         only, epochs = others[0], self.runner.config(others[0]).training.epochs
         if (most := self._count_epochs(only)) >= _ROOM * epochs or most < epochs / 2:
             return None
-        return self._lengthen(only, most)
-
-    def _lengthen(self, trial: Trial, epochs: int) -> dict[str, Any]:
-        """Return the options of a trial with so many epochs."""
-        longer = list_free(self.plain, lengthen(self.runner.config(trial), epochs))
-        return {**trial.values, **list_changes(self.plain, longer)}
+        return {**only.values, _EPOCHS: most}
 
     def _count_epochs(self, trial: Trial) -> int:
         """Return how many epochs the rest of the time allows a training like a trial."""
@@ -111,7 +100,7 @@ class Schedule:
         most = min(self._count_epochs(best), _MOST_LONGER * epochs)
         if most < _LEAST_LONGER * epochs:
             return None
-        return self._lengthen(best, most)
+        return {**best.values, _EPOCHS: most}
 
     @property
     def longer_seconds(self) -> float:

@@ -43,24 +43,14 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
         if len(list_free(config, network)) == len(network):
             start = network
     epochs = 2 * start.get("training.epochs", config.training.epochs)
-    start |= lengthen(config, epochs) | {"augmentation.policy": "trivial"}
+    start |= {"training.epochs": epochs, "augmentation.policy": "trivial"}
+    if config.training.schedule != "constant":
+        start["training.keep"] = "last"
     if small:
         start["augmentation.flip"] = True
     if own and bfloat16:
         start["training.precision"] = "bfloat16"
     return list_changes(config, list_free(config, start))
-
-
-def lengthen(config: TrainerConfig, epochs: int) -> dict[str, Any]:
-    """Return the options of a training of so many epochs.
-
-    With strong augmentation, the loss falls until the learning rate is zero: it must not stop
-    before.
-    """
-    longer: dict[str, Any] = {"training.epochs": epochs}
-    if config.training.schedule != "constant":
-        longer["training.patience"] = max(epochs, config.training.patience)
-    return longer
 
 
 def list_free(config: TrainerConfig, values: Values) -> dict[str, Any]:

@@ -239,21 +239,25 @@ class TrialRunner:
         trial.epochs = last.progress.epochs
         trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
         trial.scores = [
-            self._score(last.progress, epochs_at(one, epochs))
+            self._score(last.progress, epochs_at(one, epochs), data.config)
             for one in RUNGS
             if not training.paused or (one <= rung and epochs_at(one, epochs) <= trial.epochs)
         ]
-        trial.score = self._score(last.progress, trial.epochs)
+        trial.score = self._score(last.progress, trial.epochs, data.config)
         if not training.paused:
             self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
             trial.scores[-1] = trial.score
 
-    def _score(self, progress: Progress, epochs: int) -> float:
-        """Return the accuracy in the best one of the first epochs; 0 if all have diverged."""
+    def _score(self, progress: Progress, epochs: int, config: TrainerConfig) -> float:
+        """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
+
+        It is the last one if `training.keep` says so.
+        """
         watched = progress.history[progress.watched][:epochs]
-        best = 0
+        best, last = 0, config.training.keep == "last"
         for epoch, value in enumerate(watched):
-            if progress.is_better(value, watched[best]) or not math.isfinite(watched[best]):
+            better = progress.is_better(value, watched[best]) or not math.isfinite(watched[best])
+            if better or (last and math.isfinite(value)):
                 best = epoch
         accuracy = progress.history[f"val_{self.measure}"][best]
         return accuracy if math.isfinite(accuracy) else 0.0

@@ -226,6 +226,7 @@ def erase_tuned(config: TrainingConfig) -> TrainingConfig:
         epochs=1,
         warmup_epochs=0.0,
         patience=1,
+        keep="best",
         weight_decay=float(config.weight_decay > 0),
         label_smoothing=0.5 * (config.label_smoothing > 0),
     )

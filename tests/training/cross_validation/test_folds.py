@@ -70,6 +70,9 @@ def test_a_fold_that_diverged_ends_the_choice() -> None:
     found = validated([result(whole), result(diverged), result(whole)])
     assert (found.choose_epoch(), found.epochs) == (2, [2, 4, 2])
     assert found.logits.shape == (12, 3)
+    training = TrainingConfig(keep="last")
+    assert validated([result(whole)] * 3, training=training).choose_epoch() == 4
+    assert validated([result(whole), result(diverged)], training=training).choose_epoch() == 2
 
 
 @pytest.mark.parametrize(
