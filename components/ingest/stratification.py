@@ -116,7 +116,7 @@ def find_rule(
     """Find the bounds of classes; `digests` must cover all their files without a group."""
     labels: dict[str, set[str]] = {}
     groups = {label: collections.Counter[str]() for label in classes}
-    for file in listing.files if listing.tally.groups else ():
+    for file in listing.files if listing.tally.has_groups else ():
         if file.group is not None:
             labels.setdefault(key := key_of(file, ""), set()).add(file.label)
             if file.split is None and file.label in groups:

@@ -90,8 +90,8 @@ class Tally(NamedTuple):
     """Split → label → number of files."""
     size: int
     """Bytes."""
-    groups: Set[str]
     spans: Set[Any]
+    has_groups: bool
     has_columns: bool
 
 
@@ -131,19 +131,19 @@ class Listing:
     def tally(self) -> Tally:
         """Add up all files, once: many of them are read from disk."""
         labels: dict[str | None, collections.Counter[str]] = {}
-        size, groups, spans, has_columns = 0, set[str](), set[Any](), False
+        size, spans, has_groups, has_columns = 0, set[Any](), False, False
         for _, label, split, bytes_, _, group, _, columns in self.files:
             if (of_split := labels.get(split)) is None:
                 of_split = labels[split] = collections.Counter()
             of_split[label] += 1
             size += bytes_
             if group is not None:
-                groups.add(group)
+                has_groups = True
             if columns:
                 has_columns = True
                 if SPAN in columns:
                     spans.add(columns[SPAN])
-        return Tally(labels, size, groups, spans, has_columns)
+        return Tally(labels, size, spans, has_groups, has_columns)
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
@@ -198,10 +198,14 @@ def _escape(name: str) -> str:
 def find_look_alikes(listing: Listing) -> list[str]:
     """Return a warning for labels, splits and groups that are most likely meant to be one."""
     warnings = []
+    # Perhaps as many as there are images.
+    groups = (
+        {file.group for file in listing.files if file.group} if listing.tally.has_groups else ()
+    )
     for kind, names in (
         ("labels", listing.labels()),
         ("splits", {split for split in listing.tally.labels if split}),
-        ("groups", listing.tally.groups - {""}),
+        ("groups", groups),
     ):
         alike: dict[str, list[str]] = {}
         for name in sorted(names):
