@@ -234,6 +234,10 @@ def test_epochs_of_a_killed_attempt_are_charged(
     run = make(tmp_path, seconds=200, epochs=30)
     run.trials = [Trial(0, {}, "recipe", "complete", 30, seconds=60), Trial(1, {})]
     run.train(run.trials[1], 1.0)
+    assert run.left == 200 - 60
+    # The checkpoint is that of an earlier attempt.
+    run.trials[1], run.resumed = Trial(1, {}), {1}
+    run.train(run.trials[1], 1.0)
     assert run.left == 200 - 60 - 30
 
 

@@ -33,6 +33,8 @@ class Schedule:
     start: Values = field(default_factory=dict)
     """Where the first trial differs from the recipe's training."""
     trials: list[Trial] = field(default_factory=list)
+    resumed: set[int] = field(default_factory=set)
+    """Trials of an earlier attempt."""
     interrupted: bool = False
     """Whether the user has ended it."""
 

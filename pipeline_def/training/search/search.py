@@ -78,6 +78,7 @@ class _Search(Schedule):
         if tf.io.gfile.exists(path):
             with tf.io.gfile.GFile(path) as file:
                 search.trials = [Trial(**facts) for facts in json.loads(file.read())]
+            search.resumed = {trial.number for trial in search.trials}
         return search
 
     @property
@@ -123,7 +124,7 @@ class _Search(Schedule):
     def _find_next(self) -> tuple[Trial, float] | None:
         """Return the trial to train and up to which rung; None if a new one has no time left."""
         first = self.trials[0]
-        if len(self.trials) == 1 and self.start and self.left >= first.seconds / 2:
+        if len(self.trials) == 1 and self.start and self.left >= first.seconds / 3:
             return self._add({**self.start}, "advice"), RUNGS[0]
         if only := self.plan_only():
             return self._add(only, "longer"), 1.0
@@ -182,8 +183,10 @@ class _Search(Schedule):
             self.runner.built.clear()
             gc.collect()
         before, seconds = trial.seconds, time.perf_counter() - started
-        # The checkpoint of a killed attempt has epochs whose time was never recorded.
-        trial.seconds = max(before + seconds, trial.epochs * trial.epoch_seconds)
+        trial.seconds = before + seconds
+        if trial.number in self.resumed:
+            # The checkpoint of a killed attempt has epochs whose time was never recorded.
+            trial.seconds = max(trial.seconds, trial.epochs * trial.epoch_seconds)
         trial.finished = self.seconds - self.left
         # A single epoch does not show how much of its time is start-up.
         rest = max(trial.seconds - self.trials[0].start_up, 0)
