@@ -157,8 +157,16 @@ class KeptEpoch(NamedTuple):
     epoch: int
     """From 1 on."""
     metric: str
-    """Metric on the eval split that selected it."""
+    """Metric on the eval split that ranks epochs."""
     value: float
+
+
+def _find_best(metric: str, values: NDArray[np.float64]) -> KeptEpoch | None:
+    """Return the first of the best epochs; None if all values are NaN."""
+    if not np.isfinite(values).any():
+        return None
+    best = int(np.nanargmin(values) if metric == "loss" else np.nanargmax(values))
+    return KeptEpoch(best + 1, metric, float(values[best]))
 
 
 @dataclass(frozen=True)
@@ -238,16 +246,36 @@ class ReportFacts:
         return [v for v in self.history.get(metric, ())[first:] if math.isfinite(v)]
 
     @property
+    def keeps_last(self) -> bool:
+        """Whether the last epoch was exported, whatever its metric."""
+        return bool(self.header.config.get("training", {}).get("keep") == "last")
+
+    @property
     def kept_epoch(self) -> KeptEpoch | None:
+        """The exported epoch; None if the history does not tell."""
+        metric, values = self._watched
+        epochs = len(values)
+        if self.keeps_last:
+            # A phase that makes the model worse is not exported.
+            ends = np.cumsum([phase.epochs for phase in self.phases or [TrainedPhase("", epochs)]])
+            known = np.flatnonzero(np.isfinite(values))
+            last = [known[known < end].max(initial=0) for end in ends]
+            values[np.isin(np.arange(epochs), last, invert=True)] = math.nan
+        return _find_best(metric, values)
+
+    @property
+    def best_epoch(self) -> KeptEpoch | None:
         """The first of the best epochs; None if the history does not tell."""
+        return _find_best(*self._watched)
+
+    @property
+    def _watched(self) -> tuple[str, NDArray[np.float64]]:
+        """`training.metric`, and its value in each epoch; NaN if the network diverged."""
         metric = self.header.config.get("training", {}).get("metric", "loss")
         values = np.array(self.history.get(f"val_{metric}", ()), np.float64)
         # A network whose loss is NaN still has an accuracy, that of predicting the first class.
         values[~np.isfinite(np.array(self.history.get("val_loss", values), np.float64))] = math.nan
-        if not np.isfinite(values).any():
-            return None
-        best = int(np.nanargmin(values) if metric == "loss" else np.nanargmax(values))
-        return KeptEpoch(best + 1, metric, float(values[best]))
+        return metric, values
 
     @property
     def metrics(self) -> ModelMetrics:
@@ -343,7 +371,7 @@ class ReportFacts:
     @property
     def is_optimistic(self) -> bool:
         """Whether the eval split, which selected the weights, also evaluated them."""
-        return self.split == EVAL
+        return self.split == EVAL and (not self.keeps_last or bool(self.search))
 
     @property
     def roles_of_splits(self) -> str:
@@ -358,7 +386,8 @@ class ReportFacts:
                 f"The scores are cross-validated over {self.folds} folds: each image was judged by "
                 "a model that had not seen it. The exported model was trained on all images."
             )
+        epoch = "last epoch" if self.keeps_last else f"best epoch on the {EVAL} split"
         return (
-            f"The weights are those of the best epoch on the {EVAL} split; the "
-            f"scores are from the {self.split} split, which training has not seen."
+            f"The weights are those of the {epoch}; the scores are from the {self.split} split, "
+            "which training has not seen."
         )

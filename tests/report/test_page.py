@@ -388,6 +388,11 @@ def test_the_page_explains_the_splits(text_pages: dict[str, str]) -> None:
     assert "optimistic" not in said
     said = words(text_pages["empty"])
     assert "Evaluation on the eval split, which was also used to select the weights" in said
+    header = report_sample.small().header
+    last = replace(header, config={**header.config, "training": {"keep": "last"}})
+    assert "The weights are from the last epoch, 30, with a loss of " in say(
+        "training", header=last
+    )
     assert said.count("split is used both to pick and to score the model") == 2
 
 

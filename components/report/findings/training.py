@@ -12,7 +12,7 @@ from components.contract.rules_of_thumb import (
     OWN_NETWORKS,
     SMALL_SIDE,
 )
-from components.report.facts import ReportFacts, TrainedPhase
+from components.report.facts import KeptEpoch, ReportFacts, TrainedPhase
 from components.report.findings.finding import Finding, UnknownError, find_option
 
 # Accuracy on train minus that on eval.
@@ -34,7 +34,11 @@ class _KeptPhase(NamedTuple):
 
 
 def _find_kept(facts: ReportFacts) -> _KeptPhase:
-    kept, end = facts.kept_epoch, 0
+    return _find_phase(facts, facts.kept_epoch)
+
+
+def _find_phase(facts: ReportFacts, kept: KeptEpoch | None) -> _KeptPhase:
+    end = 0
     for phase in facts.phases if kept else ():
         end += phase.epochs
         if kept and kept.epoch <= end:
@@ -69,7 +73,7 @@ def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
             "training",
             f"training diverged in epoch {phase.epochs}{_WORDS[phase.name]}: the loss was not "
             "finite",
-            "it stopped there, and the model has the weights of the best epoch before",
+            "it stopped there, and the model has the weights of an epoch before",
             advice,
         )
 
@@ -120,6 +124,8 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
             f"{_lower_rate(facts, last)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
         )
         return
+    # With training.keep last, it need not be the exported one.
+    phase, epoch, end = _find_phase(facts, facts.best_epoch)
     if epoch == 1 and phase.epochs >= 3:
         yield Finding(
             "training",
