@@ -236,7 +236,8 @@ class TrainingLoop:
             values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
             if self._on_epoch and not progress.diverged:
                 self._on_epoch()
-            keep = bool(self._last_epoch) or self._config.keep == "last"
+            usable = evaluation is None or math.isfinite(values["val_loss"])
+            keep = bool(self._last_epoch) or (self._config.keep == "last" and usable)
             progress.end_epoch(values, step.model, keep=keep)
         if not math.isfinite(values["val_loss"]):
             progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()

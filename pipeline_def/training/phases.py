@@ -291,7 +291,7 @@ class Training:
                 if is_chief(strategy):
                     remove_checkpoints(directory)
                 raise ModelError(problem)
-            _LOGGER.warning("%s The best epoch before is kept.", problem)
+            _LOGGER.warning("%s The weights of an earlier epoch are kept.", problem)
         self.paused = not loop.is_complete(done)
         seconds = time.perf_counter() - started
         on_features = isinstance(source, FeatureCache)

@@ -342,13 +342,21 @@ def test_patience_ends_training_with_the_best_weights(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "before"), [(STEPS + 1, True), (2 * STEPS - 1, False)])
+@pytest.mark.parametrize(
+    ("step", "before", "keep"),
+    [
+        (STEPS + 1, True, "best"),
+        (2 * STEPS - 1, False, "best"),
+        (2 * STEPS - 1, False, "last"),
+    ],
+)
 def test_divergence_ends_training_with_the_best_weights(
     shard_folder: ShardFolder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     step: int,
     before: bool,
+    keep: str,
 ) -> None:
     run_steps = TrainingLoop._run_steps
     kept: dict[int, list[Any]] = {}
@@ -361,7 +369,7 @@ def test_divergence_ends_training_with_the_best_weights(
         bias.assign([NAN] * 3 if not before and first == step else bias)
 
     monkeypatch.setattr(TrainingLoop, "_run_steps", spoil)
-    options: dict[str, Any] = {"steps_per_call": 1, "metric": "accuracy"}
+    options: dict[str, Any] = {"steps_per_call": 1, "metric": "accuracy", "keep": keep}
     training = Training(shard_folder, tmp_path / "diverged", epochs=9, **options)
     weights, history = training.run()
     assert np.isnan(history["val_loss"]).tolist() == [False, True]
