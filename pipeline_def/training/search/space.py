@@ -39,8 +39,9 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
     start: dict[str, Any] = {}
     if small and config.model.name != "resnet9":
         network = {"model.name": "resnet9", **RECIPES["cifar"](images)}
-        # Its options only suit each other.
-        if len(list_free(config, network)) == len(network):
+        # Its options only suit each other, and a width suits a network.
+        free = len(list_free(config, network)) == len(network)
+        if free and "model.width" not in config.training.search:
             start = network
     epochs = 2 * start.get("training.epochs", config.training.epochs)
     start |= {"training.epochs": epochs, "augmentation.policy": "trivial"}
