@@ -120,7 +120,7 @@ def test_a_short_time_goes_into_a_single_trial(
     run.run()
     assert not any(trial.role == "longer" for trial in run.trials)
     del runs[:]
-    make(tmp_path / "short", seconds=40, epochs=30).run()
+    make(tmp_path / "short", seconds=39, epochs=30).run()
     assert runs == [(0, 30)]
 
 

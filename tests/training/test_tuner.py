@@ -33,6 +33,7 @@ SPACE: dict[str, list[Any]] = {
     "training.label_smoothing": [0.1],
     "augmentation.policy": ["none"],
     "training.precision": ["float32"],
+    "training.keep": ["best"],
     "augmentation.flip": [False],
     "augmentation.cutmix": [0.0],
     "model.name": ["cnn"],
