@@ -38,7 +38,7 @@ def available_memory() -> int:
 def computes_bfloat16() -> bool:
     """Return whether the CPU multiplies in bfloat16, about 1.5 times as fast as in float32.
 
-    TensorFlow computes in it without, too, but slowly.
+    On other CPUs, TensorFlow emulates it, slowly.
     """
     text = (_PROC / "cpuinfo").read_text()
     return bool({"avx512_bf16", "amx_bf16"} & set(text.split()))
@@ -57,7 +57,7 @@ def pause_collection() -> Iterator[None]:
 
 
 def trim_memory() -> None:
-    """Return free memory to the system; glibc keeps what lies between blocks in use, Arrow more.
+    """Return free memory to the system, which glibc and Arrow keep between blocks in use.
 
     Objects that refer to each other, such as graphs and the images that they read, are freed first.
     """

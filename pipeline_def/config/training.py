@@ -54,8 +54,8 @@ class TrainingConfig:
 
     keep: Literal["best", "last"] = "best"
     """Epoch to export. best: that with the best `metric` on the eval split. last: the last one,
-    without early stopping, for long trainings with strong augmentation whose learning rate falls to
-    zero: they improve to the end, and few eval images do not show it."""
+    without early stopping. Long trainings with strong augmentation improve until the learning rate
+    is zero, which few eval images cannot show."""
 
     # The largest that is known to train well; a batch is one array of the reader.
     batch_size: Annotated[Positive, Interval(le=65_536)] = 32

@@ -112,6 +112,8 @@ INEFFECTIVE = {
     "augmentation.policy none",
     "--model.name mobilenet_v2 --model.width 8": "--model.width 8 changes nothing with "
     "mobilenet_v2",
+    "--training.keep last --training.patience 7": "--training.patience 7 changes nothing with "
+    "training.keep last",
     "--augmentation.flip false": "",
     "--training.patience 5": "",
     "--training.optimizer sgd --training.momentum 0.8": "",

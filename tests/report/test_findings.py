@@ -461,6 +461,9 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     assert finding.text == "accuracy is 0.990 on train but 0.740 on eval"
     curves["val_loss"][3] = NAN
     assert healthy(history=curves, header=last).kept_epoch == (3, "loss", 0.25)
+    partly = {"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS[1:], 100)}
+    [finding] = examine(healthy(header=last, balance=partly)).findings
+    assert finding.why == "the last epoch is judged without them"
     # No epoch is selected, so the eval split may judge.
     assert not replace(facts, split="eval").is_optimistic
     assert "those of the last epoch; the scores are from the eval" in (

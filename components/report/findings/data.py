@@ -142,10 +142,11 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
         )
     missing = sorted(counts.keys() - facts.balance.get(EVAL, counts).keys())
     if missing:
+        use = "last epoch is judged" if facts.keeps_last else "best epoch is picked"
         yield Finding(
             "balance",
             f"the eval split has no images of {name_labels(missing)}",
-            "the best epoch is picked without them",
+            f"the {use} without them",
             "add images, or sort them into train/ and eval/ folders",
         )
 

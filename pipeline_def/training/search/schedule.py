@@ -77,12 +77,11 @@ class Schedule:
     def plan_only(self) -> dict[str, Any] | None:
         """Return the options of the first trial with all epochs that a short time allows.
 
-        Its first epochs have shown its pace. None with enough time for several trials.
+        Its first epochs have shown its pace. None if the time is enough for several trials.
         """
         others = self.trials[1:]
-        if len(others) != 1 or others[0].state != PAUSED or not others[0].scores:
-            return None
-        if len(self._lengths) < 2:
+        started = len(others) == 1 and others[0].state == PAUSED and others[0].scores
+        if not started or len(self._lengths) < 2:
             return None
         only, epochs = others[0], self.runner.config(others[0]).training.epochs
         if (most := self._count_epochs(only)) >= _ROOM * epochs or most < epochs / 2:

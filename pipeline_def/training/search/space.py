@@ -87,7 +87,7 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
         ),
         "augmentation.flip": Choices(
             sorted({plain.augmentation.flip, config.augmentation.flip}),
-            "Doubles the images, unless they are text.",
+            "Mirrored objects keep their class; text does not.",
         ),
         "training.epochs": Choices(
             [max(1, epochs // 2), epochs], "Stronger augmentation needs longer trainings."
