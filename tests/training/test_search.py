@@ -15,19 +15,20 @@ from scipy.special import softmax
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
+from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Progress
-from pipeline_def.training.cross_validation.folds import FoldResult, Validated
+from pipeline_def.training.cross_validation.folds import FoldResult, Validated, fold_path
 from pipeline_def.training.ensemble import join_members
 from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.ensemble import find_ensemble, select
 from pipeline_def.training.search.schedule import compare
 from pipeline_def.training.search.search import _Search, search
-from pipeline_def.training.search.space import find_start
+from pipeline_def.training.search.space import FLIP, find_start
 from pipeline_def.training.search.study import RUNGS, epochs_at
-from pipeline_def.training.search.trials import Trial, TrialRunner
+from pipeline_def.training.search.trials import Trial, TrialRunner, _compare_mirrored
 from pipeline_def.training.training_input import TrainingInput
 from tests.training.test_search_space import config
 
@@ -404,6 +405,60 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
     # All images are of the first class, and so are the predictions.
     assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
+    # The network of the last fold judges mirror images, if it is there.
+    compared: list[Any] = []
+    images.divide = lambda data, judged, replicas: compared.append((judged.tolist(), replicas))
+    run.strategy = tf.distribute.get_strategy()
+    built.predict = None
+    monkeypatch.setattr("pipeline_def.training.search.trials._compare_mirrored", lambda *_: 0.25)
+    recipe = Trial(0, {})
+    run._train_folds(recipe, built, run.data, "", 1.0)
+    assert (compared, recipe.mirrored) == ([([4], 1)], 0.25)
+    last = Path(fold_path(run.folder(recipe), 4))
+    last.parent.mkdir(parents=True, exist_ok=True)
+    last.touch()
+    again = Trial(0, {})
+    run._train_folds(again, built, run.data, "", 1.0)
+    assert (len(compared), again.mirrored) == (1, 1.0)
+
+
+def test_images_whose_mirror_image_is_another_class_are_not_mirrored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_letters(trial: Trial) -> float:
+        trial.mirrored = 0.5
+        return 0.7
+
+    simulate(monkeypatch, of_letters)
+    run = make(tmp_path, seconds=440, epochs=30)
+    assert run.start[FLIP]
+    run.run()
+    assert len(run.trials) > 2
+    assert not any(FLIP in trial.values for trial in run.trials)
+    # The user may know better.
+    allowed = make(tmp_path / "allowed", seconds=440, epochs=30, search={FLIP: [True]})
+    allowed.run()
+    assert allowed.trials[1].values[FLIP]
+
+
+def test_mirror_images_are_compared_with_the_images() -> None:
+    left = np.zeros([4, 2, 2, 3], np.uint8)
+    left[:, :, 0] = 255
+    # The first two are bright on the left, one of the others on both sides.
+    left[2] = 255
+    left[3] = 0
+    ids = np.array([1, 1, 1, 0])
+    batches = tf.data.Dataset.from_tensors((left, ids))
+    data: Any = SimpleNamespace(config=config(), read_evaluation=lambda: batches)
+
+    def predict(images: tf.Tensor) -> tf.Tensor:
+        bright = tf.cast(images[:, 0, 0, 0], tf.float32)
+        return tf.stack([255 - bright, bright], axis=1)
+
+    assert _compare_mirrored(predict, data) == 0.5
+    mirrored = replace(data.config, augmentation=AugmentationConfig(flip=True))
+    flipped: Any = SimpleNamespace(config=mirrored)
+    assert _compare_mirrored(predict, flipped) == 1.0
 
 
 def test_the_folds_judge_an_ensemble() -> None:

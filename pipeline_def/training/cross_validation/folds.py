@@ -192,7 +192,7 @@ def cross_validate(
     shared = Shared() if shared is None else shared
     results = []
     for fold in range(folds if most is None else most):
-        path = os.path.join(checkpoint_dir, f"fold-{fold}.npz")
+        path = fold_path(checkpoint_dir, fold)
         result = FoldResult.load(path)
         if result is None:
             name = f"fold {fold + 1}/{folds}"
@@ -206,6 +206,11 @@ def cross_validate(
             report_fold(f"{name} {result.seconds:.0f} s")
         results.append(result)
     return Validated(images, assigned, results, data.config)
+
+
+def fold_path(checkpoint_dir: str, fold: int) -> str:
+    """Return the file of the result of a fold."""
+    return os.path.join(checkpoint_dir, f"fold-{fold}.npz")
 
 
 def _train(training: Training) -> FoldResult:

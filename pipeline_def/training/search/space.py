@@ -8,6 +8,7 @@ from components.contract.rules_of_thumb import OWN_NETWORKS, SMALL_SIDE
 from pipeline_def.config.recipes import RECIPES, Values, apply_values, get_value
 from pipeline_def.config.training import TrainerConfig
 
+FLIP = "augmentation.flip"
 # Channels that `model.width` 0 stands for.
 _WIDTHS = {"cnn": 32, "resnet9": 64}
 
@@ -48,7 +49,7 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
     if config.training.schedule != "constant":
         start["training.keep"] = "last"
     if small:
-        start["augmentation.flip"] = True
+        start[FLIP] = True
     if own and bfloat16:
         start["training.precision"] = "bfloat16"
     return list_changes(config, list_free(config, start))
@@ -85,7 +86,7 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
             sorted({"none", "trivial", plain.augmentation.policy}),
             "Helps unless colors or shapes distinguish the classes.",
         ),
-        "augmentation.flip": Choices(
+        FLIP: Choices(
             sorted({plain.augmentation.flip, config.augmentation.flip}),
             "Mirrored objects keep their class; text does not.",
         ),

@@ -25,7 +25,7 @@ from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
 from pipeline_def.training.checkpoint import Progress, write_whole
-from pipeline_def.training.cross_validation.folds import Validated, cross_validate
+from pipeline_def.training.cross_validation.folds import Validated, cross_validate, fold_path
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.feature_cache import Tables
 from pipeline_def.training.phases import Shared, Training
@@ -67,6 +67,9 @@ class Trial:
     """Of the best epoch up to each of the rungs that it has reached."""
     finished: float = 0.0
     """Seconds of the search at the end of its last run."""
+    mirrored: float = 1.0
+    """Accuracy of trial 0 on mirror images, as a fraction of that on the same images unmirrored; 1
+    if it trains on mirror images."""
     right: list[str] = field(default_factory=list)
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
@@ -187,6 +190,7 @@ class TrialRunner:
     ) -> None:
         """Train some or all of the folds: they are the rungs."""
         most = epochs_at(rung, self.folds)
+        trained = tf.io.gfile.exists(fold_path(self.folder(trial), self.folds - 1))
         validated = cross_validate(
             built.model,
             data,
@@ -204,6 +208,12 @@ class TrialRunner:
         if most == self.folds:
             self._complete(trial, validated.logits, validated.images.labels)
             trial.scores[-1] = trial.score
+            # The network still has the weights of the last fold, unless an earlier attempt had.
+            if not trained and not trial.number:
+                judged = np.flatnonzero(validated.assigned == self.folds - 1)
+                replicas = self.strategy.num_replicas_in_sync
+                part = self._small.divide(data, judged, replicas=replicas)
+                trial.mirrored = _compare_mirrored(built.predict, part)
 
     def _score_folds(self, validated: Validated, count: int) -> float:
         """Return the accuracy of the first folds in their best epoch."""
@@ -247,6 +257,8 @@ class TrialRunner:
         if not training.paused:
             self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
             trial.scores[-1] = trial.score
+            if not trial.number:
+                trial.mirrored = _compare_mirrored(built.predict, data)
 
     def _score(self, progress: Progress, epochs: int, config: TrainerConfig) -> float:
         """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
@@ -291,6 +303,20 @@ class TrialRunner:
             "".join(map(str, right[groups == group].astype(int).tolist()))
             for group in np.unique(groups)
         ]
+
+
+def _compare_mirrored(predict: Predict, data: TrainingInput) -> float:
+    """Return `Trial.mirrored` for images of the eval split."""
+    if data.config.augmentation.flip:
+        return 1.0
+    hits = []
+    for step in (1, -1):
+        logits, ids = predict_logits(
+            lambda images, step=step: predict(images[:, :, ::step]),  # type: ignore[misc]
+            data.read_evaluation(),
+        )
+        hits.append(int((np.argmax(logits, axis=1) == ids).sum()))
+    return hits[1] / max(hits[0], 1)
 
 
 def _erase_dropout(config: ModelConfig) -> ModelConfig:
