@@ -57,7 +57,7 @@ def test_the_space_surrounds_the_first_trial() -> None:
     space = find_space(plain, begin(plain))
     assert next(iter(space)) == "training.learning_rate"
     assert space["training.learning_rate"].values == [0.067, 0.6]
-    assert space["training.weight_decay"].values == [0.003, 0.027]
+    assert space["training.weight_decay"].values == [0.01, 0.09]
     # Proposals learn from the recipe only if it lies inside.
     assert space["model.width"].values == [32, 0]
     assert space["training.epochs"].values == [40, 80]
