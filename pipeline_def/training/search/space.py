@@ -82,10 +82,6 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
         "training.learning_rate": Choices(
             _around(rate), "Tuned rates beat most specialized methods on few images.", between=True
         ),
-        "training.batch_size": Choices(
-            [max(1, training.batch_size // 2), training.batch_size],
-            "Small batches regularize, and take more steps.",
-        ),
         "augmentation.policy": Choices(
             sorted({"none", "trivial", plain.augmentation.policy}),
             "Helps unless colors or shapes distinguish the classes.",
