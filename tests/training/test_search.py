@@ -455,10 +455,11 @@ def test_mirror_images_are_compared_with_the_images() -> None:
         bright = tf.cast(images[:, 0, 0, 0], tf.float32)
         return tf.stack([255 - bright, bright], axis=1)
 
-    assert _compare_mirrored(predict, data) == 0.5
+    logits = predict(left).numpy()
+    assert _compare_mirrored(predict, data, logits) == 0.5
     mirrored = replace(data.config, augmentation=AugmentationConfig(flip=True))
     flipped: Any = SimpleNamespace(config=mirrored)
-    assert _compare_mirrored(predict, flipped) == 1.0
+    assert _compare_mirrored(predict, flipped, logits) == 1.0
 
 
 def test_the_folds_judge_an_ensemble() -> None:

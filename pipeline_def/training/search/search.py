@@ -109,7 +109,7 @@ class _Search(Schedule):
             return
         if first.mirrored < _LEAST_MIRRORED and FLIP not in self.plain.training.search:
             report_result(
-                f"mirror images are recognized {first.mirrored:.0%} as often: trials do not mirror"
+                f"mirror images are recognized {first.mirrored:.0%} as often, so no trial mirrors"
             )
             self.start = {key: one for key, one in self.start.items() if key != FLIP}
         try:

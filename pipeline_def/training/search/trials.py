@@ -213,7 +213,8 @@ class TrialRunner:
                 judged = np.flatnonzero(validated.assigned == self.folds - 1)
                 replicas = self.strategy.num_replicas_in_sync
                 part = self._small.divide(data, judged, replicas=replicas)
-                trial.mirrored = _compare_mirrored(built.predict, part)
+                last = validated.results[-1].logits[-1]
+                trial.mirrored = _compare_mirrored(built.predict, part, last)
 
     def _score_folds(self, validated: Validated, count: int) -> float:
         """Return the accuracy of the first folds in their best epoch."""
@@ -255,10 +256,11 @@ class TrialRunner:
         ]
         trial.score = self._score(last.progress, trial.epochs, data.config)
         if not training.paused:
-            self._complete(trial, *predict_logits(built.predict, data.read_evaluation()))
+            logits, ids = predict_logits(built.predict, data.read_evaluation())
+            self._complete(trial, logits, ids)
             trial.scores[-1] = trial.score
             if not trial.number:
-                trial.mirrored = _compare_mirrored(built.predict, data)
+                trial.mirrored = _compare_mirrored(built.predict, data, logits)
 
     def _score(self, progress: Progress, epochs: int, config: TrainerConfig) -> float:
         """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
@@ -280,7 +282,7 @@ class TrialRunner:
         balanced = self.data.config.training.metric == "balanced_accuracy"
         return "balanced_accuracy" if balanced else "accuracy"
 
-    def _complete(self, trial: Trial, logits: NDArray[np.float32], ids: Any) -> None:
+    def _complete(self, trial: Trial, logits: NDArray[np.floating[Any]], ids: Any) -> None:
         buffer = io.BytesIO()
         np.savez(buffer, logits=logits, ids=ids)
         write_whole(os.path.join(self.folder(trial), _LOGITS), buffer.getvalue())
@@ -305,18 +307,17 @@ class TrialRunner:
         ]
 
 
-def _compare_mirrored(predict: Predict, data: TrainingInput) -> float:
-    """Return `Trial.mirrored` for images of the eval split."""
+def _compare_mirrored(
+    predict: Predict, data: TrainingInput, logits: NDArray[np.floating[Any]]
+) -> float:
+    """Return `Trial.mirrored` for the images of the eval split, given their logits unmirrored."""
     if data.config.augmentation.flip:
         return 1.0
-    hits = []
-    for step in (1, -1):
-        logits, ids = predict_logits(
-            lambda images, step=step: predict(images[:, :, ::step]),  # type: ignore[misc]
-            data.read_evaluation(),
-        )
-        hits.append(int((np.argmax(logits, axis=1) == ids).sum()))
-    return hits[1] / max(hits[0], 1)
+    mirrored, ids = predict_logits(
+        lambda images: predict(images[:, :, ::-1]), data.read_evaluation()
+    )
+    plain, changed = (int((np.argmax(one, axis=1) == ids).sum()) for one in (logits, mirrored))
+    return changed / max(plain, 1)
 
 
 def _erase_dropout(config: ModelConfig) -> ModelConfig:
