@@ -5,7 +5,7 @@ import dataclasses
 from tfx import types
 from tfx.components.tuner import component
 from tfx.dsl.components.base import executor_spec
-from tfx.proto import trainer_pb2
+from tfx.proto import trainer_pb2, tuner_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
@@ -64,6 +64,7 @@ class ImageTuner(component.Tuner):
         examples: types.BaseChannel,
         transform_graph: types.BaseChannel,
         config: TrainerConfig,
+        tune_args: tuner_pb2.TuneArgs | None = None,
     ) -> None:
         """Train on the split `train`, and compare on the split `eval` or by cross-validation.
 
@@ -71,6 +72,7 @@ class ImageTuner(component.Tuner):
             examples: transformed examples.
             transform_graph: of the same ImageTransform.
             config: as for the ImageTrainer, with `training.minutes`.
+            tune_args: its `num_parallel_trials`, if set, replaces `training.parallel_trials`.
 
         Raises:
             ConfigurationError: it is unknown how the images were transformed, or how long to
@@ -80,6 +82,9 @@ class ImageTuner(component.Tuner):
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",
         )
+        if tune_args and (count := tune_args.num_parallel_trials):
+            training = dataclasses.replace(config.training, parallel_trials=count)
+            config = dataclasses.replace(config, training=training)
         # Changing how the model is exported must not search again; folds depend on false alarms.
         export = ExportConfig(false_alarms=config.export.false_alarms)
         config = complete(dataclasses.replace(config, export=export), transform_graph)

@@ -34,6 +34,9 @@ from pipeline_def.training.search.trials import DONE
 from pipeline_def.training.training_input import TrainingInput
 from pipeline_def.training.tuned import FOLDS, copy_folder, save_trained
 
+# What `Preparation` reads of TFX's FnArgs.
+_FILES = ("train_files", "eval_files", "transform_graph_path")
+
 
 class Executor(executor.Executor):
     """Searches, and writes what was found."""
@@ -87,6 +90,7 @@ class SearchTuner(BaseTuner):
             minutes=config.training.minutes or 0,
             log_dir=self._logs,
             checkpoint_dir=self._study,
+            files={name: getattr(self._fn_args, name) for name in _FILES},
         )
         self.oracle.max_trials = len(self._found.facts["trials"])
         for trial in self._found.facts["trials"]:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ _MOST_MEMBERS = 4
 _ROOM = 4
 # How much longer the best trial is trained at the end, and the least and most for which that is.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
+# How much longer a training at most takes alone than its share of several side by side.
+_ALONE = 1.3
 
 
 @dataclass
@@ -37,6 +39,12 @@ class Schedule:
     """Trials of an earlier attempt."""
     interrupted: bool = False
     """Whether the user has ended it."""
+    files: Mapping[str, Any] = field(default_factory=dict)
+    """For processes that train trials, as TFX has passed them."""
+    side: int = 1
+    """Trials that are trained at the same time, except those from start to end."""
+    running: set[int] = field(default_factory=set)
+    """Trials in other processes."""
 
     @property
     def plain(self) -> TrainerConfig:
@@ -51,7 +59,8 @@ class Schedule:
     @property
     def overhead(self) -> float:
         """Fraction of the time so far that was not spent in epochs, such as for compiling."""
-        epochs = sum(trial.epochs * self._pace(trial) for trial in self.trials)
+        first = self.trials[0].epoch_seconds
+        epochs = sum(trial.epochs * (trial.epoch_seconds or first) for trial in self.trials)
         return max(0.0, 1 - epochs / (self.seconds - self.left))
 
     @property
@@ -120,11 +129,13 @@ class Schedule:
     def fits(self, trial: Trial, *, reserve: float = 0.0) -> bool:
         """Return whether the time is enough for all epochs of a trial."""
         epochs = self.runner.config(trial).training.epochs - trial.epochs
-        return self.left >= self._start_up(trial) + self._pace(trial) * epochs + reserve
+        seconds = self._start_up(trial) + self._pace(trial) * epochs
+        return self.left >= self.side * seconds + reserve
 
     def _pace(self, trial: Trial) -> float:
         """Return the seconds of an epoch; a trial that has not started is like trial 0."""
-        return trial.epoch_seconds or self.trials[0].epoch_seconds
+        pace = trial.epoch_seconds or self.trials[0].epoch_seconds
+        return pace * (_ALONE if trial.shared and self.side == 1 else 1)
 
     def _start_up(self, trial: Trial) -> float:
         """Estimate the seconds before the next epoch of a trial."""

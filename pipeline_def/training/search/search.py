@@ -7,13 +7,13 @@ are more accurate on the images that select the epoch by more than one standard 
 difference (the one-standard-error rule; Hastie et al., 2009). The test split is never read.
 """
 
+import contextlib
 import dataclasses
-import gc
 import json
-import logging
 import math
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ import tensorflow as tf
 from components.contract.errors import ModelError
 from components.contract.machine import computes_bfloat16
 from components.contract.printable import format_duration
-from components.contract.progress import report_result
+from components.contract.progress import report_progress, report_result
 from components.contract.stopping import first_interrupt_raises
 from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
@@ -33,6 +33,7 @@ from pipeline_def.training.distribution.strategy import is_accelerated
 from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.ensemble import find_ensemble
 from pipeline_def.training.search.schedule import Schedule
+from pipeline_def.training.search.side_by_side import SideBySide, count_processes
 from pipeline_def.training.search.space import FLIP, find_start
 from pipeline_def.training.search.study import (
     RUNGS,
@@ -40,20 +41,27 @@ from pipeline_def.training.search.study import (
     is_promising,
     propose,
 )
-from pipeline_def.training.search.trials import DONE, PAUSED, Build, Role, Trial, TrialRunner
+from pipeline_def.training.search.trials import (
+    DIVERGED,
+    DONE,
+    NO_MEMORY,
+    PAUSED,
+    Build,
+    Role,
+    Trial,
+    TrialRunner,
+    attempt,
+)
 from pipeline_def.training.training_input import TrainingInput
 
-_LOGGER = logging.getLogger(__name__)
-
 _STATE = "trials.json"
-_DIVERGED, _NO_MEMORY = "diverged", "out of memory"
 # Fraction of its time by which a search may be late: an estimate that is a little short should not
 # cost a trial its last epochs.
 _GRACE = 0.1
 # A network that has not seen mirror images recognizes mirrored objects nearly as often, and about
 # half of mirrored letters and digits.
 _LEAST_MIRRORED = 0.75
-_FAILURES = {_DIVERGED: "diverged", _NO_MEMORY: "ran out of memory"}
+_FAILURES = {DIVERGED: "diverged", NO_MEMORY: "ran out of memory"}
 
 
 @dataclass(frozen=True)
@@ -121,13 +129,45 @@ class _Search(Schedule):
 
     def _compare(self) -> None:
         """Train the other trials, then one that is longer, then what the time completes."""
-        while found := self._find_next():
-            self.train(*found)
+        self._train_found()
         self._complete_paused(most=1)
         if longer := self.plan_longer():
             self.train(self._add(longer, "longer"), 1.0)
         if not self.stale:
             self._complete_paused(most=len(self.trials))
+
+    def _train_found(self) -> None:
+        """Train one trial after the other, or several side by side."""
+        with contextlib.closing(SideBySide(self.runner, self.files, self.side)) as others:
+            while True:
+                found = self._find_next() if others.has_room() else None
+                # A training from start to end gets all CPUs.
+                if found and self.side > 1 and not found[0].role:
+                    trial, rung = found
+                    others.start(trial, rung, seconds=self._patience)
+                    self.running.add(trial.number)
+                elif self.running:
+                    self._receive(others)
+                elif found:
+                    self.train(*found)
+                else:
+                    self.side = 1
+                    return
+
+    def _receive(self, others: SideBySide) -> None:
+        """Wait for a trial to pause or end, and record it."""
+        while (ended := others.wait(1.0)) == []:
+            names = " and ".join(map(str, sorted(self.running)))
+            done, total = (self.seconds - self.left) / 60, self.seconds / 60
+            note = f"trials {names}, {self._state}"
+            report_progress(done=min(done, total), total=total, unit="minutes", note=note)
+        for trial, before in ended or ():
+            self.running.remove(trial.number)
+            self._record(trial, before)
+        if ended is None:
+            others.close()
+            self.side, self.running = 1, set()
+            report_result("the process of a trial has failed: from now on, one at a time")
 
     def _find_next(self) -> tuple[Trial, float] | None:
         """Return the trial to train and up to which rung; None if a new one has no time left."""
@@ -136,7 +176,11 @@ class _Search(Schedule):
             return self._add({**self.start}, "advice"), RUNGS[0]
         if only := self.plan_only():
             return self._add(only, "longer"), 1.0
-        paused = [trial for trial in self.trials if trial.state == PAUSED]
+        paused = [
+            trial
+            for trial in self.trials
+            if trial.state == PAUSED and trial.number not in self.running
+        ]
         if self.left > 0 and (longer := [one for one in paused if one.role == "longer"]):
             return longer[0], 1.0
         # The best one of each rung: if it is not promising, the others are not.
@@ -173,25 +217,20 @@ class _Search(Schedule):
 
     def train(self, trial: Trial, rung: float) -> None:
         """Train a trial up to a rung, and record it."""
-        started, note = time.perf_counter(), f", {self._state}"
+        started, before = time.perf_counter(), trial.seconds
         # Nobody knows the pace of another network before its first epochs.
-        late = started + self.left + _GRACE * self.seconds
-        deadline = late if trial.number else math.inf
-        try:
-            self.runner.train(trial, rung, note=note, deadline=deadline)
-        except ModelError as error:
-            _LOGGER.warning("Trial %d: %s", trial.number, error)
-            trial.state = _DIVERGED
-        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-            # TensorFlow has one class for both.
-            if "No space left" in str(error):
-                raise
-            _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
-            trial.state = _NO_MEMORY
-            self.runner.built.clear()
-            gc.collect()
-        before, seconds = trial.seconds, time.perf_counter() - started
-        trial.seconds = before + seconds
+        deadline = started + self._patience if trial.number else math.inf
+        attempt(self.runner, trial, rung, note=f", {self._state}", deadline=deadline)
+        trial.seconds = before + time.perf_counter() - started
+        self._record(trial, before)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds after which a training must pause."""
+        return self.left + _GRACE * self.seconds
+
+    def _record(self, trial: Trial, before: float) -> None:
+        """Record what a trial has come to; `before`, it had taken so many seconds."""
         if trial.number in self.resumed:
             # The checkpoint of a killed attempt has epochs whose time was never recorded.
             trial.seconds = max(trial.seconds, trial.epochs * trial.epoch_seconds)
@@ -200,7 +239,7 @@ class _Search(Schedule):
         rest = max(trial.seconds - self.trials[0].start_up, 0)
         trial.epoch_seconds = trial.epoch_seconds or rest / max(trial.epochs, 1)
         if not before:
-            trial.start_up = max(seconds - trial.epoch_seconds * trial.epochs, 0)
+            trial.start_up = max(trial.seconds - trial.epoch_seconds * trial.epochs, 0)
         self.save()
         self._tidy()
         self._report(trial)
@@ -232,11 +271,13 @@ def search(
     minutes: float,
     log_dir: str,
     checkpoint_dir: str,
+    files: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Search for about `minutes`, at least until the recipe's training is complete.
 
     An interrupted search goes on where it was. The trials of the same seed are the same; how many
-    of them there are depends on the speed of the machine.
+    of them there are depends on the speed of the machine. With `files`, what TFX has passed,
+    `training.parallel_trials` run at the same time.
 
     Raises:
         ModelError: the recipe's training fails, or no images compare the trials.
@@ -256,6 +297,11 @@ def search(
     faster = not is_accelerated(strategy) and computes_bfloat16()
     start = find_start(fixed, images=data.train.total, bfloat16=faster)
     run = _Search.resume(runner, minutes * 60, start)
+    if files:
+        run.files = files
+        run.side, why = count_processes(runner)
+        if why:
+            report_result(f"{run.side} trials at the same time, as {why}")
     run.run()
     chosen, text = choose(run)
     report_result(text)

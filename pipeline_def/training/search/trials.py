@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import gc
 import io
+import logging
 import math
 import os
 import statistics
@@ -16,6 +17,7 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
+from components.contract.errors import ModelError
 from components.contract.progress import naming_fold
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values
@@ -33,8 +35,11 @@ from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.steps.step import erase_tuned
 from pipeline_def.training.training_input import TrainingInput
 
+_LOGGER = logging.getLogger(__name__)
+
 # Paused trials go on if they are promoted.
 PAUSED, DONE = "paused", "complete"
+DIVERGED, NO_MEMORY = "diverged", "out of memory"
 _LOGITS = "logits.npz"
 # Networks that are kept with their compiled steps; each has the weights three times in memory.
 _MOST_BUILT = 6
@@ -57,7 +62,9 @@ class Trial:
     """Completed epochs of the last phase; with folds, their mean."""
     seconds: float = 0.0
     epoch_seconds: float = 0.0
-    """Duration of an epoch of the last phase."""
+    """Duration of an epoch of the last phase; its share of it where trials ran side by side."""
+    shared: bool = False
+    """Whether they did."""
     start_up: float = 0.0
     """Seconds of its first run that these epochs did not take."""
     score: float = 0.0
@@ -305,6 +312,25 @@ class TrialRunner:
             "".join(map(str, right[groups == group].astype(int).tolist()))
             for group in np.unique(groups)
         ]
+
+
+def attempt(
+    runner: TrialRunner, trial: Trial, rung: float, *, note: str = "", deadline: float
+) -> None:
+    """Train a trial as `TrialRunner.train` does; its state says if it failed."""
+    try:
+        runner.train(trial, rung, note=note, deadline=deadline)
+    except ModelError as error:
+        _LOGGER.warning("Trial %d: %s", trial.number, error)
+        trial.state = DIVERGED
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        # TensorFlow has one class for both.
+        if "No space left" in str(error):
+            raise
+        _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
+        trial.state = NO_MEMORY
+        runner.built.clear()
+        gc.collect()
 
 
 def _compare_mirrored(
