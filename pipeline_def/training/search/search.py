@@ -157,9 +157,9 @@ class _Search(Schedule):
     def _receive(self, others: SideBySide) -> None:
         """Wait for a trial to pause or end, and record it."""
         while (ended := others.wait(1.0)) == []:
-            names = " and ".join(map(str, sorted(self.running)))
+            names = " and ".join(f"trial {number}" for number in sorted(self.running))
             done, total = (self.seconds - self.left) / 60, self.seconds / 60
-            note = f"trials {names}, {self._state}"
+            note = f"{names}, {self._state}"
             report_progress(done=min(done, total), total=total, unit="minutes", note=note)
         for trial, before in ended or ():
             self.running.remove(trial.number)
