@@ -33,8 +33,11 @@ from pipeline_def.training.training_input import TrainingInput
 from tests.training.test_search_space import config
 
 
-def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> _Search:
-    data: Any = SimpleNamespace(config=config(**training))
+def make(
+    directory: Path, *, seconds: float, folds: int = 0, images: int = 3000, **training: Any
+) -> _Search:
+    train = SimpleNamespace(total=images)
+    data: Any = SimpleNamespace(config=config(**training), train=train)
     start = find_start(data.config, images=3000, bfloat16=False)
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
@@ -116,6 +119,10 @@ def test_a_short_time_goes_into_a_single_trial(
     assert run.left == 0
     assert run.trials[2].values == {**run.start, "training.epochs": 163}
     assert choose(run)[0].number == 2
+    # With few images, more time does.
+    del runs[:]
+    make(tmp_path / "few", seconds=1000, epochs=30, images=500).run()
+    assert runs == [(0, 30), (1, 7), (2, 963)]
     # Its length is the user's, or there is not enough time for it.
     run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})
     run.run()

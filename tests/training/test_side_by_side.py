@@ -66,6 +66,7 @@ opened: list[Simulated] = []
 runners: list[TrialRunner] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_search_with_two_trials_at_the_same_time(
     fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
