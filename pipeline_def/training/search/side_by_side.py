@@ -23,7 +23,6 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.training.distribution.process_apart import ProcessApart, Receive, Send
 from pipeline_def.training.distribution.strategy import is_accelerated
-from pipeline_def.training.preparation import Preparation, start_devices
 from pipeline_def.training.search.trials import Trial, TrialRunner, attempt
 
 # What only the search knows, or what it measures otherwise.
@@ -154,6 +153,9 @@ def count_processes(runner: TrialRunner) -> tuple[int, str]:
 
 def answer(receive: Receive, send: Send) -> None:
     """Train trials, in a process that `SideBySide` has started."""
+    # Needs TFX's libraries, as only Trainer and Tuner do.
+    from pipeline_def.training.preparation import Preparation, start_devices
+
     task = receive()
     config = from_dict(TrainerConfig, task["config"])
     strategy = start_devices(config)
