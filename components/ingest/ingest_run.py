@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from components.contract.example import EVAL, TRAIN
+from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.machine import pause_collection
 from components.contract.printable import make_printable
 from components.contract.progress import report_result
@@ -181,8 +181,8 @@ def _account(
     }
     if columns := describe_columns(listing.columns()):
         found["columns"] = columns
-    by_hash = config.splits is None and listing.tally.labels.keys() == {None}
-    if by_hash and sum(sum(of_split.values()) for of_split in labels.values()) < FEW_IMAGES:
+    by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
+    if by_hash and sum(sum(labels.get(of, {}).values()) for of in (TRAIN, EVAL)) < FEW_IMAGES:
         # Training divides them again, into folds.
         found["groups"] = _list_groups(reports, rule)
     return found

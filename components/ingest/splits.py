@@ -44,19 +44,14 @@ def choose_splits(
         wanted: `ingest.splits`, used as it is.
     """
     splits: dict[str | None, str | None] = {name: name for name in counts}
-    test_is_eval = False
     if not counts.keys() & {None, EVAL}:
-        enough = wanted or counts.get(TRAIN, 0) * _HELD_OUT >= MIN_SPLIT_IMAGES
-        test_is_eval = TEST in counts and not enough
-        splits |= {TEST: EVAL} if test_is_eval else {TRAIN: None}
+        splits[TRAIN] = None
     by_hash = sum(count for name, count in counts.items() if splits[name] is None)
     # Sorted, because JSON keeps the order.
     fractions = dict(sorted((wanted or _default_fractions(by_hash, given=splits.values())).items()))
     if TEST in {*splits.values(), *(fractions if by_hash else ())}:
         return SplitChoice(splits, fractions, "")
-    if test_is_eval:
-        reason = f"train has too few images to hold out {MIN_SPLIT_IMAGES} for an eval split"
-    elif by_hash and not wanted:
+    if by_hash and not wanted:
         reason = f"{by_hash:,} images are too few for a test split of {MIN_SPLIT_IMAGES}"
     else:
         reason = "there is no test split"

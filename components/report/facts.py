@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.example import EVAL, count_folds, sort_splits
+from components.contract.example import EVAL, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.evaluation.metrics.calibration import Scaling, SetCoverage
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
@@ -195,6 +195,8 @@ class ReportFacts:
     """`warm_start` of `training.json`."""
     search: Mapping[str, Any] | None = None
     """`search` of `training.json`."""
+    selection_folds: int = 0
+    """Number of folds that selected the weights; 0: the eval split did."""
     spans: tuple[SpanFacts, ...] = ()
     """Of `ingest.window`, the oldest first."""
     input_advice: str = ""
@@ -289,7 +291,7 @@ class ReportFacts:
 
     @property
     def folds(self) -> int:
-        """Number of folds of cross-validation; 0 without."""
+        """Number of folds whose models the scores are of; 0: they are of the exported model."""
         return count_folds(self.split)
 
     @property
@@ -300,7 +302,12 @@ class ReportFacts:
     @property
     def selected_on(self) -> str:
         """The images that selected the weights."""
-        return f"{self.folds} folds" if self.folds else f"the {EVAL} split"
+        return name_folds(self.selection_folds) if self.selection_folds else f"the {EVAL} split"
+
+    @property
+    def trained_on(self) -> str:
+        """The splits of which the model may have seen an image."""
+        return f"{TRAIN} or {EVAL}" if self.selection_folds else TRAIN
 
     @property
     def coverage_of_sets(self) -> str:
@@ -386,7 +393,7 @@ class ReportFacts:
                 f"The scores are cross-validated over {self.folds} folds: each image was judged by "
                 "a model that had not seen it. The exported model was trained on all images."
             )
-        epoch = "last epoch" if self.keeps_last else f"best epoch on the {EVAL} split"
+        epoch = "last epoch" if self.keeps_last else f"best epoch on {self.selected_on}"
         return (
             f"The weights are those of the {epoch}; the scores are from the {self.split} split, "
             "which training has not seen."

@@ -67,7 +67,7 @@ def gather_facts(
     _progress(1, "computing metrics")
     comparison = compare(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
-    sets = training.get("label_sets")
+    sets, folds = training.get("label_sets"), (training.get("folds") or {}).get("count", 0)
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
     candidate = evaluated.candidate
     notes, scaling = tuple(_describe_sample(candidate)), _find_scaling(training, candidate)
@@ -86,7 +86,9 @@ def gather_facts(
         verdict=read_verdict(evaluation.uri),
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
         balance=read_index(examples.uri)["labels"],
-        leaks=measure_leaks(given["rejects"].uri, evaluated, split),
+        leaks=measure_leaks(
+            given["rejects"].uri, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
+        ),
         files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies=read_anomalies(given["anomalies"]),
         history=read_json(os.path.join(run, HISTORY_FILE)),
@@ -97,6 +99,7 @@ def gather_facts(
         range_test=training.get("range_test"),
         warm_start=training.get("warm_start"),
         search=training.get("search"),
+        selection_folds=folds,
         spans=describe_spans(examples, found.columns) if found else (),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,

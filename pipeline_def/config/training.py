@@ -42,10 +42,11 @@ class TrainingConfig:
     epoch."""
 
     folds: Annotated[Count, Interval(le=20)] | Literal["auto"] = "auto"
-    """Cross-validation below 1,000 images, unless you name the splits: each fold of the images is
-    judged by a model that has not seen it, and the exported model is trained on all. auto: 5 folds
-    if they take less than about 5 minutes on two cores, judging by the images, epochs and network,
-    else 0, none; with `model.warm_start` always 0."""
+    """Cross-validation below 1,000 images besides `test`, unless you name the eval split: each fold
+    of the images is judged by a model that has not seen it, and the exported model is trained on
+    all. auto: 5 folds if they take less than about 5 minutes on two cores, or a quarter of
+    `minutes`, judging by the images, epochs and network, else 0, none; with `model.warm_start`
+    always 0."""
 
     metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
     """Metric on the eval split that `patience` and the choice of the best epoch use. loss:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from components.contract.example import EVAL, INDEX_FILE, TRAIN, count_folds
+from components.contract.example import INDEX_FILE, TRAIN
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
 from components.ingest.decisions import CORRECTIONS_FILE
@@ -176,7 +176,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         metrics=record.metrics,
         accuracy_interval=report["metrics"]["accuracy"]["interval"],
         evaluated_on=record.split,
-        weights_chosen_on=record.split if count_folds(record.split) else EVAL,
+        weights_chosen_on=report["selection_split"],
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
         range_test=report.get("range_test"),
         warm_start=report.get("warm_start"),

@@ -196,10 +196,12 @@ def test_only_splits_by_hash_may_be_divided_into_folds(
     tmp_path: Path, config: IngestConfig, name: str
 ) -> None:
     write_folder(tmp_path / "images", each=20)
-    for split in ("train", "val"):
-        write_folder(tmp_path / "folders" / split, each=20)
-    made = ingest(tmp_path / "images", tmp_path / "ours")
-    assert read_index(str(made.examples))["groups"] == {}
+    for folder, other in (("folders", "val"), ("tested", "test")):
+        for split in ("train", other):
+            write_folder(tmp_path / folder / split, each=20)
+    for folder in ("images", "tested"):
+        made = ingest(tmp_path / folder, tmp_path / f"ours {folder}")
+        assert read_index(str(made.examples))["groups"] == {}
     made = ingest(tmp_path / name, tmp_path / "theirs", config)
     assert "groups" not in read_index(str(made.examples))
 

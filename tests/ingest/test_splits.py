@@ -18,12 +18,7 @@ CASES: dict[str, tuple[dict[str | None, int], Splits, Mapping[str, float], str]]
     "train alone": ({"train": 1000}, {"train": None}, THREE, ""),
     "train alone, few": ({"train": 30}, {"train": None}, TWO, "30 images are too few"),
     "test judges only": ({"train": 1000, "test": 5}, {"train": None, "test": "test"}, TEN, ""),
-    "train is too small to give any": (
-        {"train": 999, "test": 5},
-        {"train": "train", "test": "eval"},
-        {},
-        "train has too few images",
-    ),
+    "test judges only, few": ({"train": 999, "test": 5}, {"train": None, "test": "test"}, TWO, ""),
     "train and eval": (
         {"train": 9999, "eval": 9999},
         {"train": "train", "eval": "eval"},

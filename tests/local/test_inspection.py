@@ -85,8 +85,8 @@ def test_images_in_two_splits_are_found(tmp_path: Path, capsys: pytest.CaptureFi
         write_folder(tmp_path / "test", each=5, labels=(label,), first_seed=500)
     _, out, _ = inspect(capsys, tmp_path)
     assert (
-        "30 images of eval are also in train, such as test/red/000.png and train/red/000.png: "
-        "remove them from one of the splits" in " ".join(out.split())
+        "30 images of test are also in train or eval, such as test/red/000.png and "
+        "train/red/000.png: remove them from one of the splits" in " ".join(out.split())
     )
 
 
@@ -103,8 +103,8 @@ def test_near_duplicates_between_splits_are_found(
             image.save(path, quality=95 if split == "train" else 70)
     _, out, _ = inspect(capsys, tmp_path)
     assert (
-        "3 images of eval look almost the same as images of train, such as test/a/0.jpg and "
-        "train/a/0.jpg: remove them" in " ".join(out.split())
+        "3 images of test look almost the same as images of train or eval, such as "
+        "test/a/0.jpg and train/a/0.jpg: remove them" in " ".join(out.split())
     )
     _, out, _ = inspect(capsys, tmp_path, "--ingest.near_duplicates", "keep")
     assert "look almost the same" not in out

@@ -32,6 +32,7 @@ def metrics(baseline: float | None) -> dict[str, Any]:
         "split": "test",
         "examination": {"findings": [], "looked_at": ["all"], "unknown": []},
         "verdict": {"outcome": "blessed", "headline": "Yes.", "reasons": ["good", "better"]},
+        "selection_split": "eval",
         "metrics": {"accuracy": accuracy, "auc": {"value": None}},
         "search": {"trials": [{}, {}], "chosen": 1, "text": "Searched.", "space": {}},
     }

@@ -448,7 +448,8 @@ def test_overfitting_is_told_by_the_accuracy_on_the_folds() -> None:
     facts = healthy(split=name_folds(5), history=curves)
     assert facts.metrics.scalars["accuracy"] == pytest.approx(0.977, abs=1e-3)
     assert not examine(facts).findings
-    assert examine(healthy(history=curves)).findings
+    [finding] = examine(healthy(selection_folds=5, history=curves)).findings
+    assert finding.text == "accuracy is 1.000 on train but 0.610 on 5 folds"
 
 
 def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:

@@ -75,17 +75,24 @@ def test_undefined_numbers_are_null() -> None:
     assert found["metrics"]["accuracy"]["baseline"] is None
 
 
-@pytest.mark.parametrize(("split", "optimistic"), [("eval", True), ("test", False)])
-def test_the_roles_of_splits(split: str, optimistic: bool) -> None:
-    found = json.loads(write_metrics(dataclasses.replace(small(), split=split)))
-    assert (found["split"], found["selection_split"]) == (split, "eval")
-    assert found["optimistic"] == optimistic
+@pytest.mark.parametrize(
+    ("split", "folds", "selection", "optimistic"),
+    [("eval", 0, "eval", True), ("test", 0, "eval", False), ("test", 5, "5 folds", False)],
+)
+def test_the_roles_of_splits(split: str, folds: int, selection: str, optimistic: bool) -> None:
+    facts = dataclasses.replace(small(), split=split, selection_folds=folds)
+    found = json.loads(write_metrics(facts))
+    assert (found["split"], found["selection_split"]) == (split, selection)
+    assert (found["folds"], found["optimistic"]) == (0, optimistic)
+    if split == "test":
+        where = selection if folds else "the eval split"
+        assert f"the best epoch on {where}; the scores are from the test" in facts.roles_of_splits
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_cross_validation_is_named_wherever_scores_are() -> None:
-    facts = dataclasses.replace(small(), split="5 folds", unknowns=None)
+    facts = dataclasses.replace(small(), split="5 folds", selection_folds=5, unknowns=None)
     found = json.loads(write_metrics(facts))
     assert (found["folds"], found["optimistic"]) == (5, False)
     for text in (words(render(facts)), write_card(facts)):

@@ -62,5 +62,8 @@ def test_accuracy_is_measured_with_and_without_leaked_images(rejects: str) -> No
     predictions = Predictions(("cat", "dog"), np.array([0, 0, 1, 1]), probabilities)
     evaluated = Evaluated(("b", "c", "e", "f"), {}, predictions)
     assert measure_leaks(rejects, evaluated, "test") == Leaks(2, 0.75, 0.5)
+    both = ("train", "eval")
+    assert measure_leaks(rejects, evaluated, "test", trained=both) == Leaks(2, 0.75, 0.5)
+    assert measure_leaks(rejects, evaluated, "test", trained=("eval",)) is None
     assert measure_leaks(rejects, evaluated, "eval") is None
     assert measure_leaks(rejects, evaluated, "train") is None

@@ -90,7 +90,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
         evaluated = facts.metrics.scalars["accuracy"]
     if train - evaluated <= _WIDE_GAP:
         return
-    advice, kept_out = ["add images"], f"{facts.folds} folds" if facts.folds else "eval"
+    advice, kept_out = ["add images"], facts.selected_on.removeprefix("the ").removesuffix(" split")
     on_features = _find_kept(facts).phase.on_features
     if find_option(facts, "augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")

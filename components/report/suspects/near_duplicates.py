@@ -51,12 +51,15 @@ def _find_others(rows: Iterable[tuple[str, ...]], label: str) -> tuple[str, ...]
     return tuple(itertools.islice(others, _MOST_TWINS))
 
 
-def measure_leaks(rejects_uri: str, evaluated: Evaluated, split: str) -> Leaks | None:
-    """Compare the accuracy with and without leaked images; None if there are none."""
+def measure_leaks(
+    rejects_uri: str, evaluated: Evaluated, split: str, *, trained: Collection[str] = (TRAIN,)
+) -> Leaks | None:
+    """Compare the accuracy with and without copies from the `trained` splits; None without any."""
     leaked: set[str] = set()
     for name in (DUPLICATES_FILE, NEAR_DUPLICATES_FILE):
         for line in _read_lines(rejects_uri, name):
-            if split != TRAIN and {TRAIN, split} <= {*line["splits"]}:
+            splits = {*line["splits"]}
+            if split in splits and split not in trained and splits.intersection(trained):
                 leaked.update(line["paths"])
     is_leaked = np.array([name in leaked for name in evaluated.filenames], bool)
     if not is_leaked.any():

@@ -6,6 +6,7 @@ import math
 import tensorflow as tf
 import tf_keras
 
+from components.contract.example import EVAL
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.records.shard_files import read_index
 from pipeline_def.model.warm_start import WarmStart
@@ -20,6 +21,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Of `training.folds: auto`.
 _FOLDS, _SECONDS = 5, 300
+# Or the fraction of a search that its first trial may take.
+_SEARCHED = 0.25
 # Fewer prove nothing in any case.
 _LEAST_IMAGES = 20
 
@@ -52,7 +55,7 @@ def train(
 
 
 def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
-    """Return the number of folds; 0: the eval split selects the epoch, and judges the model."""
+    """Return the number of folds; 0: the eval split selects the epoch."""
     wanted = data.config.training.folds
     if wanted == 0 or (wanted == "auto" and not data.config.judged_by_folds):
         return 0
@@ -64,11 +67,12 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
     if wanted != "auto":
         return wanted
     seconds = estimate_seconds(data, count_multiplications(model))
-    if seconds <= _SECONDS:
+    if seconds <= max(_SECONDS, _SEARCHED * 60 * (data.config.training.minutes or 0)):
         return _FOLDS
     _LOGGER.warning(
-        "Too few images judge this model. Cross-validation judges it on all %d, in about %d more "
-        "minutes on two cores: --training.folds %d.",
+        "The eval split has few images. Cross-validation judges the training on all %d images of "
+        "train and eval, and then trains on all, in about %d more minutes on two cores: "
+        "--training.folds %d.",
         *(data.train.total + data.evaluation.total, math.ceil(seconds / 60), _FOLDS),
     )
     return 0
@@ -81,8 +85,8 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
     if data.config.model.start:
         return "no training could start from a model that was trained on all images"
     index = read_index(data.train.uri)
-    if "groups" not in index or len(index["splits"]) != 2:
-        return f"there are {FEW_IMAGES:,} images or more, or you have named the splits"
+    if "groups" not in index or EVAL not in index["splits"]:
+        return f"there are {FEW_IMAGES:,} images or more, or you have named the eval split"
     if data.train.total + data.evaluation.total < _LEAST_IMAGES:
         return f"there are fewer than {_LEAST_IMAGES} images"
     if data.config.transform.storage == "originals":

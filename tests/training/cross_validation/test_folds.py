@@ -170,7 +170,7 @@ def test_groups_of_the_manifest_stay_together(tmp_path: Path) -> None:
 
 
 UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "the splits are the user's": ({}, {}, "you have named the splits"),
+    "the eval split is the user's": ({}, {}, "you have named the eval split"),
     "fewer groups than folds": (
         {"groups": lambda: {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}},
         {},
@@ -235,6 +235,11 @@ def test_auto_follows_from_the_work_not_from_the_clock(
         monkeypatch.setattr(choice, "count_multiplications", lambda _, work=work: work)
         assert choose_folds(data, network()) == chosen
     assert "--training.folds 5" in caplog.text
+    for minutes, chosen in ((60, 5), (1, 0)):
+        data = read_input(folder, folds="auto", minutes=minutes)
+        # Fourteen minutes.
+        monkeypatch.setattr(choice, "count_multiplications", lambda _: 2 * 10**10)
+        assert choose_folds(data, network()) == chosen
 
 
 def test_multiplications_are_counted() -> None:

@@ -194,7 +194,7 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
         half = math.hypot(Z * error, (interval.high - interval.low) / 2)
         told += f" ± {half:.3f}"
     return (
-        f"The {name} has {score:.3f} {_NAMES[measure].lower()} on the eval split, which "
+        f"The {name} has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
         f"chose it, and {found:.3f} on test: {told}."
     )
 
