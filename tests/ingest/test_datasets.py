@@ -277,7 +277,7 @@ def test_a_prepared_tfds_folder(images: list[Image], tmp_path: Path) -> None:
     listing = list_images(str(tmp_path))
     assert listing.layout == "tfds"
     assert {file.label for file in listing.files} == set(CLASSES)
-    assert {file.split for file in listing.files} == {"train", "eval"}
+    assert {file.split for file in listing.files} == {None, "test"}
 
 
 def test_shards_in_a_bucket(images: list[Image], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ CLEAR = {
     "upper case": (["Train/cat/1", "VALIDATION/cat/1"], SPLITS),
     "sets": (["training_set/cat/1", "val-set/cat/1", "Test Set/cat/1"], {*SPLITS, "test"}),
     "several names of a split": (["train/cat/1", "dev/cat/1", "valid/cat/1"], SPLITS),
-    "test stands in for eval": (["train/cat/1", "testing/cat/1"], SPLITS),
+    "eval is a part of train": (["train/cat/1", "testing/cat/1"], {None, "test"}),
     "train alone is divided": (["train/cat/1", "train/dog/1"], LABELS),
 }
 
@@ -42,7 +42,7 @@ UNCLEAR = {
         ["train/cat/1", "test/cat/1", "docs/a/1"],
         r"some do not \(docs\): set ingest.layout to label or split, or leave folders out, as in "
         r"""--ingest.exclude '\["docs"\]'\.$""",
-        {"train", "eval", "docs"},
+        {None, "test", "docs"},
     ),
     "a class called train": (["train/1", "bus/1"], r"\(train\) and some do not \(bus\)", None),
     "train has no images": (
@@ -53,7 +53,7 @@ UNCLEAR = {
     "words of several splits": (
         ["seg_train/cat/1", "seg_test/cat/1", "seg_pred/1"],
         r"names contain those of splits \(seg_test and seg_train\)",
-        {"train", "eval"},
+        {None, "test"},
     ),
     "years": (["train2017/cat/1", "val2017/cat/1"], "contain those of splits", {"train", "eval"}),
     "the same labels": (
@@ -71,7 +71,7 @@ UNCLEAR = {
 
 @pytest.mark.parametrize(("paths", "message", "splits"), UNCLEAR.values(), ids=UNCLEAR.keys())
 def test_unclear_layouts_are_refused_unless_an_option_says_what_they_are(
-    tmp_path: Path, paths: list[str], message: str, splits: set[str] | None
+    tmp_path: Path, paths: list[str], message: str, splits: set[str | None] | None
 ) -> None:
     folder = str(touch(tmp_path, *paths))
     with pytest.raises(

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import IO, Any, NamedTuple, TypeVar
 
 from components.contract.errors import DataError, StorageError
-from components.contract.example import SPAN
+from components.contract.example import SPAN, TRAIN
 from components.contract.machine import pause_collection
 from components.contract.printable import quote
 from components.ingest.corrections import Correction, Corrections
@@ -238,7 +238,9 @@ def check_labels(listing: Listing) -> None:
                 f"fix the manifest."
             )
     hashed = counts.pop(None, ())
-    for split, of_split in counts.items():
+    # Hashes divide a part of train, if not all of it.
+    of_train: collections.Counter[str] = collections.Counter()
+    for split, of_split in ({TRAIN: of_train} | counts).items():
         divided = {label for label in hashed if split in listing.fractions_of(label)}
         if missing := [label for label in labels if label not in of_split.keys() | divided]:
             others = f" and {len(missing) - 1} more" if missing[1:] else ""
