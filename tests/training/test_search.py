@@ -331,7 +331,11 @@ def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
     run = make(tmp_path, seconds=400, epochs=30, folds=5)
     run.run()
-    assert "in cross-validation" in choose(run)[1]
+    chosen, text = choose(run)
+    assert "in cross-validation" in text
+    # The training on all images has a quarter of the folds' images.
+    assert chosen.role == "longer"
+    assert 0 <= run.left - chosen.epochs / 4 < 30
 
 
 def test_a_trial_that_fails_leaves_no_network_to_others(

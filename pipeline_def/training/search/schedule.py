@@ -111,7 +111,8 @@ class Schedule:
 
     def _count_epochs(self, trial: Trial) -> int:
         """Return how many epochs the rest of the time allows a training like a trial."""
-        return int((self.left - self._start_up(trial)) / self._pace(trial))
+        pace = self._pace(trial) * (1 + self._share_of_all)
+        return int((self.left - self._start_up(trial)) / pace)
 
     def plan_longer(self) -> dict[str, Any] | None:
         """Return the options of the best trial with as many more epochs as the time allows."""
@@ -140,9 +141,16 @@ class Schedule:
 
     def fits(self, trial: Trial, *, reserve: float = 0.0) -> bool:
         """Return whether the time is enough for all epochs of a trial."""
-        epochs = self.runner.config(trial).training.epochs - trial.epochs
-        seconds = self._start_up(trial) + self._pace(trial) * epochs
-        return self.left >= self.side * seconds + reserve
+        whole = self.runner.config(trial).training.epochs
+        seconds = self._start_up(trial) + self._pace(trial) * (whole - trial.epochs)
+        afterwards = self._pace(trial) * whole * self._share_of_all
+        return self.left >= self.side * seconds + afterwards + reserve
+
+    @property
+    def _share_of_all(self) -> float:
+        """Time of Trainer's training on all images, as a fraction of the folds' time; 0 without."""
+        folds = self.runner.folds
+        return 1 / (folds - 1) if folds else 0.0
 
     def _pace(self, trial: Trial) -> float:
         """Return the seconds of an epoch; a trial that has not started is like trial 0."""
