@@ -87,7 +87,7 @@ class StepConfig:
     """Annotations of the step's pod, or of its workers' pods."""
 
     priority_class: Text | None = None
-    """Kubernetes' priority class of the workers of the step Trainer. Kubeflow Pipelines cannot set
+    """Kubernetes' priority class of the workers of a step. Kubeflow Pipelines cannot set
     one for other pods."""
 
     image_pull_secrets: list[Text] = field(default_factory=list)
@@ -175,9 +175,10 @@ class KubeflowConfig:
     """Step → its resources and settings; the name `all` stands for every step."""
 
     workers: Positive = 1
-    """Number of machines that train together, each with the resources of the step Trainer. 1: the
-    step's own pod trains, with Kubeflow Pipelines alone. More: the step starts a Job of Kubernetes,
-    for which its account needs rights. On Vertex AI use one machine with several GPUs."""
+    """Machines that train together, or one trial each with `training.minutes`, with the resources
+    of the step Trainer. 1: the step's own pod trains, with Kubeflow Pipelines alone.
+    More: the step starts a Job of Kubernetes, for which its account needs rights. On Vertex AI use
+    one machine with several GPUs."""
 
     def check_names(self, steps: Collection[str]) -> None:
         """Raise `ConfigurationError` if `steps` has the name of no step."""

@@ -397,7 +397,7 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         # The third fold is the worst, and the second epoch the best.
         curves = [[0.1, 0.8], [0.1, 0.6], [0.1, 0.1], [0.1, 0.8], [0.1, 0.7]]
         results = [
-            FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0)
+            FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0, 0.5)
             for curve in curves[:most]
         ]
         return Validated(images, np.arange(5), results, run.data.config)
@@ -416,6 +416,8 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
     # All images are of the first class, and so are the predictions.
     assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
+    # An epoch is one of each fold.
+    assert trial.epoch_seconds == 2.5
     # The network of the last fold judges mirror images, if it is there.
     compared: list[Any] = []
     images.divide = lambda data, judged, replicas: compared.append((judged.tolist(), replicas))

@@ -33,6 +33,7 @@ class Simulated:
     """A process that trains at once, on the clock of `simulate`."""
 
     fails = False
+    machines = 1
 
     def __init__(self, *_: str) -> None:
         opened.append(self)
@@ -51,8 +52,8 @@ class Simulated:
             os.close(self._writer)
             return
         attempt(runners[0], trial, message["rung"], deadline=1e9)
-        # Side by side, an epoch takes twice as long.
-        facts = {**vars(trial), "epoch_seconds": 2.0}
+        # Side by side on the same machine, an epoch takes twice as long.
+        facts = {**vars(trial), "epoch_seconds": 2.0 / self.machines}
         os.write(self._writer, json.dumps(facts).encode() + b"\n")
 
     def receive(self) -> Any:
@@ -67,16 +68,19 @@ runners: list[TrialRunner] = []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(("fails", "machines"), [(False, 1), (True, 1), (False, 2)])
 def test_a_search_with_two_trials_at_the_same_time(
-    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fails: bool, machines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (7 * trial.number % 11))
     monkeypatch.setattr(side_by_side, "ProcessApart", Simulated)
     monkeypatch.setattr(Simulated, "fails", fails)
+    monkeypatch.setattr(Simulated, "machines", machines)
     opened.clear()
     run = make(tmp_path, seconds=600, epochs=30)
     run.side, runners[:] = 2, [run.runner]
+    if machines > 1:
+        run.workers, run.alone = [Simulated()], 2.0  # type: ignore[list-item]
     run.run()
     apart = [number for process in opened for number in process.orders]
     # The recipe, what has helped elsewhere, and the longer training have all CPUs.

@@ -19,6 +19,7 @@ from pipeline_def.config.model import ExportConfig, ModelConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Checkpoints
+from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.search.schedule import Schedule
 from pipeline_def.training.search.trials import Trial
 from pipeline_def.training.tuned import apply_hyperparameters
@@ -231,9 +232,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     more = replace(config, export=ExportConfig(coverage=0.9, ensemble=True))
     first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
     assert first.exec_properties == other.exec_properties
-    cluster = {"worker": ["a:1", "b:1"]}
-    task = {"type": "worker", "index": 0}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    monkeypatch.setattr(Gathering, "current", staticmethod(lambda: True))
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
     arguments: Any = SimpleNamespace(
         **files,

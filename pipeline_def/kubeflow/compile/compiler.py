@@ -17,6 +17,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
+    learner_of,
     platform_document,
     worker_group,
 )
@@ -91,7 +92,8 @@ def compile_documents(
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
     config.kubeflow.check_names(document.tasks)
-    workers = worker_group(config, image)
+    learner = learner_of(document.tasks)
+    workers = worker_group(config, learner, image)
     for component in pipeline.components:
         replace_commands(
             document,
@@ -99,7 +101,7 @@ def compile_documents(
             recipes=recipes or {},
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == TRAINER.id else None,
+            workers=workers if component.id == learner else None,
             tracking=config.tracking if config.tracking.urls() else None,
         )
     _name_system_types(document)

@@ -43,12 +43,14 @@ class FoldResult:
     curves: Mapping[str, list[float]]
     """Metric on these images → its values."""
     seconds: float
+    epoch_seconds: float = 0.0
+    """Median duration of the epochs of the last phase; 0 if unknown."""
 
     def save(self, path: str) -> None:
         """Write the result to a file that appears whole or not at all."""
-        facts = json.dumps({"curves": self.curves, "seconds": self.seconds})
+        facts = {name: value for name, value in vars(self).items() if name != "logits"}
         buffer = io.BytesIO()
-        np.savez(buffer, logits=self.logits, facts=facts)
+        np.savez(buffer, logits=self.logits, facts=json.dumps(facts))
         write_whole(path, buffer.getvalue())
 
     @classmethod
@@ -233,7 +235,8 @@ def _train(training: Training) -> FoldResult:
         for name in histories[0]
         if name.startswith("val_")
     }
-    return FoldResult(np.stack(logits), curves, time.perf_counter() - started)
+    seconds, epoch = time.perf_counter() - started, training.phases[-1].epoch_seconds
+    return FoldResult(np.stack(logits), curves, seconds, epoch)
 
 
 def _lengthen(values: Sequence[Any], length: int) -> list[Any]:

@@ -6,9 +6,7 @@ address in TF_CONFIG, where workers fetch what the Trainer was given. Needs no T
 """
 
 import contextlib
-import json
 import os
-import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,9 +16,9 @@ from typing import Any
 from components.contract.errors import ConfigurationError, WorkerError
 from components.contract.progress import report_progress
 from pipeline_def.training.distribution.cluster import Cluster
+from pipeline_def.training.distribution.peer import SECONDS, Peer, connect, listen
 from pipeline_def.training.distribution.trainer_process import train_apart, train_here
 
-_SECONDS = 600.0
 _PAUSE = 1.0
 # What `run_fn` reads of TFX's FnArgs.
 _FIELDS = (
@@ -30,48 +28,17 @@ _FIELDS = (
 _open: list["Gathering"] = []
 
 
-class _Peer:
-    """A connection that carries one JSON value a line."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._lines = connection.makefile("rw", encoding="utf-8")
-        self._connection = connection
-
-    def send(self, message: Any) -> None:
-        self._lines.write(json.dumps(message) + "\n")
-        self._lines.flush()
-
-    def receive(self) -> Any:
-        """Return the next value; raise `OSError` if the other side has closed the connection."""
-        if not (line := self._lines.readline()):
-            raise ConnectionResetError("the connection was closed")
-        return json.loads(line)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._lines.close()
-        self._connection.close()
-
-
 class Gathering:
     """The chief's side: waits for all workers, and starts the training on each."""
 
-    def __init__(self, cluster: Cluster, output: str, *, seconds: float = _SECONDS) -> None:
+    def __init__(self, cluster: Cluster, output: str, *, seconds: float = SECONDS) -> None:
         """Listen for workers.
 
         Raises:
             ConfigurationError: TF_CONFIG gives this process an address that it cannot have.
         """
         self._cluster, self._output, self._seconds = cluster, output, seconds
-        address = cluster.chief
-        port = int(address.rpartition(":")[2])
-        try:
-            self._server = socket.create_server(("", port), backlog=cluster.size)
-        except OSError as error:
-            raise ConfigurationError(
-                f"TF_CONFIG lists this process as {address}, but port {port} cannot be used "
-                f"({error.strerror}): end what uses it, or list another port on all machines."
-            ) from error
+        self._server = listen(cluster.chief, backlog=cluster.size)
 
     @staticmethod
     def current() -> "Gathering | None":
@@ -88,7 +55,7 @@ class Gathering:
         arguments = {name: getattr(fn_args, name) for name in _FIELDS}
         proof = Path(self._output, f".shared-{uuid.uuid4().hex}")
         proof.touch()
-        peers: dict[str, _Peer] = {}
+        peers: dict[str, Peer] = {}
         try:
             self._gather(peers, {"arguments": arguments, "proof": str(proof)})
             for peer in peers.values():
@@ -100,7 +67,7 @@ class Gathering:
             self._server.close()
         train_apart(arguments)
 
-    def _gather(self, peers: dict[str, _Peer], task: Mapping[str, Any]) -> None:
+    def _gather(self, peers: dict[str, Peer], task: Mapping[str, Any]) -> None:
         """Connect each worker, and let it check that it sees the same files."""
         ends = time.monotonic() + self._seconds
         wanted = self._cluster.size - 1
@@ -116,7 +83,7 @@ class Gathering:
                 ) from error
             # Also of a scanner of ports, which says nothing.
             connection.settimeout(self._seconds)
-            peer = _Peer(connection)
+            peer = Peer(connection)
             try:
                 name, problem = self._greet(peer, task)
             except (OSError, ValueError):
@@ -130,7 +97,7 @@ class Gathering:
                 raise ConfigurationError(problem)
             peers[name] = peer
 
-    def _greet(self, peer: _Peer, task: Mapping[str, Any]) -> tuple[str, str]:
+    def _greet(self, peer: Peer, task: Mapping[str, Any]) -> tuple[str, str]:
         """Return the name of a worker, and what is wrong with it."""
         greeting = peer.receive()
         name = str(greeting["name"])
@@ -149,7 +116,7 @@ class Gathering:
             while True:
                 connection, _ = self._server.accept()
                 connection.settimeout(_PAUSE)
-                peer = _Peer(connection)
+                peer = Peer(connection)
                 with contextlib.suppress(OSError, ValueError):
                     peer.receive()
                     peer.send({"arguments": None})
@@ -192,14 +159,14 @@ def take_part(cluster: Cluster) -> None:
     print("Done; the chief has the results.")
 
 
-def fetch_task(cluster: Cluster, *, seconds: float = _SECONDS) -> dict[str, Any] | None:
+def fetch_task(cluster: Cluster, *, seconds: float = SECONDS) -> dict[str, Any] | None:
     """Wait for the chief; return what its Trainer was given, or None if it need not train.
 
     Raises:
         WorkerError: the chief cannot be reached, or has stopped.
         ConfigurationError: this process and the chief differ.
     """
-    peer = _Peer(_connect(cluster.chief, seconds))
+    peer = connect(cluster.chief, seconds)
     try:
         peer.send({"name": cluster.name, "cluster": cluster.listed})
         task = peer.receive()
@@ -218,24 +185,3 @@ def fetch_task(cluster: Cluster, *, seconds: float = _SECONDS) -> dict[str, Any]
     if problem := task.get("problem"):
         raise ConfigurationError(problem)
     return dict(task["arguments"])
-
-
-def _connect(address: str, seconds: float) -> socket.socket:
-    """Connect to the chief, which may start later."""
-    host, _, port = address.rpartition(":")
-    ends = time.monotonic() + seconds
-    while True:
-        try:
-            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=10)
-        except OSError as error:
-            if time.monotonic() < ends:
-                time.sleep(min(_PAUSE, seconds / 10))
-                continue
-            raise WorkerError(
-                f"The chief at {address}, of TF_CONFIG, cannot be reached ({error}): start it with "
-                f"the same options, unless it has finished."
-            ) from error
-        # The other steps may take hours. A machine that is lost is noticed.
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connection

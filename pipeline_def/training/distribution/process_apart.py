@@ -60,11 +60,7 @@ class ProcessApart:
         """
         if not (line := self._lines.readline()):
             return None
-        message = json.loads(line)
-        if "error" in message:
-            kind = getattr(errors, message["error"], UserError)
-            raise kind(message["text"])
-        return message
+        return raise_sent(json.loads(line))
 
     def wait(self) -> int:
         """Wait for the end of the process, and return its status."""
@@ -75,6 +71,18 @@ class ProcessApart:
         self._process.kill()
         self._process.wait()
         self._lines.close()
+
+
+def describe_error(error: UserError) -> dict[str, str]:
+    """Return a user's mistake as another process gets it."""
+    return {"error": type(error).__name__, "text": str(error)}
+
+
+def raise_sent(message: Any) -> Any:
+    """Return what another process has sent, unless it is the `UserError` that ended it."""
+    if "error" in message:
+        raise getattr(errors, message["error"], UserError)(message["text"])
+    return message
 
 
 def _main(module: str, function: str, writer: str) -> NoReturn:
@@ -93,7 +101,7 @@ def _main(module: str, function: str, writer: str) -> NoReturn:
             called = getattr(importlib.import_module(module), function)
         called(orders.get, send)
     except UserError as error:
-        send({"error": type(error).__name__, "text": str(error)})
+        send(describe_error(error))
         end_process(error.exit_status)
     end_process(0)
 

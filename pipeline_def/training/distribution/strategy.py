@@ -31,7 +31,9 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
     Raises:
         ConfigurationError: the accelerator is not available, or TF_CONFIG cannot be used.
     """
-    cluster, accelerator = Cluster.from_environment(), config.accelerator
+    # In a search, each worker trains trials of its own.
+    cluster = None if config.minutes else Cluster.from_environment()
+    accelerator = config.accelerator
     kind, reason = (
         _choose(cluster)
         if accelerator == "auto"
@@ -95,7 +97,7 @@ def _choose(cluster: Cluster | None) -> tuple[str, str]:
         return "mirrored", f"this machine has {gpus} GPUs"
     if gpus:
         return "gpu", "this machine has a GPU"
-    return "cpu", "TPU_NAME and TF_CONFIG are not set, and there is no GPU"
+    return "cpu", "there is no TPU, GPU or other worker"
 
 
 def _cpu(_: Cluster | None) -> tf.distribute.Strategy:

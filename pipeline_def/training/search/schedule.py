@@ -12,6 +12,7 @@ from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.search.space import Choices, find_space
 from pipeline_def.training.search.trials import DONE, PAUSED, Trial, TrialRunner
+from pipeline_def.training.search.workers import Worker
 
 # Trials without a better one, after which the search stops.
 _PATIENCE = 25
@@ -25,7 +26,7 @@ _ROOM = 4
 _FEW_EPOCHS, _FEW_SEEN = 400, 200_000
 # How much longer the best trial is trained at the end, and the least and most for which that is.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
-# How much longer a training at most takes alone than its share of several side by side.
+# How much longer that is at most on the same machine.
 _ALONE = 1.3
 
 
@@ -44,9 +45,13 @@ class Schedule:
     interrupted: bool = False
     """Whether the user has ended it."""
     files: Mapping[str, Any] = field(default_factory=dict)
-    """For processes that train trials, as TFX has passed them."""
+    """For processes and workers that train trials, as TFX has passed them."""
     side: int = 1
     """Trials that are trained at the same time, except those from start to end."""
+    workers: Sequence[Worker] = ()
+    """Other machines that train trials."""
+    alone: float = _ALONE
+    """How much longer a training takes alone than its share of the time side by side."""
     running: set[int] = field(default_factory=set)
     """Trials in other processes."""
 
@@ -111,7 +116,7 @@ class Schedule:
 
     def _count_epochs(self, trial: Trial) -> int:
         """Return how many epochs the rest of the time allows a training like a trial."""
-        pace = self._pace(trial) * (1 + self._share_of_all)
+        pace = self._pace(trial, alone=True) * (1 + self._share_of_all)
         return int((self.left - self._start_up(trial)) / pace)
 
     def plan_longer(self) -> dict[str, Any] | None:
@@ -132,7 +137,7 @@ class Schedule:
         # First of all, one other trial should come to its end.
         if not best or not self.find_best() or len(self._lengths) < 2:
             return 0.0
-        cost = _LONGER * self._pace(best) * self.runner.config(best).training.epochs
+        cost = _LONGER * self._pace(best, alone=True) * self.runner.config(best).training.epochs
         return min(cost + self._start_up(best), self.seconds / 3)
 
     @property
@@ -152,10 +157,10 @@ class Schedule:
         folds = self.runner.folds
         return 1 / (folds - 1) if folds else 0.0
 
-    def _pace(self, trial: Trial) -> float:
+    def _pace(self, trial: Trial, *, alone: bool = False) -> float:
         """Return the seconds of an epoch; a trial that has not started is like trial 0."""
         pace = trial.epoch_seconds or self.trials[0].epoch_seconds
-        return pace * (_ALONE if trial.shared and self.side == 1 else 1)
+        return pace * (self.alone if trial.shared and (alone or self.side == 1) else 1)
 
     def _start_up(self, trial: Trial) -> float:
         """Estimate the seconds before the next epoch of a trial."""

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -52,6 +52,7 @@ from pipeline_def.training.search.trials import (
     TrialRunner,
     attempt,
 )
+from pipeline_def.training.search.workers import Worker
 from pipeline_def.training.training_input import TrainingInput
 
 _STATE = "trials.json"
@@ -138,7 +139,8 @@ class _Search(Schedule):
 
     def _train_found(self) -> None:
         """Train one trial after the other, or several side by side."""
-        with contextlib.closing(SideBySide(self.runner, self.files, self.side)) as others:
+        others = SideBySide(self.runner, self.files, self.side, self.workers)
+        with contextlib.closing(others):
             while True:
                 found = self._find_next() if others.has_room() else None
                 # A training from start to end gets all CPUs.
@@ -272,12 +274,13 @@ def search(
     log_dir: str,
     checkpoint_dir: str,
     files: Mapping[str, Any] | None = None,
+    workers: Sequence[Worker] = (),
 ) -> Outcome:
     """Search for about `minutes`, at least until the recipe's training is complete.
 
     An interrupted search goes on where it was. The trials of the same seed are the same; how many
     of them there are depends on the speed of the machine. With `files`, what TFX has passed,
-    `training.parallel_trials` run at the same time.
+    `training.parallel_trials` run at the same time, and one on each of the `workers`.
 
     Raises:
         ModelError: the recipe's training fails, or no images compare the trials.
@@ -298,10 +301,15 @@ def search(
     start = find_start(fixed, images=data.train.total, bfloat16=faster)
     run = _Search.resume(runner, minutes * 60, start)
     if files:
-        run.files = files
-        run.side, why = count_processes(runner)
+        here, why = count_processes(runner)
+        if workers and is_accelerated(strategy):
+            # Another process could not use the accelerator of this one.
+            here = 0
+        run.files, run.workers, run.side = files, workers, here + len(workers)
+        if workers:
+            run.alone = run.side
         if why:
-            report_result(f"{run.side} trials at the same time, as {why}")
+            report_result(f"{here} trials at the same time on this machine, as {why}")
     run.run()
     chosen, text = choose(run)
     report_result(text)

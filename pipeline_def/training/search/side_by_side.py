@@ -1,4 +1,4 @@
-"""Trials that are trained at the same time, each by a process on its share of the CPUs.
+"""Trials that are trained at the same time: by processes that share the CPUs, and by workers.
 
 Small networks and batches leave CPUs idle: on two cores, two trainings of ResNet-9 took a tenth
 less time side by side. A process has as many threads as the search itself, because their number
@@ -10,7 +10,7 @@ import dataclasses
 import os
 import selectors
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,7 @@ from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.training.distribution.process_apart import ProcessApart, Receive, Send
 from pipeline_def.training.distribution.strategy import is_accelerated
 from pipeline_def.training.search.trials import Trial, TrialRunner, attempt
+from pipeline_def.training.search.workers import Worker
 
 # What only the search knows, or what it measures otherwise.
 _KEPT = {"number", "values", "role", "seconds", "start_up", "finished"}
@@ -42,18 +43,25 @@ class _Training:
 class SideBySide:
     """The processes, and the trials that they train."""
 
-    def __init__(self, runner: TrialRunner, files: Mapping[str, Any], count: int) -> None:
+    def __init__(
+        self,
+        runner: TrialRunner,
+        files: Mapping[str, Any],
+        count: int,
+        workers: Sequence[Worker] = (),
+    ) -> None:
         """Start nothing yet.
 
         Args:
             runner: of the search.
             files: what TFX has passed, by its names: shards and transform graph.
-            count: number of processes.
+            count: number of trials, at least one for each worker.
+            workers: other machines, which train one trial each.
         """
         self.count = count
-        self.trainings: dict[ProcessApart, _Training] = {}
-        self._runner, self._files = runner, files
-        self._processes: list[ProcessApart] = []
+        self.trainings: dict[ProcessApart | Worker, _Training] = {}
+        self._runner, self._files, self._workers = runner, files, workers
+        self._processes: list[ProcessApart | Worker] = []
         self._charged = 0.0
 
     def has_room(self) -> bool:
@@ -104,19 +112,23 @@ class SideBySide:
             process.stop()
         self._processes.clear()
 
-    def _open(self) -> ProcessApart:
-        """Start another process."""
-        process, runner = ProcessApart(__name__, "answer"), self._runner
-        cpus, number = sorted(os.sched_getaffinity(0)), len(self._processes)
-        first, last = (len(cpus) * one // self.count for one in (number, number + 1))
-        process.send(
-            {
-                "files": dict(self._files),
-                "config": to_dict(runner.data.config),
-                "cpus": cpus[first:last],
-                "place": [runner.folds, runner.log_dir, runner.directory],
-            }
-        )
+    def _open(self) -> ProcessApart | Worker:
+        """Let another worker begin, or start another process."""
+        runner, number = self._runner, len(self._processes) - len(self._workers)
+        task: dict[str, Any] = {
+            "files": dict(self._files),
+            "config": to_dict(runner.data.config),
+            "place": [runner.folds, runner.log_dir, runner.directory],
+        }
+        process: ProcessApart | Worker
+        if number < 0:
+            process = self._workers[number]
+        else:
+            process, cpus = ProcessApart(__name__, "answer"), sorted(os.sched_getaffinity(0))
+            here = self.count - len(self._workers)
+            first, last = (len(cpus) * one // here for one in (number, number + 1))
+            task["cpus"] = cpus[first:last]
+        process.send(task)
         self._processes.append(process)
         return process
 
@@ -152,7 +164,7 @@ def count_processes(runner: TrialRunner) -> tuple[int, str]:
 
 
 def answer(receive: Receive, send: Send) -> None:
-    """Train trials, in a process that `SideBySide` has started."""
+    """Train trials, in a process or on a worker of `SideBySide`."""
     # Needs TFX's libraries, as only Trainer and Tuner do.
     from pipeline_def.training.preparation import Preparation, start_devices
 
@@ -160,7 +172,7 @@ def answer(receive: Receive, send: Send) -> None:
     config = from_dict(TrainerConfig, task["config"])
     strategy = start_devices(config)
     tf.constant(0)  # Starts the threads.
-    for thread in os.listdir("/proc/self/task"):
+    for thread in os.listdir("/proc/self/task") if "cpus" in task else ():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread), task["cpus"])
     prepared = Preparation.of(SimpleNamespace(**task["files"]), config, strategy)

@@ -212,6 +212,8 @@ class TrialRunner:
         trial.scores = [self._score_folds(validated, count) for count in counts]
         trial.score = trial.scores[-1]
         trial.epochs = data.config.training.epochs * most // self.folds
+        if paces := [one.epoch_seconds for one in validated.results if one.epoch_seconds]:
+            trial.epoch_seconds = self.folds * statistics.mean(paces)
         if most == self.folds:
             self._complete(trial, validated.logits, validated.images.labels)
             trial.scores[-1] = trial.score

@@ -58,7 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.mark.parametrize(
     ("there", "chosen", "reason"),
     [
-        pytest.param({}, "cpu", "there is no GPU", id="nothing"),
+        pytest.param({}, "cpu", "no TPU, GPU or other worker", id="nothing"),
         pytest.param({"gpus": 1}, "gpu", "this machine has a GPU", id="a GPU"),
         pytest.param({"gpus": 2}, "mirrored", "this machine has 2 GPUs", id="GPUs"),
         pytest.param({"gpus": 2, "TF_CONFIG": ONE}, "mirrored", "2 GPUs", id="a cluster of one"),
@@ -79,6 +79,12 @@ def test_auto_chooses_the_available_accelerator_and_logs_why(
         found = find_strategy(TrainingConfig())
     assert getattr(found, "kind", "cpu") == chosen
     assert reason in caplog.text
+
+
+def test_in_a_search_workers_train_trials_of_their_own(machine: Machine) -> None:
+    machine.set(TF_CONFIG=TWO, gpus=1)
+    machine.pretend()
+    assert getattr(find_strategy(TrainingConfig(minutes=5)), "kind", "cpu") == "gpu"
 
 
 @pytest.mark.parametrize(

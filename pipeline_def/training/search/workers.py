@@ -1,0 +1,124 @@
+"""Trials on several machines: workers of TF_CONFIG train what the search of the chief sends them.
+
+All of them read the same shards and share the folder of checkpoints, so that any machine can go on
+with any trial.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from components.contract.errors import UserError, WorkerError
+from components.contract.progress import report_progress
+from pipeline_def.training.distribution.cluster import Cluster
+from pipeline_def.training.distribution.peer import SECONDS, Peer, connect, listen
+from pipeline_def.training.distribution.process_apart import (
+    Receive,
+    Send,
+    describe_error,
+    raise_sent,
+)
+
+
+class Worker:
+    """A worker, as seen by the chief, with the methods of `ProcessApart`."""
+
+    def __init__(self, peer: Peer) -> None:
+        """Take over a connection."""
+        self._peer = peer
+        self.fileno = peer.fileno
+
+    def send(self, message: Any) -> None:
+        """Send a JSON value; it is lost if the worker has ended."""
+        with contextlib.suppress(OSError):
+            self._peer.send(message)  # `receive` says so.
+
+    def receive(self) -> Any:
+        """Wait for a JSON value; return None if the worker has ended.
+
+        Raises:
+            UserError: the worker has ended with it.
+        """
+        try:
+            return raise_sent(self._peer.receive())
+        except OSError:
+            return None
+
+    def stop(self) -> None:
+        """Let the worker end."""
+        self._peer.close()
+
+
+@contextlib.contextmanager
+def gather_workers(
+    cluster: Cluster | None, *, seconds: float = SECONDS
+) -> Iterator[tuple[Worker, ...]]:
+    """Wait for all other processes of TF_CONFIG, which end with the context.
+
+    Raises:
+        WorkerError: some are missing.
+    """
+    with contextlib.ExitStack() as stack:
+        workers: dict[str, Worker] = {}
+        wanted, ends = cluster.size - 1 if cluster else 0, time.monotonic() + seconds
+        if cluster and wanted:
+            server = stack.enter_context(listen(cluster.chief, backlog=cluster.size))
+        while len(workers) < wanted:
+            report_progress(done=len(workers), total=wanted, unit="other workers")
+            server.settimeout(max(0.01, ends - time.monotonic()))
+            try:
+                connection, _ = server.accept()
+            except TimeoutError as error:
+                raise WorkerError(
+                    f"{len(workers)} of {wanted} other workers have connected within "
+                    f"{seconds:.0f} s: their logs say why."
+                ) from error
+            # Also of a scanner of ports, which says nothing.
+            connection.settimeout(seconds)
+            peer = Peer(connection)
+            stack.callback(peer.close)
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                name = str(peer.receive()["name"])
+                peer.wait_forever()
+                workers[name] = Worker(peer)
+        yield tuple(workers.values())
+
+
+def serve(
+    cluster: Cluster, answer: Callable[[Receive, Send], None], *, seconds: float = SECONDS
+) -> None:
+    """Let `answer` train trials on a worker, until the chief needs no more.
+
+    Raises:
+        UserError: the chief cannot be reached, or a trial has failed for a reason of all trials.
+    """
+    peer = connect(cluster.chief, seconds)
+
+    def receive() -> Any:
+        try:
+            return peer.receive()
+        except OSError as error:
+            raise _Ended from error
+
+    def send(message: Any) -> None:
+        try:
+            peer.send(message)
+        except OSError as error:
+            raise _Ended from error
+
+    try:
+        send({"name": cluster.name})
+        answer(receive, send)
+    except UserError as error:
+        with contextlib.suppress(_Ended):
+            send(describe_error(error))
+        raise
+    except _Ended:
+        pass
+    finally:
+        peer.close()
+
+
+class _Ended(Exception):
+    """The chief has closed the connection."""
