@@ -306,7 +306,7 @@ class ReportFacts:
 
     @property
     def trained_on(self) -> str:
-        """The splits of which the model may have seen an image."""
+        """The splits that the model was trained on."""
         return f"{TRAIN} or {EVAL}" if self.selection_folds else TRAIN
 
     @property
