@@ -88,8 +88,8 @@ def test_workers_that_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
         peer.close()
 
     start(scan)
-    message = "1 of 2 other workers have connected within 2 s"
-    with pytest.raises(WorkerError, match=message), gather_workers(chief, seconds=2):
+    message = "1 of 2 other workers have connected within 1 s"
+    with pytest.raises(WorkerError, match=message), gather_workers(chief, seconds=1):
         pass
     assert wait_for(said) == "done"
     with pytest.raises(WorkerError, match="cannot be reached"):
