@@ -300,13 +300,18 @@ class ReportFacts:
         return f"{self.folds} folds of all images" if self.folds else f"the {self.split} split"
 
     @property
+    def selection_split(self) -> str:
+        """The split that selected the weights, or the name of the folds that did."""
+        return name_folds(self.selection_folds) if self.selection_folds else EVAL
+
+    @property
     def selected_on(self) -> str:
-        """The images that selected the weights."""
-        return name_folds(self.selection_folds) if self.selection_folds else f"the {EVAL} split"
+        """The images that selected the weights, such as "the eval split"."""
+        return self.selection_split if self.selection_folds else f"the {EVAL} split"
 
     @property
     def trained_on(self) -> str:
-        """The splits that the model was trained on."""
+        """The splits that the model was trained on, as a finding names them."""
         return f"{TRAIN} or {EVAL}" if self.selection_folds else TRAIN
 
     @property

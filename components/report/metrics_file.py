@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.contract.example import EVAL, name_folds
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.curves import Roc
 from components.report.facts import ReportFacts
@@ -33,8 +32,8 @@ def write_metrics(facts: ReportFacts) -> str:
     "5 folds". Without a test split so is `split`: the folds have judged all images, none by a model
     that has seen it, and `folds` is their number, else 0. `metrics`: name → `value`, 95%
     `interval`, `baseline`, 95% interval of the `change`. `confused`: the most frequent pairs;
-    `confusion`: [true, predicted, examples] of each
-    pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
+    `confusion`: [true, predicted, examples] of each pair. `calibration`: one entry per confidence
+    bin. `temperature_scaling`: null, or
     `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`:
     null, or `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the
     fit. `known`: null, or the fields of `components.evaluation.metrics.unknowns.Unknowns`.
@@ -44,7 +43,7 @@ def write_metrics(facts: ReportFacts) -> str:
     found = {
         "split": facts.split,
         "folds": facts.folds,
-        "selection_split": name_folds(facts.selection_folds) if facts.selection_folds else EVAL,
+        "selection_split": facts.selection_split,
         "optimistic": facts.is_optimistic,
         "examples": facts.metrics.support.sum(),
         "verdict": asdict(facts.verdict),

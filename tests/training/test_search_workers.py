@@ -10,7 +10,7 @@ import pytest
 
 from components.contract.errors import DataError, WorkerError
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import Peer, connect
+from pipeline_def.training.distribution.peer import connect
 from pipeline_def.training.distribution.process_apart import Receive, Send
 from pipeline_def.training.search.workers import gather_workers, serve
 from tests.training.distribution.test_gathering import clusters
@@ -78,13 +78,13 @@ def test_a_worker_that_ends_or_fails() -> None:
                     worker.receive()
 
 
-def test_workers_that_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workers_that_are_missing() -> None:
     chief, other, _ = clusters(3)
     said = start(partial(serve, other, double, seconds=5))
 
     def scan() -> None:
         peer = connect(chief.chief, 5)
-        Peer.send(peer, ["no worker"])
+        peer.send(["no worker"])
         peer.close()
 
     start(scan)

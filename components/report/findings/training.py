@@ -90,7 +90,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
         evaluated = facts.metrics.scalars["accuracy"]
     if train - evaluated <= _WIDE_GAP:
         return
-    advice, kept_out = ["add images"], facts.selected_on.removeprefix("the ").removesuffix(" split")
+    advice, kept_out = ["add images"], facts.selection_split
     on_features = _find_kept(facts).phase.on_features
     if find_option(facts, "augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")

@@ -7,16 +7,14 @@ address in TF_CONFIG, where workers fetch what the Trainer was given. Needs no T
 
 import contextlib
 import os
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from components.contract.errors import ConfigurationError, WorkerError
-from components.contract.progress import report_progress
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import SECONDS, Peer, connect, listen
+from pipeline_def.training.distribution.peer import SECONDS, Peer, accept, connect, listen
 from pipeline_def.training.distribution.trainer_process import train_apart, train_here
 
 _PAUSE = 1.0
@@ -69,21 +67,13 @@ class Gathering:
 
     def _gather(self, peers: dict[str, Peer], task: Mapping[str, Any]) -> None:
         """Connect each worker, and let it check that it sees the same files."""
-        ends = time.monotonic() + self._seconds
-        wanted = self._cluster.size - 1
-        while len(peers) < wanted:
-            report_progress(done=len(peers), total=wanted, unit="other workers")
-            self._server.settimeout(max(0.01, ends - time.monotonic()))
-            try:
-                connection, _ = self._server.accept()
-            except TimeoutError as error:
-                raise WorkerError(
-                    f"{len(peers)} of {wanted} other processes of TF_CONFIG have connected within "
-                    f"{self._seconds:.0f} s: start local_runner.py on each with the same options."
-                ) from error
-            # Also of a scanner of ports, which says nothing.
-            connection.settimeout(self._seconds)
-            peer = Peer(connection)
+        connections = accept(
+            *(self._server, peers, self._cluster.size - 1),
+            seconds=self._seconds,
+            others="processes of TF_CONFIG",
+            advice="start local_runner.py on each with the same options",
+        )
+        for peer in connections:
             try:
                 name, problem = self._greet(peer, task)
             except (OSError, ValueError):

@@ -4,9 +4,11 @@ import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterator, Sized
 from typing import Any
 
 from components.contract.errors import ConfigurationError, WorkerError
+from components.contract.progress import report_progress
 
 SECONDS = 600.0
 """For which processes wait for each other."""
@@ -62,6 +64,37 @@ def listen(address: str, *, backlog: int) -> socket.socket:
             f"TF_CONFIG lists this process as {address}, but port {port} cannot be used "
             f"({error.strerror}): end what uses it, or list another port on all machines."
         ) from error
+
+
+def accept(
+    server: socket.socket, accepted: Sized, wanted: int, *, seconds: float, others: str, advice: str
+) -> Iterator[Peer]:
+    """Yield each connection until the caller has accepted as many as wanted.
+
+    Args:
+        server: as `listen` returns it.
+        accepted: grows with each connection that the caller keeps.
+        wanted: its size at the end.
+        seconds: for all of them, and for each to say something: a port scanner says nothing.
+        others: what `wanted` counts, for the error.
+        advice: the end of the error, as a clause.
+
+    Raises:
+        WorkerError: some are missing.
+    """
+    ends = time.monotonic() + seconds
+    while len(accepted) < wanted:
+        report_progress(done=len(accepted), total=wanted, unit="other workers")
+        server.settimeout(max(0.01, ends - time.monotonic()))
+        try:
+            connection, _ = server.accept()
+        except TimeoutError as error:
+            raise WorkerError(
+                f"{len(accepted)} of {wanted} other {others} have connected within "
+                f"{seconds:.0f} s: {advice}."
+            ) from error
+        connection.settimeout(seconds)
+        yield Peer(connection)
 
 
 def connect(address: str, seconds: float) -> Peer:

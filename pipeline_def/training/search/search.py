@@ -302,14 +302,14 @@ def search(
     run = _Search.resume(runner, minutes * 60, start)
     if files:
         here, why = count_processes(runner)
+        if why:
+            report_result(f"{here} trials at the same time on this machine, as {why}")
         if workers and is_accelerated(strategy):
             # Another process could not use the accelerator of this one.
             here = 0
         run.files, run.workers, run.side = files, workers, here + len(workers)
         if workers:
             run.alone = run.side
-        if why:
-            report_result(f"{here} trials at the same time on this machine, as {why}")
     run.run()
     chosen, text = choose(run)
     report_result(text)

@@ -5,14 +5,12 @@ with any trial.
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from components.contract.errors import UserError, WorkerError
-from components.contract.progress import report_progress
+from components.contract.errors import UserError
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import SECONDS, Peer, connect, listen
+from pipeline_def.training.distribution.peer import SECONDS, Peer, accept, connect, listen
 from pipeline_def.training.distribution.process_apart import (
     Receive,
     Send,
@@ -61,22 +59,16 @@ def gather_workers(
     """
     with contextlib.ExitStack() as stack:
         workers: dict[str, Worker] = {}
-        wanted, ends = cluster.size - 1 if cluster else 0, time.monotonic() + seconds
-        if cluster and wanted:
-            server = stack.enter_context(listen(cluster.chief, backlog=cluster.size))
-        while len(workers) < wanted:
-            report_progress(done=len(workers), total=wanted, unit="other workers")
-            server.settimeout(max(0.01, ends - time.monotonic()))
-            try:
-                connection, _ = server.accept()
-            except TimeoutError as error:
-                raise WorkerError(
-                    f"{len(workers)} of {wanted} other workers have connected within "
-                    f"{seconds:.0f} s: their logs say why."
-                ) from error
-            # Also of a scanner of ports, which says nothing.
-            connection.settimeout(seconds)
-            peer = Peer(connection)
+        connections: Iterator[Peer] = iter(())
+        if cluster and cluster.size > 1:
+            connections = accept(
+                stack.enter_context(listen(cluster.chief, backlog=cluster.size)),
+                *(workers, cluster.size - 1),
+                seconds=seconds,
+                others="workers",
+                advice="their logs say why",
+            )
+        for peer in connections:
             stack.callback(peer.close)
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
                 name = str(peer.receive()["name"])
