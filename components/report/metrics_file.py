@@ -28,15 +28,14 @@ def write_metrics(facts: ReportFacts) -> str:
     """Return the JSON text; undefined numbers are null.
 
     `split` evaluated the model, `selection_split` selected its weights, `optimistic` says whether
-    they are the same. After cross-validation `selection_split` is the name of the folds, such as
-    "5 folds". Without a test split so is `split`: the folds have judged all images, none by a model
-    that has seen it, and `folds` is their number, else 0. `metrics`: name → `value`, 95%
-    `interval`, `baseline`, 95% interval of the `change`. `confused`: the most frequent pairs;
-    `confusion`: [true, predicted, examples] of each pair. `calibration`: one entry per confidence
-    bin. `temperature_scaling`: null, or
-    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`:
-    null, or `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the
-    fit. `known`: null, or the fields of `components.evaluation.metrics.unknowns.Unknowns`.
+    they are the same. After cross-validation `selection_split` names the folds, such as "5 folds".
+    If there is no test split, `split` names them, too, and `folds` is their number; otherwise it is
+    0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the `change`.
+    `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each pair.
+    `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
+    `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
+    `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
+    `known`: null, or the fields of `components.evaluation.metrics.unknowns.Unknowns`.
     `range_test`, `warm_start` and `search`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header

@@ -87,8 +87,8 @@ class StepConfig:
     """Annotations of the step's pod, or of its workers' pods."""
 
     priority_class: Text | None = None
-    """Kubernetes' priority class of the workers of a step. Kubeflow Pipelines cannot set
-    one for other pods."""
+    """Kubernetes' priority class of the workers of a step. Kubeflow Pipelines cannot set one for
+    other pods."""
 
     image_pull_secrets: list[Text] = field(default_factory=list)
     """Kubernetes secrets with credentials of a private registry."""
@@ -175,8 +175,8 @@ class KubeflowConfig:
     """Step → its resources and settings; the name `all` stands for every step."""
 
     workers: Positive = 1
-    """Machines that train together, or one trial each with `training.minutes`, with the resources
-    of the step Trainer. 1: the step's own pod trains, with Kubeflow Pipelines alone.
+    """Machines that share a training or, with `training.minutes`, train a trial each; each has the
+    resources of the step Trainer. 1: the step's own pod trains, with Kubeflow Pipelines alone.
     More: the step starts a Job of Kubernetes, for which its account needs rights. On Vertex AI use
     one machine with several GPUs."""
 

@@ -238,7 +238,7 @@ def check_labels(listing: Listing) -> None:
                 f"fix the manifest."
             )
     hashed = counts.pop(None, ())
-    # Hashes divide a part of train, if not all of it.
+    # Train may have no files of its own: its images may all come from the hashed ones.
     of_train: collections.Counter[str] = collections.Counter()
     for split, of_split in ({TRAIN: of_train} | counts).items():
         divided = {label for label in hashed if split in listing.fractions_of(label)}

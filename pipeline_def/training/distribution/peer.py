@@ -11,7 +11,7 @@ from components.contract.errors import ConfigurationError, WorkerError
 from components.contract.progress import report_progress
 
 SECONDS = 600.0
-"""For which processes wait for each other."""
+"""How long processes wait for each other."""
 _PAUSE = 1.0
 
 

@@ -26,7 +26,7 @@ _ROOM = 4
 _FEW_EPOCHS, _FEW_SEEN = 400, 200_000
 # How much longer the best trial is trained at the end, and the least and most for which that is.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4
-# How much longer that is at most on the same machine.
+# The default of `Schedule.alone`: an upper bound for processes on one machine.
 _ALONE = 1.3
 
 
@@ -153,7 +153,7 @@ class Schedule:
 
     @property
     def _share_of_all(self) -> float:
-        """Time of Trainer's training on all images, as a fraction of the folds' time; 0 without."""
+        """Ratio of Trainer's time on all images to the time of the folds; 0 without folds."""
         folds = self.runner.folds
         return 1 / (folds - 1) if folds else 0.0
 

@@ -1,4 +1,4 @@
-"""Trials that are trained at the same time: by processes that share the CPUs, and by workers.
+"""Trials that are trained at the same time, by processes that share the CPUs and by workers.
 
 Small networks and batches leave CPUs idle: on two cores, two trainings of ResNet-9 took a tenth
 less time side by side. A process has as many threads as the search itself, because their number
@@ -165,7 +165,7 @@ def count_processes(runner: TrialRunner) -> tuple[int, str]:
 
 def answer(receive: Receive, send: Send) -> None:
     """Train trials, in a process or on a worker of `SideBySide`."""
-    # Needs TFX's libraries, as only Trainer and Tuner do.
+    # Only here, as these need TFX's libraries.
     from pipeline_def.training.preparation import Preparation, start_devices
 
     task = receive()

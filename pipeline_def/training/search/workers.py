@@ -1,7 +1,7 @@
-"""Trials on several machines: workers of TF_CONFIG train what the search of the chief sends them.
+"""Trials on several machines: the chief searches, and the workers of TF_CONFIG train its trials.
 
-All of them read the same shards and share the folder of checkpoints, so that any machine can go on
-with any trial.
+All of them read the same shards and share the folder of checkpoints, so that any machine can
+continue any trial.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class Worker:
 def gather_workers(
     cluster: Cluster | None, *, seconds: float = SECONDS
 ) -> Iterator[tuple[Worker, ...]]:
-    """Wait for all other processes of TF_CONFIG, which end with the context.
+    """Wait for all other processes of TF_CONFIG; they end when the context does.
 
     Raises:
         WorkerError: some are missing.
@@ -83,7 +83,7 @@ def serve(
     """Let `answer` train trials on a worker, until the chief needs no more.
 
     Raises:
-        UserError: the chief cannot be reached, or a trial has failed for a reason of all trials.
+        UserError: the chief cannot be reached, or a user's mistake ends the search.
     """
     peer = connect(cluster.chief, seconds)
 
