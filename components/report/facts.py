@@ -398,8 +398,13 @@ class ReportFacts:
                 f"The scores are cross-validated over {self.folds} folds: each image was judged by "
                 "a model that had not seen it. The exported model was trained on all images."
             )
-        epoch = "last epoch" if self.keeps_last else f"best epoch on {self.selected_on}"
+        if self.selection_folds:
+            best = f"as many epochs as were best on {self.selection_folds} folds of them"
+            length = "all epochs" if self.keeps_last else best
+            trained = f"The model was trained on all {TRAIN} and {EVAL} images, for {length}"
+        else:
+            epoch = "last epoch" if self.keeps_last else f"best epoch on {self.selected_on}"
+            trained = f"The weights are those of the {epoch}"
         return (
-            f"The weights are those of the {epoch}; the scores are from the {self.split} split, "
-            "which training has not seen."
+            f"{trained}; the scores are from the {self.split} split, which training has not seen."
         )

@@ -85,8 +85,13 @@ def test_the_roles_of_splits(split: str, folds: int, selection: str, optimistic:
     assert (found["split"], found["selection_split"]) == (split, selection)
     assert (found["folds"], found["optimistic"]) == (0, optimistic)
     if split == "test":
-        where = selection if folds else "the eval split"
-        assert f"the best epoch on {where}; the scores are from the test" in facts.roles_of_splits
+        weights = "The weights are those of the best epoch on the eval split"
+        if folds:
+            weights = (
+                "The model was trained on all train and eval images, for as many epochs as were "
+                "best on 5 folds of them"
+            )
+        assert facts.roles_of_splits.startswith(f"{weights}; the scores are from the test split")
 
 
 @pytest.mark.usefixtures("undrawn")

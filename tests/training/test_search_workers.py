@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.contract.errors import DataError, WorkerError
+from components.contract.errors import ConfigurationError, DataError, WorkerError
 from pipeline_def.training.distribution.cluster import Cluster
 from pipeline_def.training.distribution.peer import connect
 from pipeline_def.training.distribution.process_apart import Receive, Send
@@ -48,7 +48,7 @@ def wait_for(said: list[Any]) -> Any:
 
 def test_workers_answer_until_the_search_ends() -> None:
     chief, *others = clusters(3)
-    ended = [start(partial(serve, of, double, seconds=5)) for of in others]
+    ended = [start(partial(serve, of, double, seconds=1)) for of in others]
     with gather_workers(chief, seconds=5) as workers:
         for number, worker in enumerate(workers, 1):
             worker.send({"number": number})
@@ -67,7 +67,7 @@ def test_a_worker_that_ends_or_fails() -> None:
     errors = {"end": MemoryError(), "fail": DataError("The shards are gone.")}
     for order, error in errors.items():
         chief, other = clusters(2)
-        said = start(partial(serve, other, fail, seconds=5))
+        said = start(partial(serve, other, fail, seconds=1))
         with gather_workers(chief, seconds=5) as [worker]:
             worker.send(order)
             assert wait_for(said) is error
@@ -78,9 +78,22 @@ def test_a_worker_that_ends_or_fails() -> None:
                     worker.receive()
 
 
+def test_workers_with_another_tf_config_are_refused() -> None:
+    chief, other, _ = clusters(3)
+    wrong = Cluster({"worker": (chief.chief, "elsewhere:1")}, "worker", 1)
+    listed = "worker 1 and the chief have different lists of processes in TF_CONFIG."
+    twice = "Two processes say that they are worker 1 of TF_CONFIG."
+    for others, problem in ([wrong], listed), ([other, other], twice):
+        ended = [start(partial(serve, of, double, seconds=1)) for of in others]
+        with pytest.raises(ConfigurationError) as refused, gather_workers(chief, seconds=5):
+            pass
+        assert str(refused.value) == problem
+        assert problem in [str(wait_for(said)) for said in ended]
+
+
 def test_workers_that_are_missing() -> None:
     chief, other, _ = clusters(3)
-    said = start(partial(serve, other, double, seconds=5))
+    said = start(partial(serve, other, double, seconds=1))
 
     def scan() -> None:
         peer = connect(chief.chief, 5)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -71,6 +71,25 @@ class Cluster:
     def chief(self) -> str:
         """Address of the chief."""
         return self.addresses[_CHIEF if _CHIEF in self.addresses else _WORKER][0]
+
+    @property
+    def greeting(self) -> dict[str, Any]:
+        """What a worker sends to the chief first."""
+        return {"name": self.name, "cluster": self.listed}
+
+    def find_problem(self, greeting: Mapping[str, Any], connected: Container[str]) -> str:
+        """Return why the chief cannot take a worker, as a sentence; empty if it can.
+
+        Args:
+            greeting: of the worker.
+            connected: names of the other workers so far.
+        """
+        name = greeting["name"]
+        if greeting["cluster"] != self.listed:
+            return f"{name} and the chief have different lists of processes in TF_CONFIG."
+        if name in connected:
+            return f"Two processes say that they are {name} of TF_CONFIG."
+        return ""
 
     def check_accelerator(self, kind: str) -> None:
         """Raise `ConfigurationError` if processes would ignore each other."""

@@ -14,7 +14,14 @@ from typing import Any
 
 from components.contract.errors import ConfigurationError, WorkerError
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import SECONDS, Peer, accept, connect, listen
+from pipeline_def.training.distribution.peer import (
+    NO_WORKER,
+    SECONDS,
+    Peer,
+    accept,
+    connect,
+    listen,
+)
 from pipeline_def.training.distribution.trainer_process import train_apart, train_here
 
 _PAUSE = 1.0
@@ -75,24 +82,25 @@ class Gathering:
         )
         for peer in connections:
             try:
-                name, problem = self._greet(peer, task)
-            except (OSError, ValueError):
+                name, problem = self._greet(peer, peers, task)
+            except NO_WORKER:
                 peer.close()
                 continue
-            if name in peers:
-                problem = f"Two processes say that they are {name} of TF_CONFIG."
             if problem:
-                peer.send({"problem": problem})
+                with contextlib.suppress(OSError):
+                    peer.send({"problem": problem})
                 peer.close()
                 raise ConfigurationError(problem)
             peers[name] = peer
 
-    def _greet(self, peer: Peer, task: Mapping[str, Any]) -> tuple[str, str]:
+    def _greet(
+        self, peer: Peer, peers: Mapping[str, Peer], task: Mapping[str, Any]
+    ) -> tuple[str, str]:
         """Return the name of a worker, and what is wrong with it."""
         greeting = peer.receive()
         name = str(greeting["name"])
-        if greeting["cluster"] != self._cluster.listed:
-            return name, f"{name} and the chief have different lists of processes in TF_CONFIG."
+        if problem := self._cluster.find_problem(greeting, peers):
+            return name, problem
         peer.send(task)
         return name, "" if peer.receive() else (
             f"{name} does not see the files in {self._output}: all processes need the same "
@@ -158,7 +166,7 @@ def fetch_task(cluster: Cluster, *, seconds: float = SECONDS) -> dict[str, Any] 
     """
     peer = connect(cluster.chief, seconds)
     try:
-        peer.send({"name": cluster.name, "cluster": cluster.listed})
+        peer.send(cluster.greeting)
         task = peer.receive()
         if "problem" not in task and task["arguments"] is None:
             return None

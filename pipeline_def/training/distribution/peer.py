@@ -12,6 +12,8 @@ from components.contract.progress import report_progress
 
 SECONDS = 600.0
 """How long processes wait for each other."""
+NO_WORKER = (OSError, ValueError, LookupError, TypeError)
+"""What fails if the other side of a connection is no worker, such as a port scanner."""
 _PAUSE = 1.0
 
 

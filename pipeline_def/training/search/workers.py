@@ -8,9 +8,16 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import SECONDS, Peer, accept, connect, listen
+from pipeline_def.training.distribution.peer import (
+    NO_WORKER,
+    SECONDS,
+    Peer,
+    accept,
+    connect,
+    listen,
+)
 from pipeline_def.training.distribution.process_apart import (
     Receive,
     Send,
@@ -56,24 +63,32 @@ def gather_workers(
 
     Raises:
         WorkerError: some are missing.
+        ConfigurationError: a worker has another TF_CONFIG.
     """
+    workers: dict[str, Worker] = {}
+    if not cluster or cluster.size == 1:
+        yield ()
+        return
     with contextlib.ExitStack() as stack:
-        workers: dict[str, Worker] = {}
-        connections: Iterator[Peer] = iter(())
-        if cluster and cluster.size > 1:
-            connections = accept(
-                stack.enter_context(listen(cluster.chief, backlog=cluster.size)),
-                *(workers, cluster.size - 1),
-                seconds=seconds,
-                others="workers",
-                advice="their logs say why",
-            )
+        connections = accept(
+            stack.enter_context(listen(cluster.chief, backlog=cluster.size)),
+            *(workers, cluster.size - 1),
+            seconds=seconds,
+            others="workers",
+            advice="their logs say why",
+        )
         for peer in connections:
             stack.callback(peer.close)
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                name = str(peer.receive()["name"])
-                peer.wait_forever()
-                workers[name] = Worker(peer)
+            problem = ""
+            with contextlib.suppress(*NO_WORKER):
+                greeting = peer.receive()
+                if problem := cluster.find_problem(greeting, workers):
+                    peer.send(describe_error(ConfigurationError(problem)))
+                else:
+                    peer.wait_forever()
+                    workers[greeting["name"]] = Worker(peer)
+            if problem:
+                raise ConfigurationError(problem)
         yield tuple(workers.values())
 
 
@@ -89,7 +104,7 @@ def serve(
 
     def receive() -> Any:
         try:
-            return peer.receive()
+            return raise_sent(peer.receive())
         except OSError as error:
             raise _Ended from error
 
@@ -100,7 +115,7 @@ def serve(
             raise _Ended from error
 
     try:
-        send({"name": cluster.name})
+        send(cluster.greeting)
         answer(receive, send)
     except UserError as error:
         with contextlib.suppress(_Ended):
