@@ -46,6 +46,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one process more than there are CPUs: tests often wait for servers and processes."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 # A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:

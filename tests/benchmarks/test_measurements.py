@@ -62,6 +62,7 @@ def test_measurements_work_on_a_few_images(
     assert measurements.main(arguments) == 0, capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_whole_runs_are_tabulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -269,6 +269,7 @@ def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
         pytest.param("decoded in memory", 8, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_windows_and_flips_are_random_in_training_only(
     shard_folder: ShardFolder, name: str, margin: int
 ) -> None:

@@ -280,6 +280,7 @@ def test_a_prepared_tfds_folder(images: list[Image], tmp_path: Path) -> None:
     assert {file.split for file in listing.files} == {None, "test"}
 
 
+@pytest.mark.slow
 def test_shards_in_a_bucket(images: list[Image], tmp_path: Path) -> None:
     with GcsServer() as server, point_to(server):
         for name, write in SHARDS:

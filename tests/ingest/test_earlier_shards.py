@@ -188,16 +188,14 @@ def list_splits(target: Path, number: int) -> dict[str, tuple[str, str]]:
     return found
 
 
+FAST = {"a new image", "another label", "a near duplicate of a known image"}
 # A small class is divided anew from scratch.
 DIVIDED_ANEW = {"another label", "another image of the same name", "twice as many shards"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *CHANGES,
-        *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in CHANGES),
-    ],
+    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
 def test_images_stay_where_they_are_and_the_records_are_those_of_reading_all_files_anew(
     folder: Path, tmp_path: Path, reads: list[str], name: str
@@ -228,6 +226,7 @@ def test_images_stay_where_they_are_and_the_records_are_those_of_reading_all_fil
     }
 
 
+@pytest.mark.slow
 def test_twins_that_arrive_later_follow_their_images(folder: Path, tmp_path: Path) -> None:
     ingest(folder, tmp_path / "out", 1)
     add_twins(folder)

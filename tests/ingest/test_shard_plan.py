@@ -46,11 +46,16 @@ COUNTS = {
     "few files make few shards": (40, 1000, 2),
     "fewer than two shards' worth": (31, 1000, 1),
     "large files make more shards": (500, 4 * 2**20, 16),
-    "so do many small ones": (130_000, 100, 16),
 }
 
 
-@pytest.mark.parametrize(("count", "size", "expected"), COUNTS.values(), ids=COUNTS.keys())
+@pytest.mark.parametrize(
+    ("count", "size", "expected"),
+    [
+        *(pytest.param(*values, id=name) for name, values in COUNTS.items()),
+        pytest.param(130_000, 100, 16, id="so do many small ones", marks=pytest.mark.slow),
+    ],
+)
 def test_number_of_shards(count: int, size: int, expected: int) -> None:
     plans = plans_of(files(count, size=size))
     assert [plan.count for plan in plans] == [expected] * expected

@@ -98,6 +98,7 @@ def test_train_comes_first_and_then_eval(tmp_path: Path, images: int, least: set
     assert all(splits.keys() == least for splits in found.values())
 
 
+@pytest.mark.slow
 def test_few_images_change_their_split_as_the_data_grows(tmp_path: Path) -> None:
     """Hashes alone would move none."""
     for label in "abcdefghij":

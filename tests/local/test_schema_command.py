@@ -54,6 +54,7 @@ def test_an_edited_file_is_not_overwritten(inferred: str, tmp_path: Path) -> Non
     assert target.read_text() == edited
 
 
+@pytest.mark.slow
 def test_the_pipeline_carries_the_content_of_the_schema(inferred: str, tmp_path: Path) -> None:
     target = tmp_path / "schema.pbtxt"
     write_schema(inferred, str(target))

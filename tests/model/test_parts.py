@@ -73,6 +73,7 @@ def test_blocks_hold_every_layer_once_in_order(name: str, first_kernels: list[st
         pytest.param("efficientnet_v2_b0", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_frozen_backbone_stays_bit_for_bit(name: str) -> None:
     model = build(ModelConfig(name=name, width=2))
     train(model)
@@ -88,6 +89,7 @@ def test_a_frozen_backbone_stays_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("train_batch_norm", [False, True])
+@pytest.mark.slow
 def test_the_last_blocks_learn_and_no_others(
     model: tf_keras.Model, *, train_batch_norm: bool
 ) -> None:

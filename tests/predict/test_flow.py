@@ -137,6 +137,7 @@ def test_large_images_make_small_batches(tmp_path: Path) -> None:
     assert len(ask(find_sources([str(tmp_path)]), model, batch_mpixels=1e-6)) == 6
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_slow_model_does_not_grow_with_the_number_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,7 +194,9 @@ DAMAGES: dict[str, tuple[str, bytes | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [*DAMAGES, "truncated in a bucket"])
+@pytest.mark.parametrize(
+    "kind", [*DAMAGES, pytest.param("truncated in a bucket", marks=pytest.mark.slow)]
+)
 def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     store: str, tmp_path: Path, kind: str
 ) -> None:

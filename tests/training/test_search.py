@@ -435,6 +435,7 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (len(compared), again.mirrored) == (1, 1.0)
 
 
+@pytest.mark.slow
 def test_images_whose_mirror_image_is_another_class_are_not_mirrored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def task(spec: Spec, name: str) -> Spec:
     return steps(spec)[name]
 
 
-@pytest.mark.parametrize("target", ["oss", "vertex"])
+@pytest.mark.parametrize("target", ["oss", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_every_step_compiles_for_every_target(target: Target) -> None:
     nested = dataclasses.replace(EVERYTHING.kubeflow, graph="nested")
     choices = dataclasses.replace(EVERYTHING, kubeflow=nested)

@@ -31,6 +31,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 def test_the_step_starts_workers_from_a_small_machine() -> None:
     choices = config(workers=4, pipeline_root=ROOT, steps=STEPS)
     spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
