@@ -82,7 +82,7 @@ def test_a_healthy_run_has_no_findings() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
-    assert len(examination.looked_at) == 14
+    assert len(examination.looked_at) == 15
 
 
 def test_checks_without_data_are_listed() -> None:
@@ -101,7 +101,7 @@ def test_checks_without_data_are_listed() -> None:
         "anomalies and drift",
         "input wait",
     }
-    assert len(examination.looked_at) + len(examination.unknown) == 14
+    assert len(examination.looked_at) + len(examination.unknown) == 15
 
 
 def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
@@ -109,7 +109,8 @@ def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]
     calm = {"ece": 0.01, **scalars}
     comparison = healthy().comparison
     changed = replace(metrics, scalars={**metrics.scalars, **calm})
-    return {"comparison": replace(comparison, metrics=changed)}
+    # As after a search, so that a low accuracy alone is no finding.
+    return {"comparison": replace(comparison, metrics=changed), "search": {"minutes": 20}}
 
 
 UNDECIDED = Verdict(
@@ -159,6 +160,12 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         "the last of 3 epochs was the best, with a training accuracy of 0.700",
         "--training.epochs 6",
+    ),
+    "options that nobody has searched": (
+        with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]])
+        | {"header": replace(header(), training_seconds=420.0), "search": None},
+        "accuracy is 0.600 with the recipe's network, learning rate and augmentation",
+        "--training.minutes 40",
     ),
     "few photographs from random weights": (
         {
@@ -425,7 +432,7 @@ def test_many_classes_are_counted() -> None:
     metrics = measure_confusion(labels, confusion)
     scalars = {**metrics.scalars, "ece": math.nan}
     comparison = replace(healthy().comparison, metrics=replace(metrics, scalars=scalars))
-    [text] = found(healthy(comparison=comparison))
+    [text] = found(healthy(comparison=comparison, search={"minutes": 20}))
     assert text == "the model never predicts b, c, d and 4 more classes"
 
 

@@ -135,6 +135,7 @@ _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "classes without correct predictions": check_classes,
     "overfitting": training.check_fit,
     "training length": training.check_length,
+    "search": training.check_search,
     "image sizes": data.check_sizes,
     "calibration": check_calibration,
     "class balance": data.check_balance,

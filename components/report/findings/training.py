@@ -1,5 +1,6 @@
 """Findings about training; their advice names the options of the phase that it is about."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from components.report.findings.finding import Finding, UnknownError, find_optio
 _WIDE_GAP = 0.1
 # Training accuracy, and accuracy, above which a model has little left to learn.
 _LEARNED = 0.9
+# Time for a search: for several trainings, and at least as long as was measured.
+_TRAININGS, _LEAST_MINUTES = 5, 20
 
 _WORDS = {"train": "", "head": " of the first phase", "fine_tune": " of fine-tuning"}
 
@@ -144,6 +147,23 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
             "the network was still learning",
             f"train longer: --{limit} {2 * most}{fine_tune}",
         )
+
+
+def check_search(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for options that no search has fitted to the images."""
+    # A warm start takes over the options of the model in use.
+    if facts.search or facts.header.config.get("model", {}).get("warm_start"):
+        return
+    accuracy, seconds = facts.metrics.scalars["accuracy"], facts.header.training_seconds
+    if not accuracy < _LEARNED:
+        return
+    minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * (seconds or 0) / 600))
+    yield Finding(
+        "training",
+        f"accuracy is {accuracy:.3f} with the recipe's network, learning rate and augmentation",
+        "others may suit these images better",
+        f"search for them: --training.minutes {minutes}",
+    )
 
 
 def check_start(facts: ReportFacts) -> Iterator[Finding]:
