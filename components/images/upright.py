@@ -149,8 +149,8 @@ def _number(content: tf.Tensor, places: tf.Tensor, length: int, little: tf.Tenso
     """
     indices = tf.expand_dims(places, -1) + tf.range(length)
     inside = (indices >= 0) & (indices < tf.size(content))
-    values = tf.gather(content, tf.where(inside, indices, 0))
-    values = tf.where(inside, tf.cast(values, tf.int32), 0)
+    padded = tf.pad(content, [[0, 1]])  # It may be empty.
+    values = tf.cast(tf.gather(padded, tf.where(inside, indices, tf.size(content))), tf.int32)
     values = tf.cond(little, lambda: tf.reverse(values, [-1]), lambda: values)
     powers = tf.constant([256 ** (length - 1 - i) for i in range(length)], tf.int32)
     return tf.reduce_sum(values * powers, axis=-1)

@@ -152,6 +152,7 @@ ORIENTED = {
     "EXIF says upright, XMP does not": camera(1, xmp=SAYS_SIX),
     "XMP": encode(picture(1), "JPEG", xmp=SAYS_SIX),
     "XMP in a PNG": turned_png("XML:com.adobe.xmp", XMP),
+    "empty EXIF behind a PNG": encode(picture(1), "PNG") + b"eXIf",
     "EXIF in a PNG": encode(picture(1), "PNG", exif=exif(ENTRY)[6:]),
 }
 # Files whose metadata Pillow and the graph may read differently.
