@@ -97,6 +97,7 @@ def passes(copy: Path, *tests: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.xdist_group("mutants")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_test_fails(copy: Path, name: str) -> None:

@@ -182,6 +182,7 @@ print(shell.user_ns["Out"].popitem()[1].to_csv())
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.xdist_group("wheel")
 def test_the_notebook_runs_on_the_wheel(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

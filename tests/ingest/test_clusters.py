@@ -139,6 +139,7 @@ def test_same_bytes_on_a_cluster_as_in_memory(
     assert len(workers) == 2
 
 
+@pytest.mark.weekly
 def test_same_evaluation_on_a_cluster_as_in_memory(cluster: Cluster, tmp_path: Path) -> None:
     from tests.evaluation.sample_models import Model, evaluate, write_examples
 

@@ -23,6 +23,8 @@ ONE_PER_FAMILY = {
     "convnext_tiny": 1 + 18 + 3,
     "densenet121": 1 + 58 + 3,
 }
+# Those of the defaults, and one with layers of its own.
+OFTEN = {"mobilenet_v2", "convnext_tiny"}
 _MODULES = {
     "mobilenet_v2": tf_keras.applications.mobilenet_v2,
     "resnet50": tf_keras.applications.resnet,
@@ -46,7 +48,13 @@ def leaves(model: Any) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ONE_PER_FAMILY)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in OFTEN else pytest.param(name, marks=pytest.mark.weekly)
+        for name in ONE_PER_FAMILY
+    ],
+)
 def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
     application = APPLICATIONS[name]
     tf_keras.utils.set_random_seed(0)

@@ -189,7 +189,13 @@ def test_the_cost_of_a_plain_resize_is_measured(tmp_path: Path, kinds: Any) -> N
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("converting_here")
-@pytest.mark.parametrize("name", ["cnn", "resnet9", "mobilenet_v3_small", "convnext_tiny"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cnn", "resnet9", "mobilenet_v3_small"),
+        pytest.param("convnext_tiny", marks=pytest.mark.weekly),
+    ],
+)
 def test_networks_answer_alike_as_onnx(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
