@@ -93,9 +93,9 @@ class Schedule:
         return find_space(self.plain, self.start)
 
     def plan_only(self) -> dict[str, Any] | None:
-        """Return the options of the first trial with all epochs that a short time allows.
+        """Return the options of a single trial that fills a short time.
 
-        Its first epochs have shown its pace. None if the time is enough for several trials.
+        The first epochs of trial 1 have shown its pace. None if several trials fit in the time.
         """
         others = self.trials[1:]
         started = len(others) == 1 and others[0].state == PAUSED and others[0].scores

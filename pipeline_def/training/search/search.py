@@ -1,9 +1,9 @@
-"""Search for a better training for `training.minutes`.
+"""Search for a better training within `training.minutes`.
 
-Trial 0 is the training that the recipe chooses, from start to end. The others differ in what
-`space.py` lists; `study.py` proposes them, and says how far they run. At last the best one is
-trained for longer. Only trials that were trained to the end can replace trial 0, and only if they
-are more accurate on the images that select the epoch by more than one standard error of the paired
+Trial 0 is the recipe's training, run to its end. The other trials change options that `space.py`
+lists; `study.py` proposes them and decides how far each one runs. Finally, the best one is trained
+for longer. Only a trial that was trained to its end can replace trial 0, and only if it is more
+accurate on the images that select the epoch by more than one standard error of the paired
 difference (the one-standard-error rule; Hastie et al., 2009). The test split is never read.
 """
 
@@ -232,7 +232,7 @@ class _Search(Schedule):
         return self.left + _GRACE * self.seconds
 
     def _record(self, trial: Trial, before: float) -> None:
-        """Record what a trial has come to; `before`, it had taken so many seconds."""
+        """Record how far a trial has come; `before` is its time until this run, in seconds."""
         if trial.number in self.resumed:
             # The checkpoint of a killed attempt has epochs whose time was never recorded.
             trial.seconds = max(trial.seconds, trial.epochs * trial.epoch_seconds)

@@ -1,8 +1,8 @@
-"""What a search tries next, which trials go on, and what mattered: Optuna's part.
+"""What a search tries next, which trials continue, and which options mattered: Optuna's part.
 
-TPE proposes trials (Bergstra et al., 2011), from the recipe on. Asynchronous successive halving (Li
-et al., 2020) promotes the best third of all trials that have come to a rung. A study is made anew
-from the trials for each question, so that an interrupted search answers as before.
+TPE proposes trials (Bergstra et al., 2011), starting from the recipe. Asynchronous successive
+halving (Li et al., 2020) promotes the best third of all trials that have reached a rung. Each
+question builds a new study from the trials, so that an interrupted search gives the same answers.
 """
 
 import statistics
