@@ -160,8 +160,8 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
     minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * (seconds or 0) / 600))
     yield Finding(
         "training",
-        f"accuracy is {accuracy:.3f} with the recipe's network, learning rate and augmentation",
-        "others may suit these images better",
+        f"accuracy is {accuracy:.3f}, and no search has tried other options of the training",
+        "another learning rate, augmentation or network may suit these images better",
         f"search for them: --training.minutes {minutes}",
     )
 
