@@ -91,6 +91,7 @@ def test_checks_without_data_are_listed() -> None:
         "classes without correct predictions",
         "overfitting",
         "training length",
+        "search",
         "divergence",
         "pretrained weights",
         "image sizes",

@@ -155,7 +155,9 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
     if facts.search or facts.header.config.get("model", {}).get("warm_start"):
         return
     accuracy, seconds = facts.metrics.scalars["accuracy"], facts.header.training_seconds
-    if not accuracy < _LEARNED:
+    if not math.isfinite(accuracy):
+        raise UnknownError
+    if accuracy >= _LEARNED:
         return
     minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * (seconds or 0) / 600))
     yield Finding(
