@@ -34,8 +34,11 @@ SIZE = 32
 _TESTS = Path(__file__).parent
 _LOGGER = logging.getLogger(__name__)
 
-# Folders whose tests take longest; the others fill the gaps at the end.
-_LONGEST = ("versions", "training", "report", "data", "storage", "evaluation", "kubeflow")
+# Groups and folders whose tests take longest; the others fill the gaps at the end.
+_LONGEST = (
+    *("documented commands", "faults", "first run", "kfp", "wheel"),
+    *("versions", "training", "report", "data", "storage", "evaluation", "kubeflow"),
+)
 
 # Without byte code, which some shells keep Python from writing, each process rewrites all
 # assertions anew: 2 to 3 s.
@@ -77,8 +80,9 @@ def _folder(item: pytest.Item) -> str:
 
 
 def _rank(item: pytest.Item) -> int:
-    folder = _folder(item)
-    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
+    group = item.get_closest_marker("xdist_group")
+    names = (group.args[0] if group else "", _folder(item))
+    return min(map(_LONGEST.index, {*names} & {*_LONGEST}), default=len(_LONGEST))
 
 
 @pytest.fixture(autouse=True)
