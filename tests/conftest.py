@@ -49,9 +49,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Start one process more than there are CPUs: tests often wait for servers and processes."""
-    return len(os.sched_getaffinity(0)) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Start a process for each CPU, and one more with slow tests, which often wait for others."""
+    return len(os.sched_getaffinity(0)) + ("not slow" not in config.option.markexpr)
 
 
 # A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.

@@ -154,6 +154,7 @@ def test_every_rung_on_local_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_rungs_on_a_bucket(tmp_path: Path) -> None:
     words = "one by one,prefetch,decoded"
     profiles = tmp_path / "profiles"

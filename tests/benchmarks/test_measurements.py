@@ -53,6 +53,7 @@ def test_every_command_and_option_exists() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_measurements_work_on_a_few_images(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
