@@ -34,11 +34,8 @@ SIZE = 32
 _TESTS = Path(__file__).parent
 _LOGGER = logging.getLogger(__name__)
 
-# Groups and folders whose tests take longest; the others fill the gaps at the end.
-_LONGEST = (
-    *("documented commands", "faults", "first run", "kfp", "wheel"),
-    *("versions", "training", "report", "data", "storage", "evaluation", "kubeflow"),
-)
+# Folders whose tests take longest; the others fill the gaps at the end.
+_LONGEST = ("versions", "training", "report", "data", "storage", "evaluation", "kubeflow")
 
 # Without byte code, which some shells keep Python from writing, each process rewrites all
 # assertions anew: 2 to 3 s.
@@ -47,11 +44,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Importing TensorFlow and TFX makes millions of objects, none of which is garbage.
 gc.disable()
-
-
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Start a process for each CPU, and one more with slow tests, which often wait for others."""
-    return len(os.sched_getaffinity(0)) + ("not slow" not in config.option.markexpr)
 
 
 # A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.
@@ -80,9 +72,8 @@ def _folder(item: pytest.Item) -> str:
 
 
 def _rank(item: pytest.Item) -> int:
-    group = item.get_closest_marker("xdist_group")
-    names = (group.args[0] if group else "", _folder(item))
-    return min(map(_LONGEST.index, {*names} & {*_LONGEST}), default=len(_LONGEST))
+    folder = _folder(item)
+    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
 
 
 @pytest.fixture(autouse=True)
