@@ -12,16 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.contract.errors import ConfigurationError, WorkerError
+from components.contract.errors import ConfigurationError, UserError, WorkerError
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import (
-    NO_WORKER,
-    SECONDS,
-    Peer,
-    accept,
-    connect,
-    listen,
-)
+from pipeline_def.training.distribution.peer import SECONDS, Peer, accept, connect, listen, refuse
+from pipeline_def.training.distribution.process_apart import raise_sent
 from pipeline_def.training.distribution.trainer_process import train_apart, train_here
 
 _PAUSE = 1.0
@@ -75,37 +69,25 @@ class Gathering:
     def _gather(self, peers: dict[str, Peer], task: Mapping[str, Any]) -> None:
         """Connect each worker, and let it check that it sees the same files."""
         connections = accept(
-            *(self._server, peers, self._cluster.size - 1),
+            *(self._server, self._cluster, peers),
             seconds=self._seconds,
             others="processes of TF_CONFIG",
             advice="start local_runner.py on each with the same options",
         )
-        for peer in connections:
+        for name, peer in connections:
             try:
-                name, problem = self._greet(peer, peers, task)
-            except NO_WORKER:
+                peer.send(task)
+                sees_files = peer.receive()
+            except (OSError, ValueError):
                 peer.close()
                 continue
-            if problem:
-                with contextlib.suppress(OSError):
-                    peer.send({"problem": problem})
-                peer.close()
-                raise ConfigurationError(problem)
+            if not sees_files:
+                refuse(
+                    peer,
+                    f"{name} does not see the files in {self._output}: all processes need the same "
+                    f"--output, on a disk that they share.",
+                )
             peers[name] = peer
-
-    def _greet(
-        self, peer: Peer, peers: Mapping[str, Peer], task: Mapping[str, Any]
-    ) -> tuple[str, str]:
-        """Return the name of a worker, and what is wrong with it."""
-        greeting = peer.receive()
-        name = str(greeting["name"])
-        if problem := self._cluster.find_problem(greeting, peers):
-            return name, problem
-        peer.send(task)
-        return name, "" if peer.receive() else (
-            f"{name} does not see the files in {self._output}: all processes need the same "
-            f"--output, on a disk that they share."
-        )
 
     def close(self) -> None:
         """Tell workers that have connected and wait that there is nothing to train."""
@@ -167,19 +149,17 @@ def fetch_task(cluster: Cluster, *, seconds: float = SECONDS) -> dict[str, Any] 
     peer = connect(cluster.chief, seconds)
     try:
         peer.send(cluster.greeting)
-        task = peer.receive()
-        if "problem" not in task and task["arguments"] is None:
+        task = raise_sent(peer.receive())
+        if task["arguments"] is None:
             return None
-        if "problem" not in task:
-            peer.send(os.path.exists(task["proof"]))
-            start = peer.receive()
-            task = {**task, **start}
+        peer.send(os.path.exists(task["proof"]))
+        raise_sent(peer.receive())
+    except UserError:
+        raise
     except (OSError, ValueError) as error:
         raise WorkerError(
             f"The chief at {cluster.chief} has stopped before the training; its output says why."
         ) from error
     finally:
         peer.close()
-    if problem := task.get("problem"):
-        raise ConfigurationError(problem)
     return dict(task["arguments"])

@@ -4,16 +4,18 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator, Sized
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, NoReturn
 
 from components.contract.errors import ConfigurationError, WorkerError
 from components.contract.progress import report_progress
+from pipeline_def.training.distribution.cluster import Cluster
+from pipeline_def.training.distribution.process_apart import describe_error
 
 SECONDS = 600.0
 """How long processes wait for each other."""
-NO_WORKER = (OSError, ValueError, LookupError, TypeError)
-"""What fails if the other side of a connection is no worker, such as a port scanner."""
+# Errors when the other side of a connection is not a worker, such as a port scanner.
+_STRANGER = (OSError, ValueError, LookupError, TypeError)
 _PAUSE = 1.0
 
 
@@ -69,22 +71,29 @@ def listen(address: str, *, backlog: int) -> socket.socket:
 
 
 def accept(
-    server: socket.socket, accepted: Sized, wanted: int, *, seconds: float, others: str, advice: str
-) -> Iterator[Peer]:
-    """Yield each connection until the caller has accepted as many as wanted.
+    server: socket.socket,
+    cluster: Cluster,
+    accepted: Collection[str],
+    *,
+    seconds: float,
+    others: str,
+    advice: str,
+) -> Iterator[tuple[str, Peer]]:
+    """Yield the name of each worker, and its connection, until the caller has accepted all.
 
     Args:
         server: as `listen` returns it.
-        accepted: grows with each connection that the caller keeps.
-        wanted: its size at the end.
+        cluster: of the chief.
+        accepted: names of the workers that the caller keeps; grows.
         seconds: for all of them, and for each to say something: a port scanner says nothing.
-        others: what `wanted` counts, for the error.
+        others: what the workers are called in the error.
         advice: the end of the error, as a clause.
 
     Raises:
         WorkerError: some are missing.
+        ConfigurationError: a worker has another TF_CONFIG.
     """
-    ends = time.monotonic() + seconds
+    ends, wanted = time.monotonic() + seconds, cluster.size - 1
     while len(accepted) < wanted:
         report_progress(done=len(accepted), total=wanted, unit="other workers")
         server.settimeout(max(0.01, ends - time.monotonic()))
@@ -96,7 +105,25 @@ def accept(
                 f"{seconds:.0f} s: {advice}."
             ) from error
         connection.settimeout(seconds)
-        yield Peer(connection)
+        peer = Peer(connection)
+        try:
+            greeting = peer.receive()
+            problem = cluster.find_problem(greeting, accepted)
+        except _STRANGER:
+            peer.close()
+            continue
+        if problem:
+            refuse(peer, problem)
+        yield greeting["name"], peer
+
+
+def refuse(peer: Peer, problem: str) -> NoReturn:
+    """Raise `ConfigurationError` here, and in the worker that asks `raise_sent`."""
+    error = ConfigurationError(problem)
+    with contextlib.suppress(OSError):
+        peer.send(describe_error(error))
+    peer.close()
+    raise error
 
 
 def connect(address: str, seconds: float) -> Peer:

@@ -8,16 +8,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from components.contract.errors import ConfigurationError, UserError
+from components.contract.errors import UserError
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.peer import (
-    NO_WORKER,
-    SECONDS,
-    Peer,
-    accept,
-    connect,
-    listen,
-)
+from pipeline_def.training.distribution.peer import SECONDS, Peer, accept, connect, listen
 from pipeline_def.training.distribution.process_apart import (
     Receive,
     Send,
@@ -65,30 +58,22 @@ def gather_workers(
         WorkerError: some are missing.
         ConfigurationError: a worker has another TF_CONFIG.
     """
-    workers: dict[str, Worker] = {}
     if not cluster or cluster.size == 1:
         yield ()
         return
+    workers: dict[str, Worker] = {}
     with contextlib.ExitStack() as stack:
         connections = accept(
             stack.enter_context(listen(cluster.chief, backlog=cluster.size)),
-            *(workers, cluster.size - 1),
+            *(cluster, workers),
             seconds=seconds,
             others="workers",
             advice="their logs say why",
         )
-        for peer in connections:
+        for name, peer in connections:
             stack.callback(peer.close)
-            problem = ""
-            with contextlib.suppress(*NO_WORKER):
-                greeting = peer.receive()
-                if problem := cluster.find_problem(greeting, workers):
-                    peer.send(describe_error(ConfigurationError(problem)))
-                else:
-                    peer.wait_forever()
-                    workers[greeting["name"]] = Worker(peer)
-            if problem:
-                raise ConfigurationError(problem)
+            peer.wait_forever()
+            workers[name] = Worker(peer)
         yield tuple(workers.values())
 
 
