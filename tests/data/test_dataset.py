@@ -264,9 +264,9 @@ def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
     ("name", "margin"),
     [
         ("indexed", 8),
-        pytest.param("indexed", 0, marks=pytest.mark.slow),
-        pytest.param("streamed", 8, marks=pytest.mark.slow),
-        pytest.param("decoded in memory", 8, marks=pytest.mark.slow),
+        ("indexed", 0),
+        ("streamed", 8),
+        ("decoded in memory", 8),
     ],
 )
 @pytest.mark.slow

@@ -66,13 +66,7 @@ def test_blocks_hold_every_layer_once_in_order(name: str, first_kernels: list[st
     assert sorted(weights) == sorted(weight.name for weight in parts.backbone.weights)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cnn",
-        pytest.param("efficientnet_v2_b0", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", ["cnn", "efficientnet_v2_b0"])
 @pytest.mark.slow
 def test_a_frozen_backbone_stays_bit_for_bit(name: str) -> None:
     model = build(ModelConfig(name=name, width=2))

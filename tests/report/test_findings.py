@@ -34,7 +34,7 @@ def header(**sections: Mapping[str, Any]) -> RunHeader:
         "augmentation": {"policy": "none"},
         "transform": {"size": 32},
         "input": {"max_wait": 0.1},
-        "model": {"name": "cnn", "weights": "none", "build_fn": None},
+        "model": {"name": "cnn", "weights": "none", "build_fn": None, "warm_start": False},
     }
     for name, values in sections.items():
         config[name] |= values
@@ -165,7 +165,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "options that nobody has searched": (
         with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]])
         | {"header": replace(header(), training_seconds=420.0), "search": None},
-        "accuracy is 0.600, and no search has tried other options of the training",
+        "accuracy is 0.600, and no search has tried other training options",
         "--training.minutes 40",
     ),
     "few photographs from random weights": (

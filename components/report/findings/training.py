@@ -20,7 +20,7 @@ from components.report.findings.finding import Finding, UnknownError, find_optio
 _WIDE_GAP = 0.1
 # Training accuracy, and accuracy, above which a model has little left to learn.
 _LEARNED = 0.9
-# Time for a search: for several trainings, and at least as long as was measured.
+# A search should have the time of so many trainings, and at least as many minutes as were measured.
 _TRAININGS, _LEAST_MINUTES = 5, 20
 
 _WORDS = {"train": "", "head": " of the first phase", "fine_tune": " of fine-tuning"}
@@ -150,9 +150,9 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
 
 
 def check_search(facts: ReportFacts) -> Iterator[Finding]:
-    """Look for options that no search has fitted to the images."""
-    # A warm start takes over the options of the model in use.
-    if facts.search or facts.header.config.get("model", {}).get("warm_start"):
+    """Look for a low accuracy that no search has tried to raise."""
+    # A run with a warm start cannot search.
+    if facts.search or find_option(facts, "model.warm_start"):
         return
     accuracy, seconds = facts.metrics.scalars["accuracy"], facts.header.training_seconds
     if not math.isfinite(accuracy):
@@ -162,7 +162,7 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
     minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * (seconds or 0) / 600))
     yield Finding(
         "training",
-        f"accuracy is {accuracy:.3f}, and no search has tried other options of the training",
+        f"accuracy is {accuracy:.3f}, and no search has tried other training options",
         "another learning rate, augmentation or network may suit these images better",
         f"search for them: --training.minutes {minutes}",
     )

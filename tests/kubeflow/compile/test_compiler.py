@@ -144,9 +144,9 @@ def test_only_implied_dependencies_are_dropped() -> None:
 def test_compiling_is_deterministic(tmp_path: Path, compiled_file: Path) -> None:
     again = tmp_path / "pipeline.yaml"
     command = [sys.executable, str(ROOT / "kfp_runner.py"), *MINIMAL, "--output", str(again)]
-    # Other tests of this process may have set them.
-    ours = ("TF_", "ARROW_")
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    # Tests of this process set them.
+    set_here = ("TF_", "ARROW_")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(set_here)}
     environment = {**plain, "PYTHONHASHSEED": "7"}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
