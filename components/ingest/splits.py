@@ -15,8 +15,8 @@ MIN_SPLIT_IMAGES = 100
 _HELD_OUT = 0.1
 _ONLY_HELD_OUT = 0.2
 _NOTE = (
-    "The eval split is used both to pick and to score the model, so the score is slightly "
-    "optimistic: {}."
+    "{}: unless cross-validation judges the model, the eval split both selects and scores it, so "
+    "the score is slightly optimistic."
 )
 
 
@@ -54,7 +54,7 @@ def choose_splits(
     if by_hash and not wanted:
         reason = f"{by_hash:,} images are too few for a test split of {MIN_SPLIT_IMAGES}"
     else:
-        reason = "there is no test split"
+        reason = "There is no test split"
     return SplitChoice(splits, fractions, _NOTE.format(reason))
 
 

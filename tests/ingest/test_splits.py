@@ -23,7 +23,7 @@ CASES: dict[str, tuple[dict[str | None, int], Splits, Mapping[str, float], str]]
         {"train": 9999, "eval": 9999},
         {"train": "train", "eval": "eval"},
         {},
-        "there is no test split",
+        "There is no test split",
     ),
     "all three": (
         {"train": 5, "eval": 5, "test": 5},
@@ -78,7 +78,7 @@ def test_splits_by_default(
 
 def test_configured_splits_are_used_as_they_are() -> None:
     assert choose_splits({None: 30}, OWN).fractions == OWN
-    assert "there is no test split" in choose_splits({None: 9999}, OWN).note
+    assert "There is no test split" in choose_splits({None: 9999}, OWN).note
     few = choose_splits({"train": 30, "test": 5}, OWN)
     assert (few.splits["train"], few.splits["test"], few.note) == (None, "test", "")
     assert choose_splits({None: 30}, THREE).note == ""

@@ -58,6 +58,10 @@ def test_the_space_surrounds_the_first_trial() -> None:
     assert next(iter(space)) == "training.learning_rate"
     assert space["training.learning_rate"].values == [0.067, 0.6]
     assert space["training.weight_decay"].values == [0.01, 0.09]
+    assert space["training.batch_size"].values == [64, 128]
+    assert "training.balance" not in space
+    rare = config(metric="balanced_accuracy")
+    assert find_space(rare, begin(rare))["training.balance"].values == ["none", "weights"]
     # Proposals learn from the recipe only if it lies inside.
     assert space["model.width"].values == [32, 0]
     assert space["training.epochs"].values == [40, 80]

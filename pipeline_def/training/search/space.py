@@ -78,9 +78,13 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
     config = apply_values(plain, start)
     training, network = config.training, config.model.name
     rate, decay, epochs = training.learning_rate, training.weight_decay, training.epochs
+    batch = training.batch_size
     space = {
         "training.learning_rate": Choices(
             _around(rate), "Tuned rates beat most specialized methods on few images.", between=True
+        ),
+        "training.batch_size": Choices(
+            sorted({max(1, batch // 2), batch}), "Smaller batches helped with few images."
         ),
         "augmentation.policy": Choices(
             sorted({"none", "trivial", plain.augmentation.policy}),
@@ -106,6 +110,10 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
     if decay:
         space["training.weight_decay"] = Choices(
             _around(decay), "Its best value depends on the number of images.", between=True
+        )
+    if training.metric == "balanced_accuracy":
+        space["training.balance"] = Choices(
+            sorted({"none", "weights", training.balance}), "Helps rare classes."
         )
     if network in OWN_NETWORKS:
         width = config.model.width or _WIDTHS[network]
