@@ -14,10 +14,7 @@ MIN_SPLIT_IMAGES = 100
 
 _HELD_OUT = 0.1
 _ONLY_HELD_OUT = 0.2
-_NOTE = (
-    "{}: unless cross-validation judges the model, the eval split both selects and scores it, so "
-    "the score is slightly optimistic."
-)
+_NOTE = "{}: a score on eval is slightly optimistic, as eval also selects the model."
 
 
 class SplitChoice(NamedTuple):
