@@ -31,6 +31,7 @@ from tests.training.test_run_fn import Graph
 SPACE: dict[str, list[Any]] = {
     "training.learning_rate": [0.003],
     "training.epochs": [3],
+    "training.batch_size": [16],
     "training.label_smoothing": [0.1],
     "augmentation.policy": ["none"],
     "training.precision": ["float32"],
@@ -183,7 +184,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         with pytest.raises(ConfigurationError, match=reason):
             run_step(component, shard_folder, target, given)
 
-    refuse(tmp_path / "4", replace(PLAIN, batch_size=8), r"with training\.batch_size 16, so")
+    refuse(tmp_path / "4", replace(PLAIN, balance="weights"), r"with training\.balance none, so")
     text = (tuned / SEARCH_FILE).read_text()
     (tuned / SEARCH_FILE).write_text(text.replace('"images": "', '"images": "0'))
     refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
