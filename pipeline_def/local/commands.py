@@ -337,16 +337,6 @@ def rollback(arguments: list[str]) -> int:
     return rollback_command.roll_back(arguments)
 
 
-def watch(arguments: list[str]) -> int:
-    """Compare served images with those of training; return 1 if they differ."""
-    from pipeline_def.local import watch_options
-
-    options = watch_options.parse_options(arguments)
-    from pipeline_def.local import watch_command
-
-    return watch_command.watch(options)
-
-
 def review(arguments: list[str]) -> int:
     """Let a person decide about a run's suspects, until interrupted."""
     from pipeline_def.local.review import options
@@ -361,17 +351,6 @@ def review(arguments: list[str]) -> int:
 
     with contextlib.suppress(KeyboardInterrupt):
         command.review(parsed)
-    return 0
-
-
-def export_data(arguments: list[str]) -> int:
-    """Write the images that a run has ingested in a format for other programs."""
-    from pipeline_def.local.export import options
-
-    parsed = options.parse_options(arguments)
-    from pipeline_def.local.export import command
-
-    command.export(parsed)
     return 0
 
 
@@ -400,10 +379,8 @@ COMMANDS = {
     "runs": runs,
     "schema": schema,
     "serve": serve,
-    "watch": watch,
     "rollback": rollback,
     "weights": weights,
     "review": review,
-    "export-data": export_data,
 }
 """The first argument → its function; without a command, `run`."""

@@ -14,9 +14,7 @@ commands
   schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or trace a pushed model
   weights        fetch, list or install pretrained weights
-  export-data    write the ingested images for other programs, such as TFDS
   serve          serve the pushed model: a web page and a REST API
-  watch          compare served images with those of training
   rollback       make an earlier pushed version the one in use
   help COMMAND   describe a command; --version prints versions
 

@@ -19,8 +19,7 @@ from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands, run_options
 from pipeline_def.local import commands as local_commands
-from pipeline_def.local import predict_command, rollback_command, watch_options
-from pipeline_def.local.export import options as export_options
+from pipeline_def.local import predict_command, rollback_command
 from pipeline_def.local.review import options as review_options
 from pipeline_def.local.server.options import parse_options
 from tests.docs.markdown import ROOT
@@ -80,18 +79,6 @@ def stopped_runners() -> Iterator[None]:
         parse_review(arguments)
         raise Parsed
 
-    parse_watch = watch_options.parse_options
-
-    def parse_watch_and_stop(arguments: list[str]) -> Any:
-        parse_watch(arguments)
-        raise Parsed
-
-    parse_export = export_options.parse_options
-
-    def parse_export_and_stop(arguments: list[str]) -> Any:
-        parse_export(arguments)
-        raise Parsed
-
     class Parser(run_options.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
@@ -104,8 +91,6 @@ def stopped_runners() -> Iterator[None]:
             patch.setattr(commands, "Parser", Parser)
         patch.setattr(local_commands, "parse_options", parse_options_and_stop)
         patch.setattr(review_options, "parse_options", parse_review_and_stop)
-        patch.setattr(watch_options, "parse_options", parse_watch_and_stop)
-        patch.setattr(export_options, "parse_options", parse_export_and_stop)
         for function in ("find", "use"):
             patch.setattr(f"pipeline_def.model.pretrained.{function}", _stop)
         # Takes two seconds to import, and is not asked.

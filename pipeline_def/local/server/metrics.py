@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from pipeline_def.local.server.batching import Prediction
-from pipeline_def.local.server.limits import App, Message, Receive, Scope, Send
+from pipeline_def.local.server.errors import App, Message, Receive, Scope, Send
 
 REQUEST_ID = b"x-request-id"
 _PLAIN_ID = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
