@@ -23,10 +23,12 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 def test_each_answer_has_a_line(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
+    headers: dict[str, Any]
     for version in ("7", "8"):
         with serving(FakeModel(version, says_errors=True), tmp_path, log=str(file)) as port:
             body = instances(png(51), b"no image", png(0, 255))
-            assert ask(port, body=body, **{"X-Request-ID": f"id-{version}"})[0] == 200
+            headers = {"X-Request-ID": f"id-{version}"}
+            assert ask(port, body=body, **headers)[0] == 200
             assert ask(port, body=instances(png(1), signature_name="explain"))[0] == 200
             file.rename(tmp_path / f"moved-{version}")
     for version in ("7", "8"):
