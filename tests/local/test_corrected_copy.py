@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,10 +110,14 @@ def test_a_place_that_could_hold_something_is_refused(folder: Path, where: str) 
 
 
 def test_a_failure_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    really_open = open
 
-    monkeypatch.setattr("pipeline_def.local.review.corrected_copy._copy", fail)
+    def fail(file: Any, mode: str = "r", *others: Any, **options: Any) -> Any:
+        if mode == "xb":
+            raise OSError(28, "No space left on device")
+        return really_open(file, mode, *others, **options)
+
+    monkeypatch.setattr("builtins.open", fail)
     with pytest.raises(UserError, match=r"Cannot write .*copy: .*No space left"):
         copy(folder)
     assert "copy" not in " ".join(os.listdir(folder.parent))

@@ -8,8 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import local_runner
-from pipeline_def.local.server import answer_log as module
-from pipeline_def.local.server.answer_log import AnswerLog
+from pipeline_def.local.server.metrics import AnswerLog
 from tests.docs.markdown import read_page
 from tests.server.fake_model import FakeModel, png
 from tests.server.serving import ask, instances, serving
@@ -44,7 +43,7 @@ def test_each_answer_has_a_line(tmp_path: Path) -> None:
 def test_a_log_that_fails_says_so_once_counts_what_is_lost_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, logger=module.__name__)
+    caplog.set_level(logging.WARNING)
     registry, file = CollectorRegistry(), tmp_path / "log"
     log = AnswerLog(str(file), registry)
     file.unlink()

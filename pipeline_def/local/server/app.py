@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from components.predict.model import DEFAULT_SIGNATURE
 from pipeline_def.local.pushed_model import find_color
-from pipeline_def.local.server.answer_log import AnswerLog
 from pipeline_def.local.server.batching import Prediction
 from pipeline_def.local.server.errors import ERROR_HANDLERS, App, RequestError
 from pipeline_def.local.server.inference_protocol import (
@@ -25,7 +24,7 @@ from pipeline_def.local.server.inference_protocol import (
     parse_infer,
 )
 from pipeline_def.local.server.limits import BodyReader, Guard, run_until_disconnect
-from pipeline_def.local.server.metrics import Metrics
+from pipeline_def.local.server.metrics import AnswerLog, Metrics
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.page import make_page_routes
