@@ -54,7 +54,7 @@ def start_run(api: Api, request: RunRequest) -> StartedRun:
     """Upload the specification as a new version of its pipeline and start a run of it."""
     body = prepare_run(api, request)
     run_id = api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
-    tasks = [name for name, _, _ in Specification(*request.documents).steps()]
+    tasks = list(Specification(*request.documents).tasks)
     namespace = api.connection.namespace or "kubeflow"
     pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
     hint = (

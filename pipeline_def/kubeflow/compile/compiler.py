@@ -21,8 +21,11 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import share_pods, transform_beside_validation
-from pipeline_def.kubeflow.compile.stages import drop_implied, nest_stages
+from pipeline_def.kubeflow.compile.pods import (
+    drop_implied,
+    share_pods,
+    transform_beside_validation,
+)
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
@@ -106,9 +109,7 @@ def compile_documents(
         )
     _name_system_types(document)
     _tidy(document, config)
-    nested = target == "oss" and config.kubeflow.graph == "nested"
-    if not nested:
-        transform_beside_validation(document)
+    transform_beside_validation(document)
     share_pods(document)
     add_resources(document, config.kubeflow, target)
     documents = [document.spec]
@@ -116,8 +117,6 @@ def compile_documents(
         documents.append(platform)
     if target == "oss":
         drop_implied(document)
-        if nested:
-            nest_stages(document)
     check_documents(documents, target)
     return documents
 

@@ -5,6 +5,7 @@ step as a prefix. `PODS` lists the groups.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from components.contract.configuration import from_json
@@ -26,6 +27,31 @@ def transform_beside_validation(document: Specification) -> None:
     for step in document.tasks.keys() & LEARNERS:
         waits = document.tasks[step]["dependentTasks"]
         waits[:] = sorted({*waits, ANOMALY_GATE.id})
+
+
+def drop_implied(document: Specification) -> None:
+    """Drop dependencies that others imply: TFX lists everything upstream."""
+    producers = {task: set(_producers(document, task)) for task in document.tasks}
+    waits = {
+        task: producers[task] | set(definition.pop("dependentTasks", ()))
+        for task, definition in document.tasks.items()
+    }
+
+    def before(task: str) -> set[str]:
+        return waits[task].union(*map(before, waits[task]))
+
+    for task, definition in document.tasks.items():
+        implied = set().union(*map(before, waits[task]), producers[task])
+        if needed := sorted(waits[task] - implied):
+            definition["dependentTasks"] = needed
+
+
+def _producers(document: Specification, task: str) -> Iterator[str]:
+    for kind in ("parameters", "artifacts"):
+        for source in document.sources(task, kind).values():
+            for reference in source.values():
+                if isinstance(reference, dict) and "producerTask" in reference:
+                    yield reference["producerTask"]
 
 
 def share_pods(document: Specification) -> None:
