@@ -98,7 +98,7 @@ class StepInterface:
     """Workers that do the work in their own pods; None: the step does it itself."""
 
     tracking: TrackingConfig | None = None
-    """Services that the step reports to; None: there are none."""
+    """Server that the pod reports the run to; None: there is none."""
 
     parts: Sequence["StepInterface"] = ()
     """Instead of an executor or lookup: those that share the pod, in their order."""

@@ -105,12 +105,11 @@ def compile_documents(
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
             workers=workers if component.id == learner else None,
-            tracking=config.tracking if config.tracking.urls() else None,
         )
     _name_system_types(document)
     _tidy(document, config)
     transform_beside_validation(document)
-    share_pods(document)
+    share_pods(document, config.tracking if config.tracking.mlflow else None)
     add_resources(document, config.kubeflow, target)
     documents = [document.spec]
     if platform := platform_document(document, config, target):

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from components.contract.configuration import from_json
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile.tasks import write_command
 from pipeline_def.kubeflow.specification import PODS, Spec, Specification, executor_label, pod_of
 from pipeline_def.kubeflow.step_interface import LEARNERS, StepInterface
-from pipeline_def.steps import ANOMALY_GATE, TRANSFORM
+from pipeline_def.steps import ANOMALY_GATE, PUSHER, TRANSFORM
 
 # Kind of an input → how its source names an output of another task, and that output.
 _SOURCES = {
@@ -54,11 +55,11 @@ def _producers(document: Specification, task: str) -> Iterator[str]:
                     yield reference["producerTask"]
 
 
-def share_pods(document: Specification) -> None:
-    """Join the tasks of every group in `PODS`."""
+def share_pods(document: Specification, tracking: TrackingConfig | None) -> None:
+    """Join the tasks of every group in `PODS`; the one with the push reports the run."""
     interfaces: dict[str, StepInterface] = {}
     for pod, parts in PODS.items():
-        joined = _Pod(document, pod, parts)
+        joined = _Pod(document, pod, parts, tracking if PUSHER.id in parts else None)
         for part in parts:
             joined.add(part)
         interfaces |= dict(zip(parts, joined.interfaces, strict=True))
@@ -84,6 +85,7 @@ class _Pod:
     document: Specification
     name: str
     parts: tuple[str, ...]
+    tracking: TrackingConfig | None
     task: Spec = field(default_factory=lambda: {"inputs": {"artifacts": {}, "parameters": {}}})
     component: Spec = field(default_factory=dict)
     container: Spec = field(default_factory=dict)
@@ -144,5 +146,5 @@ class _Pod:
         self.document.executors[label] = {"container": {"image": self.container["image"]}}
         # A part reads what an earlier one wrote in the pod.
         parts = [dataclasses.replace(one, direct=direct) for one in self.interfaces]
-        pod = StepInterface(pipeline=parts[0].pipeline, parts=parts)
+        pod = StepInterface(pipeline=parts[0].pipeline, parts=parts, tracking=self.tracking)
         write_command(self.document, self.name, pod, self.beam)

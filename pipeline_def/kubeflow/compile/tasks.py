@@ -11,7 +11,6 @@ from typing import Any
 
 from components.contract.configuration import to_json
 from components.validation.lookup import EXAMPLES_KEY
-from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
 from pipeline_def.kubeflow.step_interface import (
     COMMAND,
@@ -94,7 +93,6 @@ def replace_commands(
     direct: bool,
     beam_args: list[str],
     workers: WorkerGroup | None,
-    tracking: TrackingConfig | None,
 ) -> None:
     """Start our entrypoint for `component` and its lookup.
 
@@ -112,7 +110,6 @@ def replace_commands(
         recipes=recipes if component.id in LEARNERS else {},
         direct=direct or (beam and uses_other_machines(beam_args)),
         workers=workers,
-        tracking=tracking,
     )
     write_command(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:

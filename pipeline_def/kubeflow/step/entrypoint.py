@@ -50,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_status
     except Exception as error:
         traceback.print_exc()
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        print(f"{arguments.step}: failed: {reason}", file=sys.stderr, flush=True)
+        print(f"{arguments.step}: failed: {first_line(error)}", file=sys.stderr, flush=True)
         return FAILED
     return 0
 
@@ -84,19 +83,36 @@ def run_step(arguments: argparse.Namespace) -> None:
 
 
 def _run_parts(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
-    """Run the steps and lookups that share the pod, one after the other."""
+    """Run the steps and lookups that share the pod, and report the run if these are its last."""
     shared = SharedPod(given)
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
-        own = shared.input_of(part)
+        part_input = shared.input_of(part)
         try:
-            _run_part(part, own, beam_args)
-        except BaseException:
+            _run_part(part, part_input, beam_args)
+        except BaseException as error:
             if not part.direct:
                 shared.keep_outputs()
+            if isinstance(error, Exception):
+                _report(interface, given, shared.made, error=first_line(error))
             raise
-        shared.add(part, json.loads(read_bytes(own["outputs"]["outputFile"])))
+        shared.add(part, json.loads(read_bytes(part_input["outputs"]["outputFile"])))
     write_json(given["outputs"]["outputFile"], shared.made)
+    _report(interface, given, shared.made)
+
+
+def _report(
+    interface: StepInterface, given: dict[str, Any], made: dict[str, Any], *, error: str = ""
+) -> None:
+    if interface.tracking:
+        from pipeline_def.kubeflow.step.reporting import report_pod
+
+        report_pod(interface.tracking, interface, given, made, error=error)
+
+
+def first_line(error: BaseException) -> str:
+    """Return why a step failed, on one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
@@ -112,22 +128,6 @@ def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[s
 
     register_object_stores()
     _check_code(interface.step, prepared)
-    if interface.tracking:
-        from pipeline_def.kubeflow.step.reporting import reporting
-
-        with reporting(interface.step, interface, given, prepared):
-            _execute(interface, given, prepared, beam_args)
-    else:
-        _execute(interface, given, prepared, beam_args)
-
-
-def _execute(
-    interface: StepInterface,
-    given: dict[str, Any],
-    prepared: dict[str, Any],
-    beam_args: list[str],
-) -> None:
-    """Run the executor here or in workers, and write the output that the launcher reads."""
     output_file = given["outputs"]["outputFile"]
     if interface.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers

@@ -19,6 +19,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.pods import drop_implied
@@ -83,6 +84,15 @@ def test_only_training_waits_for_more_than_its_inputs(spec: Spec) -> None:
     tasks = spec["root"]["dag"]["tasks"]
     waits = {name: one["dependentTasks"] for name, one in tasks.items() if "dependentTasks" in one}
     assert waits == {"Trainer": ["Validator-Gate"]}
+
+
+def test_only_the_pod_of_the_push_reports_the_run() -> None:
+    tracked = dataclasses.replace(config(), tracking=TrackingConfig(mlflow="http://mlflow:5000"))
+    made = compiler.compile_documents(tracked, target="oss", image="i")[0]
+    tracking = {name: interface(made, name).tracking for name in steps(made)}
+    assert {name: place for name, place in tracking.items() if place} == {
+        "Report-Pusher": tracked.tracking
+    }
 
 
 def longest_chain(whole: Specification, task: str) -> list[str]:

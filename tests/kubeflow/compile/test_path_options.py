@@ -23,7 +23,7 @@ OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in r
 # lie on the disk of a pod.
 ELSEWHERE = {
     *("validation.schema", "kubeflow.pipeline_root", "output", "working_copy"),
-    *("input.cache_folder", "tracking.mlflow", "tracking.openlineage", "tracking.model_registry"),
+    *("input.cache_folder", "tracking.mlflow"),
 }
 FILES = {
     "data": "images",
