@@ -115,12 +115,17 @@ def _send_run(record: RunRecord, config: TrackingConfig) -> str:
 
 
 def _find_or_create_experiment(server: "_Server", name: str) -> str:
-    query, action = f"name = '{name}'", f"find the experiment {name}"
-    found = server.post("experiments/search", action, filter=query, max_results=1)
-    if experiments := found.get("experiments"):
-        return str(experiments[0]["experiment_id"])
-    created = server.post("experiments/create", f"create the experiment {name}", name=name)
-    return str(created["experiment_id"])
+    query = {"filter": f"name = '{name}'", "max_results": 1, "view_type": "ALL"}
+    found = server.post("experiments/search", f"find the experiment {name}", **query)
+    experiments = found.get("experiments") or [
+        server.post("experiments/create", f"create the experiment {name}", name=name)
+    ]
+    if experiments[0].get("lifecycle_stage") == "deleted":
+        raise ServiceError(
+            f"The experiment {name} of {server.url} was deleted: restore it there, or set "
+            "tracking.experiment."
+        )
+    return str(experiments[0]["experiment_id"])
 
 
 def _find_or_create_run(server: "_Server", record: RunRecord, experiment_id: str) -> dict[str, Any]:

@@ -20,15 +20,10 @@ import yaml
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
-from pipeline_def.kubeflow.client.task_details import (
-    find_pod,
-    find_reason,
-    read_log,
-    read_state,
-    read_view,
-)
+from pipeline_def.kubeflow.client.task_details import find_reason, read_state, read_view
 from pipeline_def.kubeflow.specification import Specification, pod_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, kept_log
+from pipeline_def.service_errors import one_line
 
 # The SDK's variable for an interface at another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
@@ -55,11 +50,10 @@ def start_run(api: Api, request: RunRequest) -> StartedRun:
     body = prepare_run(api, request)
     run_id = api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
     tasks = list(Specification(*request.documents).tasks)
-    namespace = api.connection.namespace or "kubeflow"
-    pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
     hint = (
         "its pod may wait for its image (wrong name, or missing credentials of the registry), a "
-        f"secret, a volume, or a node with room for it; see `{pods}`."
+        "secret, a volume, or a node with room for it; see "
+        f"`{api.kubectl('describe pods', run_id)}`."
     )
     # As in the SDK.
     base = os.environ.get(_UI_VARIABLE, "").rstrip("/") or api.address
@@ -161,12 +155,11 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     run = _get(api, run_id)
     view = read_view(run, tasks)
     task = view.failed_task() if view.state in RUN_ENDS else None
-    pod = find_pod(run, task.name) if task and not task.error else None
-    if task is None or pod is None:
+    if task is None or task.error:
         return view
     # The state of the run is known without the log.
     with contextlib.suppress(ServiceError):
-        reason = find_reason(_read_log(api, run, pod, task.name), task.name)
+        reason = find_reason(_read_kept_log(api, run, task.name), task.name)
         explained = dataclasses.replace(task, error=reason)
         tasks_ = tuple(explained if one is task else one for one in view.tasks)
         return dataclasses.replace(view, tasks=tasks_)
@@ -217,33 +210,23 @@ def stop_run(api: Api, run_id: str) -> None:
 
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
-    """Return the log of a task, or of a step that shares a task with others."""
+    """Return what is kept of the log of a task, or of a step that shares a task with others."""
     run = _get(api, run_id)
-    task = task if find_pod(run, task) else pod_of(task)
-    state = {view.name: view.state for view in read_view(run, [task]).tasks}[task]
-    pod = find_pod(run, task)
-    if pod is None or state in ("", "PENDING", "CACHED", "SKIPPED"):
+    views = {view.name: view for view in read_view(run, [task, pod_of(task)]).tasks}
+    view = views[task] if views[task].state else views[pod_of(task)]
+    if view.state in ("", "PENDING", "CACHED", "SKIPPED"):
         raise ConfigurationError(
-            f"{task} has no log in the run {run_id}: it is {state or 'not started'}."
+            f"{view.name} has no log in the run {run_id}: it is {view.state or 'not started'}."
         )
-    return _read_log(api, run, pod, task)
-
-
-def _read_log(api: Api, run: dict[str, Any], pod: str, task: str) -> str:
-    """Return the log of a task's pod, or what the task has kept of it."""
-    try:
-        return read_log(api, run, pod)
-    except ServiceError:
-        with contextlib.suppress(ServiceError, LookupError):
-            return _read_kept_log(api, run, task)
-        raise
+    return _read_kept_log(api, run, view.name)
 
 
 def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
-    """Return the log that a task has kept in the object store, through the interface's server."""
-    ids = (run["pipeline_version_reference"][f"pipeline_{key}id"] for key in ("", "version_"))
-    method = "pipeline_service_get_pipeline_version"
-    version = api.call("PipelineServiceApi", method, "read the pipeline", *ids)
+    """Return the log that a task keeps in the object store, through the interface's server."""
+    action = f"read the log of {task}"
+    reference = run.get("pipeline_version_reference") or {}
+    ids = (str(reference.get(f"pipeline_{key}id")) for key in ("", "version_"))
+    version = api.call("PipelineServiceApi", "pipeline_service_get_pipeline_version", action, *ids)
     # With a platform document the specification is one level deeper.
     spec = version["pipeline_spec"].get("pipeline_spec") or version["pipeline_spec"]
     given = (run.get("runtime_config") or {}).get("pipeline_root")
@@ -253,7 +236,14 @@ def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
     bucket, _, key = path.partition("/")
     query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
     query |= _present(namespace=api.connection.namespace)
-    return api.text("/artifacts/get", f"read the log of {task}", query)
+    try:
+        return api.text("/artifacts/get", action, query)
+    except ServiceError as error:
+        raise ServiceError(
+            f"There is no log of {task} at {url}: its step has not begun, or could not reach the "
+            f"store ({one_line(str(error))}). Its pod, while it exists, may tell more: "
+            f"`{api.kubectl('logs --prefix', run['run_id'])}`."
+        ) from None
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:

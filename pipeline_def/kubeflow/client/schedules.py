@@ -11,8 +11,8 @@ from pipeline_def.kubeflow.client.runs import find_experiment, list_runs, prepar
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A recurring run."""
+class RecurringRun:
+    """A schedule, in Kubeflow's words."""
 
     schedule_id: str
     name: str
@@ -36,12 +36,12 @@ def read_cron(text: str) -> str:
     return text
 
 
-def add_schedule(api: Api, request: RunRequest, cron: str) -> Schedule:
+def add_schedule(api: Api, request: RunRequest, cron: str) -> RecurringRun:
     """Upload the specification and run it whenever `cron` says, one run at a time.
 
     Missed times are not made up for: each run takes the newest data. The name must be new.
     """
-    existing: list[Schedule] = []
+    existing: list[RecurringRun] = []
     # The first run or schedule creates the experiment.
     with contextlib.suppress(ConfigurationError):
         existing = list_schedules(api, request.experiment)
@@ -60,7 +60,7 @@ def add_schedule(api: Api, request: RunRequest, cron: str) -> Schedule:
     return _schedule(_call(api, "create_recurring_run", "create the schedule", body))
 
 
-def list_schedules(api: Api, experiment: str) -> list[Schedule]:
+def list_schedules(api: Api, experiment: str) -> list[RecurringRun]:
     """Return the schedules of an experiment."""
     query = {"experiment_id": find_experiment(api, experiment), "page_size": 200}
     listed = _call(api, "list_recurring_runs", "list schedules", **query)
@@ -95,9 +95,9 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
         _call(api, "delete_recurring_run", action, one.schedule_id)
 
 
-def _schedule(response: dict[str, Any]) -> Schedule:
+def _schedule(response: dict[str, Any]) -> RecurringRun:
     trigger = response.get("trigger") or {}
-    return Schedule(
+    return RecurringRun(
         str(response["recurring_run_id"]),
         str(response.get("display_name", "")),
         str((trigger.get("cron_schedule") or {}).get("cron", "")),
