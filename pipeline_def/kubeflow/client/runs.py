@@ -97,9 +97,8 @@ def _uploaded_text(request: RunRequest) -> str:
     if not request.no_cache:
         return Path(request.path).read_text(encoding="utf-8")
     documents = copy.deepcopy(request.documents)
-    for component in [documents[0]["root"], *documents[0].get("components", {}).values()]:
-        for task in component.get("dag", {}).get("tasks", {}).values():
-            task["cachingOptions"] = {"enableCache": False}
+    for task in Specification(*documents).tasks.values():
+        task["cachingOptions"] = {"enableCache": False}
     return str(yaml.safe_dump_all(documents, sort_keys=False))
 
 

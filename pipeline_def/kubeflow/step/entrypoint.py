@@ -22,13 +22,13 @@ from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import (
+    SharedPod,
     finish_output,
     make_output_folders,
     prepare_input,
     to_integer,
 )
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
-from pipeline_def.kubeflow.step.shared_pod import SharedPod
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module

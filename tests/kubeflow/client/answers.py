@@ -20,15 +20,9 @@ def nodes(state: str, *rows: str, stopped: int | None = None) -> dict[str, Any]:
         times = {"start_time": stamp(start), "end_time": stamp(end)}
         own = {} if node_state == "-" else {"state": node_state}
         details.append({"display_name": name, **own, **times})
-    times = [] if stopped is None else [{"update_time": stamp(str(stopped)), "state": "CANCELING"}]
-    ids = {"pipeline_id": "pipeline_id-1", "pipeline_version_id": "pipeline_version_id-1"}
+    stops = [] if stopped is None else [{"update_time": stamp(str(stopped)), "state": "CANCELING"}]
     run_details = {"task_details": details}
-    return {
-        "state": state,
-        "state_history": times,
-        "run_details": run_details,
-        "pipeline_version_reference": ids,
-    }
+    return {"state": state, "state_history": stops, "run_details": run_details}
 
 
 def tasks(state: str, states: Mapping[str, str]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class KfpServer(StubServer):
                 step = self.script.popleft() if len(self.script) > 1 else self.script[0]
                 if "task_count" in step and query.get("view") != "FULL":
                     step = {key: value for key, value in step.items() if key != "tasks"}
-                return {"run_id": run_id} | step
+                return _row(self.runs, run_id=run_id) | step
             case "POST", [action] if action.endswith(":terminate"):
                 run = _row(self.runs, run_id=action.partition(":")[0])
                 run["state"] = "CANCELING"

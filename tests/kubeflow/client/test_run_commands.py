@@ -318,7 +318,7 @@ def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
     "run",
     [
         nodes("FAILED", CACHED, FAILED, "Pusher - 500 500"),
-        tasks("FAILED", {"Gen": "CACHED", "Train": "FAILED"}) | nodes("FAILED"),
+        tasks("FAILED", {"Gen": "CACHED", "Train": "FAILED"}),
     ],
 )
 def test_the_log_of_a_task_of_the_newest_run(
