@@ -85,8 +85,8 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
 
 def find_experiment(api: Api, name: str) -> str:
     """Return the ID of an experiment; raise `ConfigurationError` if it does not exist."""
-    if found := _find(api, "experiment", name):
-        return found
+    if experiment_id := _find(api, "experiment", name):
+        return experiment_id
     raise ConfigurationError(
         f"There is no experiment {name} at {api.address}: choose another --experiment."
     )
@@ -119,7 +119,7 @@ def _find(api: Api, kind: str, name: str) -> str | None:
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_list_{kind}s"
     space = _present(namespace=api.connection.namespace)
     listed = api.call(service, method, f"list {kind}s", filter=chosen, **space)
-    return next((str(one[f"{kind}_id"]) for one in listed.get(f"{kind}s") or []), None)
+    return next((str(row[f"{kind}_id"]) for row in listed.get(f"{kind}s") or []), None)
 
 
 def _find_or_create(api: Api, kind: str, name: str) -> str:
@@ -127,8 +127,8 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
 
     An upload could create the pipeline too, but would name its first version like the pipeline.
     """
-    if found := _find(api, kind, name):
-        return found
+    if existing_id := _find(api, kind, name):
+        return existing_id
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
     body = {"display_name": name, **_present(namespace=api.connection.namespace)}
     return api.create(f"{kind}_id", service, method, f"create the {kind} {name}", body)
@@ -160,7 +160,7 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     with contextlib.suppress(ServiceError):
         reason = find_reason(_read_kept_log(api, run, task.name), task.name)
         explained = dataclasses.replace(task, error=reason)
-        tasks_ = tuple(explained if one is task else one for one in view.tasks)
+        tasks_ = tuple(explained if other is task else other for other in view.tasks)
         return dataclasses.replace(view, tasks=tasks_)
     return view
 
@@ -191,16 +191,16 @@ def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
     runs = list_runs(api, experiment, 1 if wanted is None else _MOST_SEARCHED)
     if wanted is None and not runs:
         raise ConfigurationError(f"The experiment {experiment} has no runs.")
-    found = [
+    matching = [
         run for run in runs if wanted is None or run.name == wanted or run.run_id.startswith(wanted)
     ]
-    if len(found) != 1:
-        count = f"are {len(found)} runs" if found else "is no run"
+    if len(matching) != 1:
+        count = f"are {len(matching)} runs" if matching else "is no run"
         raise ConfigurationError(
             f"There {count} {wanted} among the latest {len(runs)} of the experiment {experiment}: "
             "use an ID from `kfp_runner.py runs`."
         )
-    return found[0]
+    return matching[0]
 
 
 def stop_run(api: Api, run_id: str) -> None:

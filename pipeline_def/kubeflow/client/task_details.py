@@ -76,14 +76,14 @@ def find_reason(log: str, task: str) -> str:
 
     The launcher and argoexec write lines of their own after it.
     """
-    found = re.findall(rf"^{re.escape(task)}: (?:error|failed): (.+)$", log, flags=re.MULTILINE)
-    return found[-1].strip() if found else ""
+    reasons = re.findall(rf"^{re.escape(task)}: (?:error|failed): (.+)$", log, flags=re.MULTILINE)
+    return reasons[-1].strip() if reasons else ""
 
 
 def _stopped_at(run: Details) -> float:
     """Return when a run was stopped, in seconds since 1970; 0: it was not."""
     history = run.get("state_history") or []
-    times = (_seconds(one.get("update_time")) for one in history if _state(one) == "CANCELING")
+    times = (_seconds(row.get("update_time")) for row in history if _state(row) == "CANCELING")
     return next(times, 0.0)
 
 

@@ -70,12 +70,12 @@ def share_pods(document: Specification, tracking: TrackingConfig | None) -> None
                 output = source.get(reference, {})
                 if interface := interfaces.get(output.get("producerTask")):
                     output["producerTask"] = pod_of(output["producerTask"])
-                    output[key] = _own_name(interface, kind, output[key])
+                    output[key] = _shared_name(interface, kind, output[key])
         waits = {pod_of(name) for name in definition.get("dependentTasks", ())} - {task}
         definition["dependentTasks"] = sorted(waits)
 
 
-def _own_name(interface: StepInterface, kind: str, name: str) -> str:
+def _shared_name(interface: StepInterface, kind: str, name: str) -> str:
     """Return the name that an input or output of a part has in its pod."""
     return interface.shared(name) if kind == "parameters" else name
 
@@ -104,7 +104,7 @@ class _Pod:
                 "outputDefinitions",
                 kind,
                 {
-                    _own_name(interface, kind, name): one
+                    _shared_name(interface, kind, name): one
                     for name, one in document.definitions(part, "outputDefinitions", kind).items()
                 },
             )
@@ -121,14 +121,14 @@ class _Pod:
         inputs, received = self.task["inputs"][kind], {}
         defined = self.document.definitions(part, "inputDefinitions", kind)
         for name, source in self.document.sources(part, kind).items():
-            output, own = source.get(reference, {}), _own_name(interface, kind, name)
+            output, shared = source.get(reference, {}), _shared_name(interface, kind, name)
             if output.get("producerTask") in self.parts:
                 maker = self.interfaces[self.parts.index(output["producerTask"])]
-                received[name] = _own_name(maker, kind, output[key])
-            elif inputs.setdefault(own, source) != source:
-                raise AssertionError(f"Two steps of {self.name} have different inputs {own}")
+                received[name] = _shared_name(maker, kind, output[key])
+            elif inputs.setdefault(shared, source) != source:
+                raise AssertionError(f"Two steps of {self.name} have different inputs {shared}")
             else:
-                self._define("inputDefinitions", kind, {own: defined[name]})
+                self._define("inputDefinitions", kind, {shared: defined[name]})
         return received
 
     def _define(self, side: str, kind: str, definitions: Spec) -> None:
@@ -137,7 +137,7 @@ class _Pod:
 
     def write(self) -> None:
         """Add the pod's task in the place of its parts."""
-        label, direct = executor_label(self.name), any(one.direct for one in self.interfaces)
+        label, direct = executor_label(self.name), any(part.direct for part in self.interfaces)
         self.document.tasks[self.name] = self.task | {
             "taskInfo": {"name": self.name},
             "componentRef": {"name": self.name},
@@ -145,6 +145,6 @@ class _Pod:
         self.document.components[self.name] = self.component | {"executorLabel": label}
         self.document.executors[label] = {"container": {"image": self.container["image"]}}
         # A part reads what an earlier one wrote in the pod.
-        parts = [dataclasses.replace(one, direct=direct) for one in self.interfaces]
+        parts = [dataclasses.replace(part, direct=direct) for part in self.interfaces]
         pod = StepInterface(pipeline=parts[0].pipeline, parts=parts, tracking=self.tracking)
         write_command(self.document, self.name, pod, self.beam)

@@ -134,8 +134,8 @@ def write_command(
     # KFP ignores TFX's hook before the cache; a lookup replaces it.
     container.pop("lifecycle", None)
     container["command"] = list(COMMAND)
-    own = ("--step", task, "--interface", to_json(interface))
-    container["args"] = [*own, "--executor_input", "{{$}}", *beam]
+    given = ("--step", task, "--interface", to_json(interface))
+    container["args"] = [*given, "--executor_input", "{{$}}", *beam]
 
 
 def _dotted_path(kind: Any) -> str:
@@ -150,10 +150,10 @@ def _artifact_types(channels: Mapping[str, Any]) -> dict[str, str]:
 
 def _integers(document: Specification, task: str) -> list[str]:
     """Return the execution properties that are integers."""
-    own = {parameter.name for parameter in RUN_PARAMETERS}
+    of_the_run = {parameter.name for parameter in RUN_PARAMETERS}
     definitions = document.definitions(task, "inputDefinitions", "parameters")
-    kinds = {name: one["parameterType"] for name, one in definitions.items() if name not in own}
-    return sorted(name for name, kind in kinds.items() if kind == "NUMBER_INTEGER")
+    integers = {n for n, row in definitions.items() if row["parameterType"] == "NUMBER_INTEGER"}
+    return sorted(integers - of_the_run)
 
 
 def _runs_beam(component: Any) -> bool:

@@ -119,8 +119,8 @@ def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[s
     """Run an executor or a lookup, and write its output."""
     prepared = prepare_input(given, interface)
     if interface.lookup:
-        found = {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}
-        write_json(given["outputs"]["outputFile"], {"parameterValues": found})
+        resolved = {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}
+        write_json(given["outputs"]["outputFile"], {"parameterValues": resolved})
         return
     import_libraries()
     # It imports TFX.

@@ -81,12 +81,10 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     """Return the compiled execution properties, updated by the parameters of the run."""
     # The launcher writes the double 5.0 as 5; the interface names the integers.
     values = {key: float(v) if is_integer(v) else v for key, v in given.items()}
-    parameters = [
-        one for one in RUN_PARAMETERS if one.name in values and interface.step in one.steps
-    ]
-    own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.name for one in parameters)}
-    own |= {RECIPE_PARAMETER} if interface.recipes else set()
-    compiled = {key: value for key, value in values.items() if key not in own}
+    parameters = [p for p in RUN_PARAMETERS if p.name in values and interface.step in p.steps]
+    of_the_run = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(p.name for p in parameters)}
+    of_the_run |= {RECIPE_PARAMETER} if interface.recipes else set()
+    compiled = {key: value for key, value in values.items() if key not in of_the_run}
     properties = dict(compiled)
     try:
         if interface.recipes and RECIPE_PARAMETER in values:
@@ -197,8 +195,8 @@ class SharedPod:
 
     def input_of(self, part: StepInterface) -> dict[str, Any]:
         """Return the executor input of a part, as it would be in a pod of its own."""
-        own = copy.deepcopy(dict(self.given))
-        inputs, outputs = own["inputs"], own["outputs"]
+        part_input = copy.deepcopy(dict(self.given))
+        inputs, outputs = part_input["inputs"], part_input["outputs"]
         prefix = part.shared("")
         inputs["parameterValues"] = {
             name.removeprefix(prefix): value
@@ -215,7 +213,7 @@ class SharedPod:
                 side["artifacts"] = {n: a for n, a in side["artifacts"].items() if n in names}
         # TFX takes a file that exists for the output of a driver.
         outputs["outputFile"] += f".{part.step}"
-        return own
+        return part_input
 
     def add(self, part: StepInterface, output: Mapping[str, Any]) -> None:
         """Add the executor output of a part."""

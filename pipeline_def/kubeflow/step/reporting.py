@@ -55,13 +55,13 @@ def _describe(
     inputs = _list_outputs(given["inputs"]["artifacts"], direct=direct)
     outputs = _list_outputs(made, direct=direct)
     uris = [artifact["uri"] for artifact in artifacts_of({"outputs": given["outputs"]})]
-    found = next(filter(None, map(_RUN.search, uris)), None)
+    run = next(filter(None, map(_RUN.search, uris)), None)
     time, values = now(), given["inputs"]["parameterValues"]
     report = json.loads(read_bytes(outputs["metrics"].uri))
     trained = {name: inputs[name] for name in ("model", "model_run")}
     examples = inputs["examples"].properties
     return RunRecord(
-        id=found[1] if found else time,
+        id=run[1] if run else time,
         pipeline=interface.pipeline,
         started=time,
         ended=time,
