@@ -1,8 +1,7 @@
 """The section `tracking`: the MLflow server that a run reports to."""
 
-from urllib.parse import urlsplit
-
 from components.contract.configuration import Text, configuration, require
+from pipeline_def.service_errors import is_http_url
 
 TOKEN_VARIABLE = "MLFLOW_TRACKING_TOKEN"
 """Environment variable with a token, or with USER:PASSWORD; it may be missing."""
@@ -28,12 +27,7 @@ class TrackingConfig:
             "tracking.mlflow must not contain a user name, a password or a query: set the "
             f"environment variable {TOKEN_VARIABLE}.",
         )
-        try:
-            parts = urlsplit(url)
-            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            valid = False
         require(
-            bool(valid),
+            is_http_url(url),
             f"tracking.mlflow is {url!r}: it must be a URL such as http://localhost:5000.",
         )

@@ -6,11 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError, ServiceError
-from pipeline_def.service_errors import Unreachable, one_line, read_message, refusal
+from pipeline_def.service_errors import (
+    Unreachable,
+    is_http_url,
+    one_line,
+    read_message,
+    refusal,
+)
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 # The SDK's variable for the token that Kubernetes projects into a pod, and its default.
@@ -41,13 +46,8 @@ class Connection:
             "--endpoint must not contain a password or a query: pass a token in --token-file or "
             f"{TOKEN_VARIABLE}.",
         )
-        try:
-            parts = urlsplit(self.address())
-            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            valid = False
         require(
-            bool(valid),
+            is_http_url(self.address()),
             f"--endpoint is {self.endpoint}: it must be a URL such as http://localhost:8080.",
         )
         require(
