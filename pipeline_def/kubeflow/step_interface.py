@@ -26,6 +26,9 @@ RESOLVED_PARAMETER = "resolved"
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 """Kubeflow's pipeline root where nothing else is configured."""
 
+PRIVATE_ROOT = "minio://mlpipeline/private-artifacts/{}/v2/artifacts"
+"""The same for a namespace of a cluster with several users."""
+
 STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 """Key of the secret of the cluster's object store → environment variable."""
 

@@ -22,7 +22,7 @@ from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
 from pipeline_def.kubeflow.client.task_details import find_reason, read_state, read_view
 from pipeline_def.kubeflow.specification import Specification, pod_of
-from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, kept_log
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, kept_log
 from pipeline_def.service_errors import one_line
 
 # The SDK's variable for an interface at another address than the API.
@@ -222,27 +222,41 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
 
 def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
     """Return the log that a task keeps in the object store, through the interface's server."""
-    action = f"read the log of {task}"
+    action, reasons = f"read the log of {task}", []
+    for url in _log_urls(api, run, task):
+        scheme, _, path = url.partition("://")
+        bucket, _, key = path.partition("/")
+        query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
+        query |= _present(namespace=api.connection.namespace)
+        try:
+            return api.text("/artifacts/get", action, query)
+        except ServiceError as error:
+            reasons.append(f"{url}: {one_line(str(error))}")
+    raise ServiceError(
+        f"There is no log of {task}: its step has not begun, or could not reach the store "
+        f"({'; '.join(reasons)}). Its pod, while it exists, may tell more: "
+        f"`{api.kubectl('logs --prefix', run['run_id'])}`."
+    )
+
+
+def _log_urls(api: Api, run: dict[str, Any], task: str) -> list[str]:
+    """Return where a task may keep its log: below the pipeline root, which the API does not tell.
+
+    Each namespace of a cluster with several users has a default of its own.
+    """
+    action = "read the pipeline of the run"
     reference = run.get("pipeline_version_reference") or {}
     ids = (str(reference.get(f"pipeline_{key}id")) for key in ("", "version_"))
     version = api.call("PipelineServiceApi", "pipeline_service_get_pipeline_version", action, *ids)
+    stored = version.get("pipeline_spec") or {}
     # With a platform document the specification is one level deeper.
-    spec = version["pipeline_spec"].get("pipeline_spec") or version["pipeline_spec"]
-    given = (run.get("runtime_config") or {}).get("pipeline_root")
-    root = str(given or spec.get("defaultPipelineRoot") or DEFAULT_ROOT).rstrip("/")
-    url = kept_log(f"{root}/{spec['pipelineInfo']['name']}/{run['run_id']}", task)
-    scheme, _, path = url.partition("://")
-    bucket, _, key = path.partition("/")
-    query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
-    query |= _present(namespace=api.connection.namespace)
-    try:
-        return api.text("/artifacts/get", action, query)
-    except ServiceError as error:
-        raise ServiceError(
-            f"There is no log of {task} at {url}: its step has not begun, or could not reach the "
-            f"store ({one_line(str(error))}). Its pod, while it exists, may tell more: "
-            f"`{api.kubectl('logs --prefix', run['run_id'])}`."
-        ) from None
+    spec = stored.get("pipeline_spec") or stored
+    namespace = api.connection.namespace
+    defaults = [PRIVATE_ROOT.format(namespace)] if namespace else []
+    root = (run.get("runtime_config") or {}).get("pipeline_root") or spec.get("defaultPipelineRoot")
+    roots = [str(root).rstrip("/")] if root else [*defaults, DEFAULT_ROOT]
+    name = (spec.get("pipelineInfo") or {}).get("name")
+    return [kept_log(f"{place}/{name}/{run['run_id']}", task) for place in roots]
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:

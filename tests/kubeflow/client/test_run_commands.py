@@ -331,7 +331,8 @@ def test_the_log_of_a_task_of_the_newest_run(
     assert say("logs", "Train") == (0, LOG)
     server.kept.clear()
     status, said = say("logs", "Train")
-    assert (status, f"There is no log of Train at {KEPT}: its step" in said) == (2, True)
+    assert (status, "There is no log of Train: its step has not begun" in said) == (2, True)
+    assert f"({KEPT}: " in said
     assert "kubectl --namespace kubeflow logs --prefix --selector pipeline/runid=run_id-1" in said
     for task, message in (
         ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
@@ -350,3 +351,8 @@ def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:
     assert say("run", "--namespace", "team-a")[0] == 0
     assert server.experiments[0]["namespace"] == server.pipelines[0]["namespace"] == "team-a"
     assert "run_id-1" in say("runs", "--namespace", "team-a")[1]
+    server.script.append(nodes("FAILED", FAILED))
+    private = KEPT.replace("/v2/", "/private-artifacts/team-a/v2/")
+    for place in (KEPT, private):
+        server.kept = {place: LOG}
+        assert say("logs", "Train", "--namespace", "team-a") == (0, LOG)
