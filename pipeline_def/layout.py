@@ -64,7 +64,3 @@ class Layout:
     def record(self, run_id: str) -> str:
         """Return the path of a run's record, JSON."""
         return os.path.join(self.runs, run_id, "run.json")
-
-    def sent(self, run_id: str) -> str:
-        """Return the path of the list of services that have received a run, JSON."""
-        return os.path.join(self.runs, run_id, "sent.json")

@@ -1,6 +1,7 @@
 """One-sentence errors for failed requests to a cluster."""
 
 import json
+from urllib.parse import urlsplit
 
 from components.contract.errors import ServiceError
 
@@ -9,6 +10,15 @@ _MAX_LENGTH = 500
 
 class Unreachable(ServiceError):
     """The service gave no valid response; a retry may succeed."""
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is the URL of a server."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def one_line(text: str, secret: str | None = None) -> str:

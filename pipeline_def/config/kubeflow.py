@@ -167,10 +167,6 @@ class KubeflowConfig:
     read images or pushed models from it. Used only where images, `storage` or the pipeline root are
     neither on gs:// nor on a volume. The default is Kubeflow's own; empty: none."""
 
-    graph: Literal["flat", "nested"] = "flat"
-    """Nested: one box a stage in the interface, which opens into its steps. Each stage costs a
-    driver pod, and Kubeflow shows a stage whose last step was cached as running."""
-
     steps: dict[Text, StepConfig] = field(default_factory=dict)
     """Step → its resources and settings; the name `all` stands for every step."""
 

@@ -50,7 +50,6 @@ _OF_RUNS = {
     "to": 1,
     "json": 0,
     "repair": 0,
-    "send": 0,
     "prune": 1,
     "yes": 0,
 }
@@ -75,7 +74,7 @@ def run(arguments: list[str]) -> int:
 
         take_part(cluster)
         return 0
-    from pipeline_def.tracking.send import reporting
+    from pipeline_def.tracking.mlflow import reporting
     from pipeline_def.training.distribution.gathering import gathering
 
     with _opened(config) as (config, output):
@@ -236,10 +235,10 @@ def schema(arguments: list[str]) -> int:
 
 
 def runs(arguments: list[str]) -> int:
-    """List the runs of an output folder, compare two, trace a model, send or prune them."""
+    """List the runs of an output folder, compare two, trace a model, or prune them."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
-    others = {n for n in list_options() if n != "output" and not n.startswith("tracking.")}
+    others = {name for name in list_options() if name != "output"}
     config, options = parse(
         arguments, prog="local_runner.py runs", usage=usage.RUNS, hidden=others, own=_OF_RUNS
     )
@@ -249,8 +248,6 @@ def runs(arguments: list[str]) -> int:
         raise ConfigurationError("--to needs --compare A B.")
     if options["yes"] and not options["prune"]:
         raise ConfigurationError("--yes needs --prune N.")
-    if options["send"]:
-        return _send(config)
     if options["prune"]:
         return _prune(config, options["prune"], confirmed=options["yes"])
     # A comparison also reads artifacts.
@@ -269,20 +266,6 @@ def runs(arguments: list[str]) -> int:
     else:
         show_runs(output, as_json=options["json"])
     return 0
-
-
-def _send(config: Config) -> int:
-    """Send runs to the services that lack them; return 1 if a service did not take one."""
-    from pipeline_def.tracking.send import send_missing
-
-    config, opened = open_output(find_runs(config))
-    results = [*send_missing(config.output, config.tracking)]
-    for result in results:
-        print(make_printable(result.text))
-    if not results:
-        print("Every run has been sent, or none has a service in its section tracking.")
-    opened.store(RECORDS)
-    return 0 if all(result.received for result in results) else 1
 
 
 def _prune(config: Config, wanted: str, *, confirmed: bool) -> int:

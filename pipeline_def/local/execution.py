@@ -79,7 +79,8 @@ def _run_recorded(
     recorder = Recorder(
         config.output,
         pipeline=config.name,
-        configuration=to_dict(config),
+        # Kubeflow's section does not matter here, and its variables may hold secrets.
+        configuration={k: v for k, v in to_dict(config).items() if k != "kubeflow"},
         code={
             name: code_digest(name, config.model.build_fn, config.augmentation.fn)
             for name in names

@@ -64,7 +64,7 @@ runs as --validation.schema. Takes all options of a run.
 """
 RUNS = """usage: local_runner.py runs [--output DIR]
                             [--compare A B | --lineage VERSION | --repair |
-                             --send | --prune N [--yes]]
+                             --prune N [--yes]]
 
 Lists the runs of an output folder, newest last, with their changes and results.
 
@@ -76,8 +76,6 @@ Lists the runs of an output folder, newest last, with their changes and results.
   --to FILE          the page: comparison.html in the output folder of run B
   --lineage VERSION  trace a pushed model, a version or its folder, back to its
                      images
-  --send             send the runs to the services of the section tracking that
-                     have not received them
   --json             print JSON
   --prune N          print which artifacts neither the newest N finished runs,
                      nor later ones, nor the model in use need; with --yes,

@@ -18,7 +18,7 @@ from e2e import __main__ as command_line
 from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
-from tests.kubeflow.client.argo_nodes import Task, listed, pod_of
+from tests.kubeflow.client.answers import nodes
 from tests.kubeflow.client.kfp_server import KfpServer
 from tests.kubeflow.small_spec import SPEC
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -240,19 +240,20 @@ class Cluster(KfpServer):
         self.read[run_id] += 1
         [run] = [run for run in self.runs if run["run_id"] == run_id]
         if self.read[run_id] == 1:
-            return run | listed({"Data-lookup": Task("RUNNING")})
-        return run | listed(*self.finish(run["display_name"]))
+            return run | nodes("RUNNING", "Data-lookup RUNNING 10 -")
+        return run | self.finish(run_id, run["display_name"])
 
-    def finish(self, name: str) -> tuple[dict[str, Task], str]:
-        """Return the tasks of a run at its end, and its state."""
-        done = dict.fromkeys(runs.STEPS, Task("SUCCEEDED", 10, 60))
+    def finish(self, run_id: str, name: str) -> dict[str, Any]:
+        """Return the answer at the end of a run."""
+        rows = {name: f"{name} SUCCEEDED 10 60" for name in runs.STEPS}
         if name == "second":
-            return done | dict.fromkeys(runs.NODES, Task("CACHED", 20, 20)), "SUCCEEDED"
+            rows |= {name: f"{name} SUCCEEDED 20 20" for name in runs.NODES}
         if name != "broken-images":
-            return done, "SUCCEEDED"
+            return nodes("SUCCEEDED", *rows.values())
         reason = "ImageExampleGen: error: 5 of 9 files are not usable"
-        self.archive[pod_of("ImageExampleGen")] = reason
-        return {"ImageExampleGen": Task("FAILED", 60, 90)}, "FAILED"
+        folder = f"minio://mlpipeline/v2/artifacts/{self.pipelines[-1]['display_name']}/{run_id}"
+        self.kept[f"{folder}/logs/ImageExampleGen.txt"] = reason
+        return nodes("FAILED", "ImageExampleGen FAILED 60 90")
 
 
 class InProcess(Commands):

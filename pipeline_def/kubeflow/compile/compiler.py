@@ -21,8 +21,11 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import share_pods, transform_beside_validation
-from pipeline_def.kubeflow.compile.stages import drop_implied, nest_stages
+from pipeline_def.kubeflow.compile.pods import (
+    drop_implied,
+    share_pods,
+    transform_beside_validation,
+)
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
@@ -102,22 +105,17 @@ def compile_documents(
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
             workers=workers if component.id == learner else None,
-            tracking=config.tracking if config.tracking.urls() else None,
         )
     _name_system_types(document)
     _tidy(document, config)
-    nested = target == "oss" and config.kubeflow.graph == "nested"
-    if not nested:
-        transform_beside_validation(document)
-    share_pods(document)
+    transform_beside_validation(document)
+    share_pods(document, config.tracking if config.tracking.mlflow else None)
     add_resources(document, config.kubeflow, target)
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
     if target == "oss":
         drop_implied(document)
-        if nested:
-            nest_stages(document)
     check_documents(documents, target)
     return documents
 

@@ -124,7 +124,7 @@ def _kubernetes(step: StepConfig, *, optional: str = "") -> dict[str, Any]:
     shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
     settings = {
         "nodeSelector": {"labels": dict(step.node_selector)} if step.node_selector else {},
-        "tolerations": [{k: v for k, v in vars(one).items() if v} for one in step.tolerations],
+        "tolerations": [{k: v for k, v in vars(t).items() if v} for t in step.tolerations],
         "podMetadata": {
             name: dict(values)
             for name, values in (("labels", step.labels), ("annotations", step.annotations))

@@ -9,7 +9,7 @@ import yaml
 import kfp_runner
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 from pipeline_def.kubeflow.specification import Specification
-from tests.kubeflow.client.vertex_job import Job
+from tests.kubeflow.vertex_job import Job
 from tests.pictures import COLOURS, encode, picture, write_folder
 
 pytestmark = pytest.mark.slow

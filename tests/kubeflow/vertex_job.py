@@ -19,7 +19,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from pipeline_def.kubeflow.specification import Spec, Specification
 from tests.kubeflow.warm_python import warm_python
 
-_REPOSITORY = Path(__file__).resolve().parents[3]
+_REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass
