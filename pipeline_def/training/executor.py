@@ -1,4 +1,7 @@
-"""The executor of ImageTrainer: TFX's own, which also passes on what ImageTuner has trained."""
+"""The executor of ImageTrainer: TFX's own, which also passes on what ImageTuner has trained.
+
+In the chief of a local run, it trains together with the workers.
+"""
 
 from typing import Any
 
@@ -6,6 +9,7 @@ from tfx.components.trainer import executor
 from tfx.types import artifact_utils
 
 from components.contract.artifacts import Artifacts
+from pipeline_def.training.distribution import handover
 
 
 class Executor(executor.GenericExecutor):
@@ -17,6 +21,8 @@ class Executor(executor.GenericExecutor):
         """Train, and let go of all images afterwards."""
         from pipeline_def.data.host_calls import forget_calls
 
+        if handover.current():
+            exec_properties = {**exec_properties, "run_fn": f"{handover.__name__}.lead"}
         try:
             super().Do(input_dict, output_dict, exec_properties)
         finally:

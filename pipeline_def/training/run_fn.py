@@ -49,7 +49,6 @@ from pipeline_def.training.calibration import (
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.cross_validation.choice import train
 from pipeline_def.training.cross_validation.folds import Validated
-from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.distribution.workers import (
     is_chief,
     mean_of_workers,
@@ -84,9 +83,6 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
-    if leading := Gathering.current():
-        leading.train(fn_args)
-        return
     config = read_config(fn_args)
     if fn_args.hyperparameters:
         config = apply_hyperparameters(config, fn_args.hyperparameters)
