@@ -71,13 +71,13 @@ def run(arguments: list[str]) -> int:
 
     cluster = _find_cluster(config)
     if cluster and not cluster.is_chief:
-        from pipeline_def.training.distribution.handover import take_part
+        from pipeline_def.training.handover import take_part
 
         place, _ = choose_output(config)
         take_part(cluster, make_absolute(dataclasses.replace(config, output=place)).output)
         return 0
     from pipeline_def.tracking.send import reporting
-    from pipeline_def.training.distribution.handover import handing_over
+    from pipeline_def.training.handover import handing_over
 
     with _opened(config) as (config, output):
         place = output.url or config.output

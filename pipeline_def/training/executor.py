@@ -9,7 +9,7 @@ from tfx.components.trainer import executor
 from tfx.types import artifact_utils
 
 from components.contract.artifacts import Artifacts
-from pipeline_def.training.distribution import handover
+from pipeline_def.training import handover
 
 
 class Executor(executor.GenericExecutor):
@@ -22,7 +22,7 @@ class Executor(executor.GenericExecutor):
         from pipeline_def.data.host_calls import forget_calls
 
         if handover.current():
-            exec_properties = {**exec_properties, "run_fn": f"{handover.__name__}.lead"}
+            exec_properties = {**exec_properties, "run_fn": f"{__name__}.train_with_workers"}
         try:
             super().Do(input_dict, output_dict, exec_properties)
         finally:
@@ -35,3 +35,13 @@ class Executor(executor.GenericExecutor):
         if found := input_dict.get("tuner_run"):
             fn_args.custom_config["tuner_run"] = artifact_utils.get_single_uri(found)
         return fn_args
+
+
+def train_with_workers(fn_args: Any) -> None:
+    """Train on the chief and all workers, in the place of `run_fn`.
+
+    It is here, as TFX imports the module anew: that of the handover has a state.
+    """
+    leading = handover.current()
+    assert leading
+    leading.train(fn_args)

@@ -98,7 +98,7 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
 
     with KubernetesServer() as server:
         server.on_create = operate
-        cluster = server.cluster(tmp_path)
+        cluster = server.cluster()
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         monkeypatch.setenv("KFP_POD_NAME", POD)
         monkeypatch.setattr("time.sleep", lambda _: None)

@@ -67,7 +67,7 @@ class Step:
         settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
         group = WorkerGroup(4, "registry/image:1-gpu", settings)
         interface = StepInterface(executor=EXECUTOR, pipeline="images", workers=group)
-        cluster = self.server.cluster(self.folder)
+        cluster = self.server.cluster()
         return run_workers("Trainer", self.given, interface, cluster=cluster, interval=0.01)
 
 

@@ -15,13 +15,14 @@ import pytest
 from components.contract.errors import ConfigurationError, StorageError, UserError, WorkerError
 from components.storage.lock import locked
 from pipeline_def.layout import Layout
-from pipeline_def.training.distribution import handover
+from pipeline_def.training import handover
 from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.handover import Handover, handing_over, lead, take_part
+from pipeline_def.training.executor import train_with_workers
+from pipeline_def.training.handover import Handover, handing_over, take_part
 from tests.pictures import write_folder
 from tests.training.distribution.trainer_process import cluster
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 GIVEN = {
     "train_files": ["a"],
     "eval_files": ["b"],
@@ -88,7 +89,7 @@ def test_workers_get_what_the_trainer_of_the_chief_was_given(
     (folder / "answer.json").write_text(json.dumps({"workers": ["0"], "arguments": {}}))
     workers = [Worker(one, output) for one in others]
     with handing_over(chief, str(output)):
-        lead(SimpleNamespace(**GIVEN, other="not for run_fn"))
+        train_with_workers(SimpleNamespace(**GIVEN, other="not for run_fn"))
         assert results(*workers) == [GIVEN, GIVEN]
     assert trained == [GIVEN]
     assert not folder.exists()
@@ -100,7 +101,7 @@ def test_other_processes_in_tf_config_are_found(output: Path, trained: list[Any]
     waiting = Worker(wrong, output)
     sentence = "worker 1 and the chief have different lists of processes in TF_CONFIG"
     with pytest.raises(ConfigurationError, match=sentence), handing_over(chief, str(output)):
-        lead(SimpleNamespace(**GIVEN))
+        train_with_workers(SimpleNamespace(**GIVEN))
     [error] = results(waiting)
     assert isinstance(error, WorkerError)
     assert sentence in str(error)

@@ -196,13 +196,6 @@ def take_part(cluster: Cluster, output: str) -> None:
     print("Done; the chief has the results.")
 
 
-def lead(fn_args: Any) -> None:
-    """Train on all processes; takes the place of `run_fn` in the chief's Trainer."""
-    handover = current()
-    assert handover
-    handover.train(fn_args)
-
-
 def train_apart(arguments: Mapping[str, Any]) -> None:
     """Call `run_fn` with these fields in a fresh process; report its progress as this one's.
 
