@@ -16,7 +16,7 @@ instead of images; `exported`, the name of the phase whose weights were exported
 null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
 fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent or the
 fields of `LabelSets` beside it; `known`, null or absent or the fields of
-`pipeline_def.training.known.Known`; `folds`, null or, after cross-validation,
+`components.evaluation.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`

@@ -151,7 +151,7 @@ def _find_unknowns(
     scores = evaluated.known_scores
     # Images of a class that the model does not have are rightly unknown.
     usual = scores if scores is None else scores[evaluated.candidate.ids >= 0]
-    return Unknowns.read(fitted).measure(usual, held_out=held_out)
+    return Unknowns(**fitted).measure(usual, held_out=held_out)
 
 
 def _make_header(
