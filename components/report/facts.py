@@ -189,8 +189,6 @@ class ReportFacts:
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
     phases: tuple[TrainedPhase, ...] = ()
-    range_test: Mapping[str, Any] | None = None
-    """`range_test` of `training.json`."""
     warm_start: Mapping[str, Any] | None = None
     """`warm_start` of `training.json`."""
     search: Mapping[str, Any] | None = None

@@ -96,7 +96,6 @@ def gather_facts(
             TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
             for phase in training.get("phases", ())
         ),
-        range_test=training.get("range_test"),
         warm_start=training.get("warm_start"),
         search=training.get("search"),
         selection_folds=folds,

@@ -56,7 +56,6 @@ def describe_training(
         and {**dataclasses.asdict(training.start), "text": training.start.text},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
-        "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
         "label_sets": sets and dataclasses.asdict(sets),
         "known": unknowns and dataclasses.asdict(unknowns),
