@@ -53,7 +53,6 @@ class Handover:
         """Hand over in the folder `output`, which all workers share."""
         self._cluster, self._seconds = cluster, seconds
         self._folder = Path(output, ".workers")
-        self._answered = False
 
     def train(self, fn_args: Any) -> None:
         """Call the Trainer's `run_fn` on all processes.
@@ -92,14 +91,14 @@ class Handover:
     def _answer(self, content: Mapping[str, Any]) -> None:
         waiting = [self._read(name).get("id") for name in self._cluster.others]
         _write(self._file(_ANSWER), {"workers": waiting, **content})
-        self._answered = True
 
     def close(self, error: BaseException | None = None) -> None:
         """Tell workers that still wait how the run has ended; remove the files if none does."""
-        if self._answered or not self._folder.exists():
-            shutil.rmtree(self._folder, ignore_errors=True)
-        else:
+        # A worker that has taken its answer has removed its file.
+        if any(self._read(name) for name in self._cluster.others):
             self._answer({"error": str(error)} if isinstance(error, UserError) else {})
+        else:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def fetch(self) -> dict[str, Any] | None:
         """Wait for the chief, as a worker.

@@ -50,7 +50,7 @@ def describe_training(
     description: dict[str, Any] = {
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
-        "user": _name_user(),
+        "user": name_user(),
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
         "warm_start": training.start
         and {**dataclasses.asdict(training.start), "text": training.start.text},
@@ -68,7 +68,7 @@ def describe_training(
     _log_hyperparameters(training, description["config"], directory)
 
 
-def _name_user() -> str:
+def name_user() -> str:
     """Return the login name; "" for the users of containers."""
     try:
         name = getpass.getuser()
