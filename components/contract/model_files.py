@@ -12,11 +12,10 @@ TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given;
 `phases`, a list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch`
 from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features
-instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
-null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
-fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent or the
-fields of `LabelSets` beside it; `known`, null or absent or the fields of
-`pipeline_def.training.known.Known`; `folds`, null or, after cross-validation,
+instead of images; `exported`, the name of the phase whose weights were exported; `calibration`,
+null or the fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent
+or the fields of `LabelSets` beside it; `known`, null or absent or the fields of
+`components.evaluation.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`

@@ -96,7 +96,6 @@ def gather_facts(
             TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
             for phase in training.get("phases", ())
         ),
-        range_test=training.get("range_test"),
         warm_start=training.get("warm_start"),
         search=training.get("search"),
         selection_folds=folds,
@@ -151,7 +150,7 @@ def _find_unknowns(
     scores = evaluated.known_scores
     # Images of a class that the model does not have are rightly unknown.
     usual = scores if scores is None else scores[evaluated.candidate.ids >= 0]
-    return Unknowns.read(fitted).measure(usual, held_out=held_out)
+    return Unknowns(**fitted).measure(usual, held_out=held_out)
 
 
 def _make_header(

@@ -171,10 +171,9 @@ class KubeflowConfig:
     """Step → its resources and settings; the name `all` stands for every step."""
 
     workers: Positive = 1
-    """Machines that share a training or, with `training.minutes`, train a trial each; each has the
-    resources of the step Trainer. 1: the step's own pod trains, with Kubeflow Pipelines alone.
-    More: the step starts a Job of Kubernetes, for which its account needs rights. On Vertex AI use
-    one machine with several GPUs."""
+    """Machines that share a training; each has the resources of the step Trainer. 1: the step's own
+    pod trains, with Kubeflow Pipelines alone. More: the step starts a Job of Kubernetes, for which
+    its account needs rights. On Vertex AI use one machine with several GPUs."""
 
     def check_names(self, steps: Collection[str]) -> None:
         """Raise `ConfigurationError` if `steps` has the name of no step."""

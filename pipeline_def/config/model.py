@@ -182,11 +182,6 @@ class ExportConfig:
     Unset: every image gets a label. 0.05 needs at least 19 images, and hundreds to be accurate; no
     folds are made then."""
 
-    left_out: Annotated[Count, Interval(le=20)] = 0
-    """Train so many times more, each time without other classes, to measure how well `known` tells
-    images of classes that the model has never seen. Each training takes as long as the model's. 0:
-    it is not measured."""
-
     ensemble: bool = False
     """Export the mean probabilities of the best trials of a search, if that is better beyond
     chance. On the images that compare the trials its calibrated log loss must be lower, and its
@@ -207,14 +202,8 @@ class ExportConfig:
     """Random training images used to measure the activation ranges for int8."""
 
     def __post_init__(self) -> None:
-        """Check that no format is listed twice, and that there is something to measure."""
+        """Check that no format is listed twice."""
         require(
             len(set(self.formats)) == len(self.formats),
             f"export.formats is {self.formats}: it lists a format twice.",
-        )
-        require(self.left_out != 1, "export.left_out is 1: it must be 0, or from 2 to 20.")
-        require(
-            not self.left_out or self.false_alarms is not None,
-            f"export.left_out is {self.left_out}, but without export.false_alarms the model does "
-            f"not answer whether an image is known: set both.",
         )

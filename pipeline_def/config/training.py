@@ -92,11 +92,6 @@ class TrainingConfig:
     with pixels of its own in memory. Two on two cores take a tenth less time. Accelerators train
     one at a time."""
 
-    find_learning_rate: bool = False
-    """Before training, let the learning rate rise over 120 steps until the loss explodes (Smith,
-    2017), and suggest a `learning_rate`; the report shows the curve. The training stays the same.
-    Off: the recipes' rates suit their networks."""
-
     momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
     """Nesterov momentum of sgd."""
 
@@ -189,11 +184,6 @@ class TrainingConfig:
             self.minutes is None or self.accelerator != "workers",
             "training.minutes searches on one machine: set training.accelerator to another value.",
         )
-        require(
-            self.minutes is None or not self.find_learning_rate,
-            "training.minutes searches for a learning rate itself: remove "
-            "training.find_learning_rate.",
-        )
 
 
 @configuration("transfer")
@@ -272,7 +262,7 @@ _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
     *("minutes", "search", "parallel_trials", "recipe", "folds", "metric", "seed", "accelerator"),
-    *("find_learning_rate", "calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
+    *("calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
 }
 
 

@@ -70,16 +70,17 @@ def run(arguments: list[str]) -> int:
 
     cluster = _find_cluster(config)
     if cluster and not cluster.is_chief:
-        from pipeline_def.training.distribution.gathering import take_part
+        from pipeline_def.training.handover import take_part
 
-        take_part(cluster)
+        place, _ = choose_output(config)
+        take_part(cluster, make_absolute(dataclasses.replace(config, output=place)).output)
         return 0
     from pipeline_def.tracking.mlflow import reporting
-    from pipeline_def.training.distribution.gathering import gathering
+    from pipeline_def.training.handover import handing_over
 
     with _opened(config) as (config, output):
         place = output.url or config.output
-        with reporting(config.tracking, config.output), gathering(cluster, place):
+        with reporting(config.tracking, config.output), handing_over(cluster, place):
             if not _run(config, output, new_task=options["new_task"]):
                 return 1
         output.store()
@@ -91,7 +92,7 @@ def _find_cluster(config: Config) -> Cluster | None:
     cluster = Cluster.from_environment()
     if cluster is None or cluster.size == 1:
         return None
-    cluster.check_accelerator(config.training.accelerator)
+    cluster.check(config.training.accelerator, config.training.minutes)
     return cluster
 
 

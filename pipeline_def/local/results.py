@@ -135,8 +135,6 @@ class Summary:
     """Step → seconds, cached."""
     paths: dict[str, str]
     """Files and folders with more."""
-    range_test: dict[str, Any] | None = None
-    """What `training.find_learning_rate` found: `text`, `suggested` and more."""
     warm_start: dict[str, Any] | None = None
     """The pushed model that training started from: `text`, `version` and more."""
     search: dict[str, Any] | None = None
@@ -178,7 +176,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         evaluated_on=record.split,
         weights_chosen_on=report["selection_split"],
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
-        range_test=report.get("range_test"),
         warm_start=report.get("warm_start"),
         search=report.get("search"),
         baseline=record.baseline

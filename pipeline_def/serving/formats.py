@@ -32,8 +32,7 @@ from components.images.options import CHANNELS, ImageOptions
 from components.images.portable import prepare
 from components.transform.config import TransformConfig
 from pipeline_def.serving import conversion_process
-from pipeline_def.serving.known import SCOPE
-from pipeline_def.serving.signatures import Classifier
+from pipeline_def.serving.signatures import SCOPE, Classifier
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR|\bis not supported\b")
@@ -83,7 +82,7 @@ def export_formats(
         "kinds": list(kinds),
         "from_jpeg": from_jpeg,
         "set_threshold": classifier.set_threshold,
-        "known_threshold": classifier.known and classifier.known.threshold,
+        "known_threshold": classifier.known,
     }
     tf.io.gfile.makedirs(os.path.join(directory, GOLDEN_FOLDER))
     with tempfile.TemporaryDirectory(prefix="formats-") as work:

@@ -18,7 +18,6 @@ from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
 from pipeline_def.serving.explanation import make_explain
 from pipeline_def.serving.graph_digest import write_identity
-from pipeline_def.serving.known import SCOPE, KnownScore
 
 if TYPE_CHECKING:
     from pipeline_def.serving.transform_graph import TransformGraph
@@ -28,6 +27,9 @@ Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 
 LEAST_PROBABILITY = 1e-30
 """Of a label, for an ensemble: a logarithm of 0 would be infinite."""
+
+SCOPE = "known"
+"""Begins the names of the operations of `energy`, and of the mean over an ensemble."""
 
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
@@ -46,11 +48,11 @@ class Classifier:
     """Divisor of the logits."""
     set_threshold: float | None = None
     """Least probability of a label in the conformal set; None: there are no sets."""
-    known: KnownScore | None = None
-    """Score of how alike an image is to those of training; None: there is none."""
+    known: float | None = None
+    """Least energy of an image like those of training; None: there is no decision."""
     others: tuple[tuple[Classifier, float], ...] = ()
     """Further members of an ensemble, and their weights in the mean of the probabilities. Features,
-    score and heat maps are of `model` alone."""
+    energy and heat maps are of `model` alone."""
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -107,15 +109,15 @@ class Classifier:
     def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `probabilities`, float32 [batch, classes].
 
-        With a score, also `known_score`, float32 [batch], and `known`, bool [batch]; then it must
-        be called within a `tf.function`. The score is of one view.
+        With a threshold, also `known_score`, float32 [batch], and `known`, bool [batch]. The score
+        is of one view.
         """
         plain = self.model(images, training=False)
         logits = self.complete(images, plain)
         found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
-        if self.known and self.known.threshold is not None:
-            found[KNOWN_SCORE] = self.known.score(plain)
-            found[KNOWN] = found[KNOWN_SCORE] >= self.known.threshold
+        if self.known is not None:
+            found[KNOWN_SCORE] = energy(plain)
+            found[KNOWN] = found[KNOWN_SCORE] >= self.known
         return found
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
@@ -129,6 +131,17 @@ class Classifier:
         """
         best = tf.reduce_max(probabilities, axis=1, keepdims=True)
         return (probabilities > 0) & (probabilities >= tf.minimum(best, self.set_threshold))
+
+
+def energy(logits: tf.Tensor) -> tf.Tensor:
+    """Return the logarithm of the sum of exponentials of logits [batch, classes], float32 [batch].
+
+    It is high if some logit is, as of images like those of training (Liu et al., 2020,
+    https://arxiv.org/abs/2010.03759).
+    """
+    with tf.name_scope(SCOPE):
+        # Logits minus their logarithms of probabilities are the energy, in each column.
+        return tf.reduce_max(logits - tf.nn.log_softmax(logits), axis=1)
 
 
 def export_model(

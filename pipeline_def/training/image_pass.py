@@ -19,12 +19,13 @@ from components.images.pixel_statistics import measure_pixels
 from components.records.image_table import write_image_table
 from components.records.record_reader import read_features
 from pipeline_def.data.shards import Shards
-from pipeline_def.serving.known import find_features
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
+# A function of its own hides the operations within it.
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 Predict = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
@@ -131,3 +132,21 @@ def _identify(shards: Shards) -> Iterator[tuple[str, str]]:
                 bytes(features.get(name, b"")).decode(errors="backslashreplace")
                 for name in (_NAME, _KEY)
             )
+
+
+def find_features(logits: tf.Tensor) -> tf.Tensor | None:
+    """Return the input of the last Dense layer, [batch, features]; None if there is none.
+
+    Searches the graph rather than Keras's layers, which a user's network need not have.
+    """
+    tensor = logits
+    while True:
+        operation = tensor.op
+        matrices = [x for x in operation.inputs if x.dtype.is_floating and x.shape.rank == 2]
+        if operation.type == "MatMul" or operation.type in _CALLS:
+            features = operation.inputs[0]
+            is_matrix = features.dtype.is_floating and features.shape.rank == 2
+            return features if is_matrix and features.shape[1] else None
+        if len(matrices) != 1:
+            return None
+        [tensor] = matrices

@@ -31,7 +31,6 @@ from pipeline_def.training.distribution.workers import is_chief
 from pipeline_def.training.feature_cache import FeatureCache, Tables
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
-from pipeline_def.training.range_test import RangeTest, run_range_test
 from pipeline_def.training.steps.step import Step, find_state
 from pipeline_def.training.training_input import TrainingInput
 
@@ -103,8 +102,6 @@ class Training:
     """Completed phases, in order."""
     exported: str = ""
     """Name of the phase whose weights the model has."""
-    range_test: RangeTest | None = None
-    """Of the phase that `training.learning_rate` is for, if it was asked for."""
 
     margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
     """`Margins.result` of each phase."""
@@ -265,8 +262,6 @@ class Training:
             records=self.data.train.total if self.recorded is None else 0,
         )
         with strategy.scope():
-            if config.find_learning_rate and name != _HEAD and self.recorded is None:
-                self.range_test = run_range_test(make_step, source.read)
             if self.shared is not None:
                 facts = repr((name, source.steps, self.data.batch_size, weights))
                 shared = self._share(self.shared, name, facts, make_step, config, source)

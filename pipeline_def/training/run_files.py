@@ -50,13 +50,12 @@ def describe_training(
     description: dict[str, Any] = {
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
-        "user": _name_user(),
+        "user": name_user(),
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
         "warm_start": training.start
         and {**dataclasses.asdict(training.start), "text": training.start.text},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
-        "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
         "label_sets": sets and dataclasses.asdict(sets),
         "known": unknowns and dataclasses.asdict(unknowns),
@@ -69,7 +68,7 @@ def describe_training(
     _log_hyperparameters(training, description["config"], directory)
 
 
-def _name_user() -> str:
+def name_user() -> str:
     """Return the login name; "" for the users of containers."""
     try:
         name = getpass.getuser()

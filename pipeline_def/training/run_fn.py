@@ -1,9 +1,8 @@
 """Trainer's run_fn: from the transformed examples to the exported model.
 
 `preparation.py` finds the images and the network, `phases.py` runs the phases of a training, each a
-`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature,
-`known.py` a score, `image_pass.py` describes the images, and `pipeline_def/serving` exports the
-model.
+`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature and thresholds,
+`image_pass.py` describes the images, and `pipeline_def/serving` exports the model.
 """
 
 import dataclasses
@@ -42,6 +41,7 @@ from pipeline_def.training.calibration import (
     Calibration,
     LabelSets,
     compile_logits,
+    fit_known,
     fit_sets,
     fit_temperature,
     predict_logits,
@@ -49,7 +49,6 @@ from pipeline_def.training.calibration import (
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.cross_validation.choice import train
 from pipeline_def.training.cross_validation.folds import Validated
-from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.distribution.workers import (
     is_chief,
     mean_of_workers,
@@ -58,7 +57,6 @@ from pipeline_def.training.distribution.workers import (
 )
 from pipeline_def.training.ensemble import join_members, train_member
 from pipeline_def.training.image_pass import write_images
-from pipeline_def.training.known import fit_known, judge_left_out
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.run_files import describe_model, describe_training
 from pipeline_def.training.trained_on import Ids, check_unseen, list_keys, write_trained_on
@@ -84,9 +82,6 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
-    if leading := Gathering.current():
-        leading.train(fn_args)
-        return
     config = read_config(fn_args)
     if fn_args.hyperparameters:
         config = apply_hyperparameters(config, fn_args.hyperparameters)
@@ -126,13 +121,8 @@ def _train_and_export(
     texts = tuple(map(decode_text, graph.labels))
     unknowns = None
     if rate := config.export.false_alarms:
-        known, unknowns = fit_known(model, data, rate=rate)
-        classifier = dataclasses.replace(classifier, known=known)
-    if config.export.left_out:
-        left_out = judge_left_out(
-            training, build, data, texts, log_dir=run_dir, checkpoint_dir=checkpoints
-        )
-        unknowns = unknowns and dataclasses.replace(unknowns, left_out=left_out)
+        unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
+        classifier = dataclasses.replace(classifier, known=unknowns.threshold)
     folds = validated.describe(training) if validated else None
     describe_training(
         training,

@@ -338,23 +338,10 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
 
 
 @pytest.mark.slow
-def test_the_range_test_is_drawn() -> None:
-    history = {"loss": [3.0, 2.0]}
-    found = {"rates": [1e-3, 1e-2, 1e-1], "losses": [2.0, 1.0, 3.0], "used": 1e-3}
-    found |= {"lowest": 1e-2, "suggested": 1e-3, "text": "Try a lower rate."}
+def test_a_warm_start_is_named() -> None:
     started = {"text": "Training started from the weights of /out/7.", "version": "/out/7"}
-    said = say("training", history=history, range_test=found, warm_start=started)
-    assert "Try a lower rate." in said
-    assert started["text"] in said
+    assert started["text"] in say("training", history={"loss": [3.0, 2.0]}, warm_start=started)
     assert "Started from the weights of 7" in say("summary", warm_start=started)
-    assert "Loss while the learning rate rose" in said
-    facts = replace(report_sample.small(), history=history, range_test=found)
-    page = render_section("training", facts)
-    assert ">0.01</text>" in page
-    assert "math" not in page
-    assert "Loss while the learning rate rose" not in say("training", history=history)
-    bad = {"rates": [], "losses": [], "used": 1, "lowest": None, "suggested": None, "text": "NaN"}
-    assert "NaN" in say("training", history=history, range_test=bad)
 
 
 @pytest.mark.slow

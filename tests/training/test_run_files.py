@@ -9,10 +9,9 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
-from pipeline_def.training import run_files
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.phases import Phase
-from pipeline_def.training.run_files import describe_input
+from pipeline_def.training.run_files import describe_input, name_user
 from pipeline_def.training.training_input import TrainingInput
 
 
@@ -82,4 +81,4 @@ def test_who_trained(monkeypatch: pytest.MonkeyPatch, login: str | Exception, na
         return login
 
     monkeypatch.setattr("getpass.getuser", find)
-    assert run_files._name_user() == name
+    assert name_user() == name

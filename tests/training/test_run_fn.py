@@ -32,7 +32,7 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_atomically
-from pipeline_def.training import checkpoint, preparation, run_files
+from pipeline_def.training import checkpoint, preparation
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import checkpoint_dir
 from pipeline_def.training.steps.step_loop import StepLoop
@@ -115,15 +115,6 @@ def fail(*_: Any, **__: Any) -> None:
     raise FullDisk
 
 
-def fail_after_writing(content: Any, directory: str, file: str) -> None:
-    write(content, directory, file)
-    if file == HISTORY_FILE:
-        raise FullDisk
-
-
-write = run_files._write
-
-
 class Graph:
     """The part of a transform graph that training needs; a real one takes seconds to make."""
 
@@ -158,7 +149,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
         trainer, "export_model", lambda that, *_, **__: exported.append(that.model.get_weights())
     )
     failures = [
-        (run_files, "_write", fail_after_writing),
+        (trainer, "save_backbone", fail),
         (trainer, "export_model", fail),
         (trainer, "remove_checkpoints", fail),
     ]

@@ -214,8 +214,6 @@ def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
         TrainingConfig(search={"training.epochs": [3]})
     with pytest.raises(ConfigurationError, match="searches on one machine"):
         TrainingConfig(minutes=5, accelerator="workers")
-    with pytest.raises(ConfigurationError, match=r"remove training.find_learning_rate"):
-        TrainingConfig(minutes=5, find_learning_rate=True)
     with pytest.raises(ConfigurationError, match="search first"):
         Config(training=TrainingConfig(minutes=5), model=ModelConfig(warm_start=True))
 

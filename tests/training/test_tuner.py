@@ -12,19 +12,19 @@ import pytest
 import tensorflow_transform as tft
 import yaml
 
-from components.contract.errors import ConfigurationError, ModelError
+from components.contract.errors import ConfigurationError
 from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FILE
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ExportConfig, ModelConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Checkpoints
-from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.search.schedule import Schedule
 from pipeline_def.training.search.trials import Trial
 from pipeline_def.training.tuned import apply_hyperparameters
 from tests.conftest import SIZE
 from tests.data.shard_folder import ShardFolder
+from tests.training.distribution.trainer_process import cluster
 from tests.training.test_run_fn import Graph
 
 # A trial other than the recipe's: what differs lies in variables of one compiled step.
@@ -233,7 +233,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     more = replace(config, export=ExportConfig(coverage=0.9, ensemble=True))
     first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
     assert first.exec_properties == other.exec_properties
-    monkeypatch.setattr(Gathering, "current", staticmethod(lambda: True))
+    monkeypatch.setenv("TF_CONFIG", cluster(2)[0]["TF_CONFIG"])
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
     arguments: Any = SimpleNamespace(
         **files,
@@ -242,7 +242,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
         hyperparameters=None,
         custom_config=to_dict(config),
     )
-    with pytest.raises(ModelError, match="needs a single worker"):
+    with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
         tuner_fn(arguments).tuner.search()
     # KerasTuner has no choice between a number and a text, but takes either as a value.
     space = {

@@ -102,8 +102,6 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "", summary.warm_start["text"]
     if summary.search:
         yield "Search", summary.search["text"]
-    if summary.range_test:
-        yield "", summary.range_test["text"]
     if retries := summary.store_retries:
         causes = ", ".join(f"{count:,} {cause}" for cause, count in retries.items())
         yield "Retries", f"{sum(retries.values()):,} requests to stores were retried: {causes}"

@@ -10,9 +10,9 @@ from components.contract.confidence import paired_difference
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
+from pipeline_def.training.distribution.process_apart import ProcessApart as Worker
 from pipeline_def.training.search.space import Choices, find_space
 from pipeline_def.training.search.trials import DONE, PAUSED, Trial, TrialRunner
-from pipeline_def.training.search.workers import Worker
 
 # Trials without a better one, after which the search stops.
 _PATIENCE = 25

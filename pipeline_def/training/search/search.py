@@ -29,6 +29,7 @@ from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
 from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
 from pipeline_def.training.cross_validation.choice import choose_folds
+from pipeline_def.training.distribution.process_apart import ProcessApart as Worker
 from pipeline_def.training.distribution.strategy import is_accelerated
 from pipeline_def.training.search.choice import choose, write_best
 from pipeline_def.training.search.ensemble import find_ensemble
@@ -52,7 +53,6 @@ from pipeline_def.training.search.trials import (
     TrialRunner,
     attempt,
 )
-from pipeline_def.training.search.workers import Worker
 from pipeline_def.training.training_input import TrainingInput
 
 _STATE = "trials.json"

@@ -22,9 +22,9 @@ from components.contract.machine import available_cpus, available_memory, fits_i
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.training.distribution.process_apart import ProcessApart, Receive, Send
+from pipeline_def.training.distribution.process_apart import ProcessApart as Worker
 from pipeline_def.training.distribution.strategy import is_accelerated
 from pipeline_def.training.search.trials import Trial, TrialRunner, attempt
-from pipeline_def.training.search.workers import Worker
 
 # What only the search knows, or what it measures otherwise.
 _KEPT = {"number", "values", "role", "seconds", "start_up", "finished"}

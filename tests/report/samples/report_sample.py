@@ -9,7 +9,7 @@ import numpy as np
 from components.contract.confidence import Interval
 from components.evaluation.metrics.calibration import Scaling, SetCoverage
 from components.evaluation.metrics.classification_metrics import Comparison
-from components.evaluation.metrics.unknowns import LeftOut, LeftOutClass, Unknowns
+from components.evaluation.metrics.unknowns import Unknowns
 from components.evaluation.verdict import Verdict
 from components.report.facts import (
     ClassSample,
@@ -85,14 +85,6 @@ def make_history(epochs: int) -> dict[str, list[float]]:
     }
 
 
-def _make_left_out() -> LeftOut:
-    areas = [0.71 + place / 40 for place in range(len(DIGITS))]
-    classes = (
-        LeftOutClass(label, 40, area, area / 2) for label, area in zip(DIGITS, areas, strict=True)
-    )
-    return LeftOut(5, 80, 0.82, Interval(0.75, 0.88), 0.79, 0.41, tuple(classes))
-
-
 @functools.cache
 def small() -> ReportFacts:
     """Ten classes, a baseline, and content in every section."""
@@ -126,9 +118,7 @@ def small() -> ReportFacts:
         model=ExportedModel(parameters=131_402, bytes=720_000),
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         sets=SetCoverage(0.95, 240, 0.13, found=0.94, interval=Interval(0.91, 0.96), size=1.375),
-        unknowns=Unknowns(
-            0.05, 240, -3.21, "a score", 0.055, Interval(0.03, 0.09), _make_left_out()
-        ),
+        unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
         known_scores=np.random.default_rng(0).normal(size=400).astype(np.float32) * 2,
         strange=tuple(
             replace(image, known_score=place / 2 - 6)

@@ -56,8 +56,6 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
-        "range_test": facts.range_test,
-        "ramp": _draw_ramp(facts.range_test) if facts.range_test else None,
         "search": facts.search and _describe_search(facts.search, facts),
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
@@ -108,25 +106,6 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
         name=f"{title} by epoch; {ends} in the last; the numbers are in the table below",
         height=2.5,
     )
-
-
-def _draw_ramp(test: Mapping[str, Any]) -> Drawing:
-    """Draw the loss by learning rate, and the rates that were suggested and used."""
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="learning rate", xscale="log")
-        # The page shows no mathematical text, such as powers of ten.
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
-        axes.plot(test["rates"], test["losses"], color=FIRST)
-        marked = ("suggested", SECOND, "--"), ("used", SOFT, "-.")
-        for name, color, line in marked:
-            if test[name]:
-                axes.axvline(test[name], color=color, linestyle=line, label=name, linewidth=1.2)
-        place_legend(figure, axes)
-
-    caption = "Loss while the learning rate rose from step to step, smoothed"
-    return draw(paint, caption=caption, name=f"{caption}. {test['text']}", height=2.5)
 
 
 def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
