@@ -31,7 +31,7 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _UNUSUAL, _TIMES = 1.0, 3.0
 
 SCOPE = "known"
-"""Begins the names of the operations of the score, and of the mean over an ensemble."""
+"""Begins the names of the operations of the score."""
 
 Array = NDArray[np.float32]
 

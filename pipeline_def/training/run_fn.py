@@ -7,7 +7,6 @@ model.
 """
 
 import dataclasses
-import functools
 import logging
 import os
 import time
@@ -56,7 +55,6 @@ from pipeline_def.training.distribution.workers import (
     own_directory,
     report_lost_worker,
 )
-from pipeline_def.training.ensemble import join_members, train_member
 from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.known import fit_known, judge_left_out
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
@@ -117,11 +115,6 @@ def _train_and_export(
     )
     model = make_plain(model, lambda: build(config.model), config.training.precision)
     plain = Classifier(model, config.model.views)
-    if config.export.ensemble:
-        member = functools.partial(
-            train_member, prepared, strategy, log_dir=run_dir, checkpoint_dir=checkpoints
-        )
-        plain, validated = join_members(plain, validated, found or {}, member)
     classifier, calibration, sets = _calibrate(plain, data, validated)
     texts = tuple(map(decode_text, graph.labels))
     unknowns = None

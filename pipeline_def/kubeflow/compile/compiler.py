@@ -17,7 +17,6 @@ from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
-    learner_of,
     platform_document,
     worker_group,
 )
@@ -92,8 +91,7 @@ def compile_documents(
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
     config.kubeflow.check_names(document.tasks)
-    learner = learner_of(document.tasks)
-    workers = worker_group(config, learner, image)
+    workers = worker_group(config, image)
     for component in pipeline.components:
         replace_commands(
             document,
@@ -101,7 +99,7 @@ def compile_documents(
             recipes=recipes or {},
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == learner else None,
+            workers=workers if component.id == TRAINER.id else None,
             tracking=config.tracking if config.tracking.urls() else None,
         )
     _name_system_types(document)

@@ -52,17 +52,13 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
     assert interface(alone, "Trainer").workers is None
 
 
-def test_a_search_starts_workers_that_leave_trainer_nothing_to_train() -> None:
-    steps = {**STEPS, "Trainer": dataclasses.replace(STEPS["Trainer"], priority_class=None)}
-    choices = config(workers=4, pipeline_root=ROOT, steps=steps)
+def test_a_search_has_no_workers() -> None:
+    choices = config(workers=4, pipeline_root=ROOT)
     choices = dataclasses.replace(choices, training=TrainingConfig(minutes=60))
-    [spec, _] = compiler.compile_documents(choices, target="oss", image="i")
-    group = WorkerGroup(4, "i:gpu", choices.kubeflow.step("Tuner"))
-    assert interface(spec, "Tuner").workers == group
-    assert interface(spec, "Trainer").workers is None
-    small, large = (container(spec, name)["resources"] for name in ("Tuner", "Trainer"))
-    assert (small["cpuLimit"], large["cpuLimit"]) == (1, 8)
-    assert "accelerator" not in small
+    with pytest.raises(
+        ConfigurationError, match=r"training\.minutes searches on one machine"
+    ):
+        compiler.compile_documents(choices, target="oss", image="i")
 
 
 def test_labels_and_priorities() -> None:
