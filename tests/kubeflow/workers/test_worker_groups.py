@@ -55,9 +55,7 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
 def test_a_search_has_no_workers() -> None:
     choices = config(workers=4, pipeline_root=ROOT)
     choices = dataclasses.replace(choices, training=TrainingConfig(minutes=60))
-    with pytest.raises(
-        ConfigurationError, match=r"training\.minutes searches on one machine"
-    ):
+    with pytest.raises(ConfigurationError, match=r"training\.minutes searches on one machine"):
         compiler.compile_documents(choices, target="oss", image="i")
 
 
