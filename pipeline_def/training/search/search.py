@@ -46,6 +46,8 @@ _EPOCHS = "training.epochs"
 # Fraction of its time by which a search may be late: an estimate that is a little short should not
 # cost a trial its last epochs.
 _GRACE = 0.1
+# Epochs that show the pace of a trial: the first ones also compile.
+_LEAST_EPOCHS = 4
 # Trials without a better one, after which the search ends.
 _PATIENCE = 25
 # A network that has not seen mirror images recognizes mirrored objects nearly as often, and about
@@ -265,10 +267,10 @@ class Search:
 
     def _is_late(self, trial: Trial) -> bool:
         """Return whether the time is not enough for the rest of a trial."""
-        whole = self._epochs(trial)
-        pace = trial.epoch_seconds
-        needed = pace * (whole - trial.epochs + whole * self._share_of_all)
-        return needed > self.left + _GRACE * self.seconds or self.left < -_GRACE * self.seconds
+        left, whole = self.left + _GRACE * self.seconds, self._epochs(trial)
+        rest = whole - trial.epochs + whole * self._share_of_all
+        known = self.runner.folds or trial.epochs >= _LEAST_EPOCHS
+        return left < 0 or (bool(known) and trial.epoch_seconds * rest > left)
 
     @property
     def _state(self) -> str:
