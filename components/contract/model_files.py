@@ -20,9 +20,8 @@ their `count`, and of each the epoch at which it was judged and its seconds; `wa
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
 trial, `text` that says why, `importance`, option → its share of the variance and the standard
-error, `ensemble`, null or what `pipeline_def.training.search.ensemble.find_ensemble` returns,
-`space`, option → `values`, `why` and whether they are ends of a range, `between`, and `trials`, the
-fields of `pipeline_def.training.search.trials.Trial`."""
+error, `space`, option → `values`, `why` and whether they are ends of a range, `between`, and
+`trials`, the fields of `pipeline_def.training.search.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
 """In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`

@@ -182,13 +182,6 @@ class ExportConfig:
     Unset: every image gets a label. 0.05 needs at least 19 images, and hundreds to be accurate; no
     folds are made then."""
 
-    ensemble: bool = False
-    """Export the mean probabilities of the best trials of a search, if that is better beyond
-    chance. On the images that compare the trials its calibrated log loss must be lower, and its
-    accuracy not; else the chosen trial is exported alone. Each member makes answers slower.
-    Features, heat maps, `known` and a later `model.warm_start` use the chosen trial. Needs
-    `training.minutes`."""
-
     formats: list[ExportFormat] = field(default_factory=list)
     """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images
     of any size. float16, dynamic (8-bit weights) and int8 (8-bit weights and activations) are small

@@ -87,11 +87,6 @@ class TrainingConfig:
     """Option → values for the search to try instead of its own, such as `training.learning_rate:
     [0.01, 0.1]`; options of the sections training, transfer, augmentation and model."""
 
-    parallel_trials: Annotated[Positive, Interval(le=64)] = 1
-    """Trials that the search trains at the same time, each in a process on its share of the CPUs
-    with pixels of its own in memory. Two on two cores take a tenth less time. Accelerators train
-    one at a time."""
-
     momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
     """Nesterov momentum of sgd."""
 
@@ -261,7 +256,7 @@ class TrainerConfig:
 _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
-    *("minutes", "search", "parallel_trials", "recipe", "folds", "metric", "seed", "accelerator"),
+    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator"),
     *("calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
 }
 

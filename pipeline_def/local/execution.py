@@ -94,7 +94,7 @@ def _run_recorded(
 
             check_build_fn(config.model, size=config.transform.size or 0, classes=seen.classes)
         if config.augmentation.fn and seen:
-            from pipeline_def.data.augmentation.own import check_own
+            from pipeline_def.data.augmentation.augment import check_own
 
             check_own(config.augmentation.fn, size=config.transform.size or 0)
         _check_results(layout, display)

@@ -92,7 +92,7 @@ def export_formats(
         _save(classifier, classifier.answer, size, os.path.join(work, _MODEL))
         if ONNX in kinds:
             _save(classifier, answer_any, None, os.path.join(work, ONNX))
-        scope = SCOPE if classifier.others or manifest["known_threshold"] is not None else ""
+        scope = SCOPE if manifest["known_threshold"] is not None else ""
         reasons = {kind: _convert(kind, work, directory, scope) for kind in kinds}
     manifest["failed"] = {kind: reason for kind, reason in reasons.items() if reason}
     manifest["golden"] = [
@@ -117,7 +117,7 @@ def _save(
         return function(images)
 
     served = tf.Module()
-    served.weights, served.answer = classifier.variables, answer
+    served.weights, served.answer = classifier.model.variables, answer
     tf.saved_model.save(served, directory, signatures={"serving_default": answer})
 
 

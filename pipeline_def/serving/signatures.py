@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 """From raw features, each [batch, 1], to transformed ones."""
 
-LEAST_PROBABILITY = 1e-30
-"""Of a label, for an ensemble: a logarithm of 0 would be infinite."""
-
 SCOPE = "known"
-"""Begins the names of the operations of `energy`, and of the mean over an ensemble."""
+"""Begins the names of the operations of `energy`."""
 
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
@@ -50,23 +47,9 @@ class Classifier:
     """Least probability of a label in the conformal set; None: there are no sets."""
     known: float | None = None
     """Least energy of an image like those of training; None: there is no decision."""
-    others: tuple[tuple[Classifier, float], ...] = ()
-    """Further members of an ensemble, and their weights in the mean of the probabilities. Features,
-    energy and heat maps are of `model` alone."""
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        """Of all members."""
-        return sum((other.variables for other, _ in self.others), list(self.model.variables))
-
-    @property
-    def single_view(self) -> Classifier:
-        """The classifier without further views."""
-        others = tuple((other.single_view, weight) for other, weight in self.others)
-        return replace(self, views=1, others=others)
 
     def logits(self, images: tf.Tensor) -> tf.Tensor:
-        """Return those of all views and members, float32 [batch, classes], before calibration.
+        """Return those of all views, float32 [batch, classes], before calibration.
 
         As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
         together count half.
@@ -74,21 +57,7 @@ class Classifier:
         return self.complete(images, self.model(images, training=False))
 
     def complete(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        """Return `logits` if `plain` are those of the model for the images themselves.
-
-        Those of an ensemble are the logarithms of the mean probabilities.
-        """
-        logits = self._average(images, plain)
-        if not self.others:
-            return logits
-        further = [(weight, other.logits(images)) for other, weight in self.others]
-        parts = [(1 - sum(weight for weight, _ in further), logits), *further]
-        with tf.name_scope(SCOPE):
-            mean = tf.add_n([weight * tf.nn.softmax(one) for weight, one in parts])
-            return tf.math.log(tf.maximum(mean, LEAST_PROBABILITY))
-
-    def _average(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        """Return the mean over all views; `plain` are the logits of the images themselves."""
+        """Return `logits`; `plain` are those of the model for the images themselves."""
         if self.views == 1:
             return plain
         mirrored = self._mirrored(images, plain)
@@ -170,7 +139,6 @@ def export_model(
     # trace every function of Keras's own objects again: 8 s instead of 0.6.
     served = tf.Module()
     served.weights, served.transform = classifier.model.variables, tracked
-    served.others = [other.variables for other, _ in classifier.others]
     save_atomically(served, directory, signatures)
 
 

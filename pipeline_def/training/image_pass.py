@@ -4,6 +4,7 @@ Its table (`components/records/image_table.py`) tells which labels may be wrong 
 odd or alike. A pass costs about a third of an epoch of training over the same images.
 """
 
+import dataclasses
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -97,7 +98,7 @@ def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
     `probability`, of the predicted; `given_probability`; and `embeddings`, float32 [batch,
     features], if they are asked for and found.
     """
-    classifier = classifier.single_view
+    classifier = dataclasses.replace(classifier, views=1)
     images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
 
     @tf.function(input_signature=[images, tf.TensorSpec([None], tf.int64)], autograph=False)

@@ -7,7 +7,6 @@ that `transfer.unfreeze` selects, which a random head would have spoiled.
 import dataclasses
 import functools
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -111,12 +110,9 @@ class Training:
     """What earlier trainings have left for this one."""
     recorded: Recorded | None = None
     """Filled by a training of cross-validation, which takes all epochs."""
-    pause: int = 0
-    """Epochs of the last phase after which to return, for another training to go on from the
-    checkpoints; 0: none."""
-    deadline: float = math.inf
-    """`time.perf_counter` after which the last phase returns likewise, after one epoch or more."""
-    paused: bool = False
+    stop: Callable[[Progress], bool] | None = None
+    """Called after each epoch of the last phase, which returns if it is true."""
+    stopped: bool = False
     """Whether it has returned before it was complete."""
     start: WarmStart | None = None
     """The pushed model whose weights the model has at first, if there is one."""
@@ -275,9 +271,8 @@ class Training:
                 log=log,
                 checkpoint_dir=directory,
                 last_epoch=self.lengths[name] if self.lengths else 0,
-                pause=0 if name == _HEAD else self.pause,
+                stop=None if name == _HEAD else self.stop,
                 save_after=_SAVE_AFTER if self.shared else 0.0,
-                deadline=math.inf if name == _HEAD else self.deadline,
                 on_epoch=record,
             )
         if done.diverged or not done.best_epoch:
@@ -287,7 +282,7 @@ class Training:
                     remove_checkpoints(directory)
                 raise ModelError(problem)
             _LOGGER.warning("%s The weights of an earlier epoch are kept.", problem)
-        self.paused = not loop.is_complete(done)
+        self.stopped = not loop.is_complete(done)
         seconds = time.perf_counter() - started
         on_features = isinstance(source, FeatureCache)
         later = np.diff(loop.epoch_ends)

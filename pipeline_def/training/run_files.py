@@ -145,7 +145,7 @@ def describe_model(classifier: Classifier, saved_model: str, directory: str) -> 
         for folder, _, names in tf.io.gfile.walk(saved_model)
         for name in names
     )
-    parameters = sum(variable.shape.num_elements() for variable in classifier.variables)
+    parameters = sum(variable.shape.num_elements() for variable in classifier.model.variables)
     _write({"parameters": parameters, "bytes": size}, directory, MODEL_FILE)
 
 

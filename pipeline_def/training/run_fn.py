@@ -6,7 +6,6 @@
 """
 
 import dataclasses
-import functools
 import logging
 import os
 import time
@@ -55,7 +54,6 @@ from pipeline_def.training.distribution.workers import (
     own_directory,
     report_lost_worker,
 )
-from pipeline_def.training.ensemble import join_members, train_member
 from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.run_files import describe_model, describe_training
@@ -112,11 +110,6 @@ def _train_and_export(
     )
     model = make_plain(model, lambda: build(config.model), config.training.precision)
     plain = Classifier(model, config.model.views)
-    if config.export.ensemble:
-        member = functools.partial(
-            train_member, prepared, strategy, log_dir=run_dir, checkpoint_dir=checkpoints
-        )
-        plain, validated = join_members(plain, validated, found or {}, member)
     classifier, calibration, sets = _calibrate(plain, data, validated)
     texts = tuple(map(decode_text, graph.labels))
     unknowns = None

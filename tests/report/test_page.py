@@ -301,25 +301,16 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     trials, importance = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
     assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
-    assert (page["ensemble"], page["common"]) == ("", "")
+    assert page["common"] == ""
     alike = _search(2)
     for trial in alike["trials"][1:]:
         trial["values"]["augmentation.flip"] = True
     page = describe_training(replace(facts, search=alike))["search"]
     assert page["common"] == "All trials but 0 have augmentation.flip True."
     assert "augmentation.flip" not in page["titles"]
-    ensemble = {"text": "Ensemble of trials 0, 2: 0.850, +0.050", "better": True, "exported": False}
-    ensemble |= {"score": 0.85, "error": 0.03}
-    few = replace(facts, search={**_search(2), "importance": {}, "ensemble": ensemble})
-    described = describe_training(few)["search"]
-    assert len(described["drawings"]) == 1
-    assert described["ensemble"] == f"{ensemble['text']}; export.ensemble pushes it."
-    unsure = replace(facts, search={**_search(2), "ensemble": {**ensemble, "better": False}})
-    assert describe_training(unsure)["search"]["ensemble"].endswith(", which may be chance.")
+    few = describe_training(replace(facts, search={**_search(2), "importance": {}}))["search"]
+    assert len(few["drawings"]) == 1
     assert page["optimism"].startswith("The same images chose the trial")
-    said = {**_search(2), "ensemble": ensemble, "text": f"{ensemble['text']}; it is exported."}
-    exported = replace(facts, search={**said, "ensemble": {**ensemble, "exported": True}})
-    assert describe_training(exported)["search"]["ensemble"] == ""
     # Like with like: a balanced score is compared with the balanced accuracy on test.
     scalars = {**facts.metrics.scalars, "balanced_accuracy": 0.65}
     metrics = replace(facts.metrics, scalars=scalars)
@@ -328,12 +319,6 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     optimism = describe_training(tested)["search"]["optimism"]
     assert "0.800 balanced accuracy on the eval split" in optimism
     assert "0.650 on test: +0.150 ± " in optimism
-    judged = {
-        **_search(2),
-        "ensemble": {**ensemble, "exported": True, "score": 0.85, "error": 0.03},
-    }
-    optimism = describe_training(replace(tested, search=judged))["search"]["optimism"]
-    assert optimism.startswith("The ensemble has 0.850 balanced accuracy on the eval split")
     assert "Searched." in say("training", history=history, search=_search(0))
 
 

@@ -32,9 +32,6 @@ from pipeline_def.training.search.trials import DONE
 from pipeline_def.training.training_input import TrainingInput
 from pipeline_def.training.tuned import FOLDS, copy_folder, save_trained
 
-# What `Preparation` reads of TFX's FnArgs.
-_FILES = ("train_files", "eval_files", "transform_graph_path")
-
 
 class Executor(executor.Executor):
     """Searches, and writes what was found."""
@@ -84,7 +81,6 @@ class SearchTuner(BaseTuner):
             minutes=config.training.minutes or 0,
             log_dir=self._logs,
             checkpoint_dir=self._study,
-            files={name: getattr(self._fn_args, name) for name in _FILES},
         )
         self.oracle.max_trials = len(self._found.facts["trials"])
         for trial in self._found.facts["trials"]:
@@ -105,7 +101,6 @@ class SearchTuner(BaseTuner):
         save_trained(
             *(found.config, self._data, found.facts),
             checkpoints=found.checkpoints,
-            members=found.members,
             directory=directory,
         )
         remove_checkpoints(self._study)

@@ -127,7 +127,6 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     return {
         "text": search["text"],
         "common": f"All trials but 0 have {_list_values(common)}." if common else "",
-        "ensemble": _describe_ensemble(search),
         "optimism": _describe_optimism(search, facts),
         "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
@@ -148,22 +147,10 @@ def _find_common(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: first[key] for key in sorted(alike)}
 
 
-def _describe_ensemble(search: Mapping[str, Any]) -> str:
-    """Say what an ensemble would bring; "" without one, and if Trainer has said so."""
-    ensemble = search.get("ensemble")
-    if not ensemble or ensemble["text"] in search["text"]:
-        return ""
-    if ensemble["better"]:
-        return f"{ensemble['text']}; export.ensemble pushes it."
-    return f"{ensemble['text']}, which may be chance."
-
-
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     """Say how far the accuracy that chose the trial is above that on images it has not seen."""
     [chosen] = [one for one in search["trials"] if one["number"] == search["chosen"]]
-    name, score, error = "chosen trial", chosen["score"], search["error"]
-    if (ensemble := search.get("ensemble")) and ensemble["exported"]:
-        name, score, error = "ensemble", ensemble["score"], ensemble["error"]
+    score, error = chosen["score"], search["error"]
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
     measure = search["measure"]
@@ -173,7 +160,7 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
         half = math.hypot(Z * error, (interval.high - interval.low) / 2)
         told += f" ± {half:.3f}"
     return (
-        f"The {name} has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
+        f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
         f"chose it, and {found:.3f} on test: {told}."
     )
 

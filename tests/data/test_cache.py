@@ -1,7 +1,5 @@
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 
 from components.contract.errors import StorageError
-from pipeline_def.data.file_cache import default_folder, open_pixels
+from pipeline_def.data.cache import default_folder, open_pixels
 
 SHAPE = (4, 8, 8, 3)
 SIZE = 4 * 8 * 8 * 3
@@ -20,6 +18,10 @@ TWO = 2 * (SIZE + 128) + SIZE // 2
 
 def fill(pixels: Any, labels: Any) -> None:
     pixels[:], labels[:] = 7, np.arange(len(labels))
+
+
+def interrupted(pixels: Any, labels: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def never(pixels: Any, labels: Any) -> None:
@@ -49,49 +51,48 @@ def test_the_least_recently_used_pixels_go_first(tmp_path: Path) -> None:
     assert names(tmp_path) == {"a", "c"}
 
 
-def test_pixels_in_use_stay(tmp_path: Path) -> None:
-    a, b = cached(tmp_path, "a"), cached(tmp_path, "b")
-    with pytest.raises(StorageError, match=r"in .* are in use, .* choose another"):
-        cached(tmp_path, "c")
-    assert names(tmp_path) == {"a", "b"}
-    part = a[1:]
-    del a, b
-    cached(tmp_path, "c")
-    assert names(tmp_path) == {"a", "c"}
-    assert (part == 7).all()
+def test_pixels_in_use_stay_readable_when_they_are_removed(tmp_path: Path) -> None:
+    used = cached(tmp_path, "a")[1:]
+    for name in ("b", "c"):
+        cached(tmp_path, name)
+    assert names(tmp_path) == {"b", "c"}
+    assert (used == 7).all()
 
 
-def test_another_process_keeps_what_it_uses(tmp_path: Path) -> None:
-    code = (
-        "import sys, pathlib; from pipeline_def.data.file_cache import open_pixels\n"
-        f"kept = open_pixels(pathlib.Path(sys.argv[1], 'a'), {SHAPE}, limit=10**6, fill=None)\n"
-        "print('open', flush=True); sys.stdin.read()"
-    )
-    cached(tmp_path, "a")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout
-        assert other.stdout.readline() == b"open\n"
-        for name in ("b", "c"):
-            cached(tmp_path, name)
-        assert names(tmp_path) == {"a", "c"}
-        # A lock that outlived its process would fill the disk.
-        other.kill()
-    cached(tmp_path, "d", limit=SIZE + 200)
-    assert names(tmp_path) == {"d"}
+def test_two_processes_that_write_the_same_pixels(tmp_path: Path) -> None:
+    def slower(pixels: Any, labels: Any) -> None:
+        cached(tmp_path, "a")
+        fill(pixels, labels)
+        pixels[:] = 8
+
+    assert (cached(tmp_path, "a", fill=slower) == 7).all()
+    assert names(tmp_path) == {"a"}
 
 
-def test_pixels_of_a_killed_process_are_rewritten_or_removed(tmp_path: Path) -> None:
-    def killed(pixels: Any, labels: Any) -> None:
-        raise KeyboardInterrupt
-
-    for name in ("a", "b"):
+def test_pixels_of_a_killed_process_are_never_read_and_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
-            cached(tmp_path, name, fill=killed)
+            cached(tmp_path, "a", fill=interrupted)
+    [left] = names(tmp_path)
+    assert left.endswith(".unfinished")
     assert (cached(tmp_path, "a") == 7).all()
-    cached(tmp_path, "c")
-    assert names(tmp_path) == {"a", "c"}
+    # It may still be written.
+    with pytest.raises(StorageError, match=r"in .* are in use, .* choose another"):
+        cached(tmp_path, "b", limit=SIZE + 200)
+    assert names(tmp_path) == {left}
+    long_ago = time.time() - 7200
+    os.utime(tmp_path / left / "pixels.npy", (long_ago, long_ago))
+    cached(tmp_path, "b", limit=SIZE + 200)
+    assert names(tmp_path) == {"b"}
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        cached(tmp_path, "a", fill=interrupted)
+    assert not names(tmp_path)
 
 
 def test_a_full_disk_evicts_pixels_and_then_is_an_error(
