@@ -54,7 +54,6 @@ _OF_RUNS = {
     "prune": 1,
     "yes": 0,
 }
-_MOST_WORKERS = 10_000
 
 
 def run(arguments: list[str]) -> int:
@@ -191,21 +190,15 @@ def inspect(arguments: list[str]) -> int:
     from pipeline_def.local import inspection
 
     prog = "local_runner.py inspect"
-    config, options = parse(
+    config, _ = parse(
         _name_folder(arguments),
         prog=prog,
         usage=usage.INSPECT,
-        own={"plan": 1},
         find_values=_find_values,
     )
     if config.data is None:
         raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
-    workers = options["plan"]
-    if workers is not None and not (workers.isdecimal() and 0 < int(workers) <= _MOST_WORKERS):
-        raise ConfigurationError(
-            f"--plan is {quote(workers)}: give a number of workers from 1 to {_MOST_WORKERS:,}."
-        )
-    inspection.inspect(make_absolute(config), workers=workers and int(workers))
+    inspection.inspect(make_absolute(config))
     return 0
 
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.machine import available_memory
 from components.contract.printable import describe_bytes, format_duration, make_printable
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
@@ -36,14 +34,6 @@ from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.display.thumbnails import print_thumbnails
 from pipeline_def.local.first_look import FirstLook, choose_examples, describe, look
-from pipeline_def.local.growth import (
-    Load,
-    describe_runner,
-    describe_totals,
-    plan_steps,
-    read_growth,
-    weigh,
-)
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10
@@ -58,10 +48,8 @@ _FEW_OF_LABEL = 20
 _UNBALANCED = 10
 
 
-def inspect(config: Config, *, workers: int | None = None) -> None:
+def inspect(config: Config) -> None:
     """Print classes, sizes, formats, suspicious files and estimates for `config.data`.
-
-    With `workers`, also print what each step of a run would take with that many machines.
 
     Raises:
         UserError: a run would not start.
@@ -83,9 +71,6 @@ def inspect(config: Config, *, workers: int | None = None) -> None:
         print_thumbnails(console, "Records", [data for _, data in first if isinstance(data, bytes)])
     for name, text in facts:
         print_row(console, name, text)
-    if workers:
-        load = weigh(listing, survey, trial.stored_fraction, seen.config, shards)
-        _print_plan(console, load, workers)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
     copies = find_copies(listing, config.ingest, seconds=_SECONDS)
@@ -95,25 +80,6 @@ def inspect(config: Config, *, workers: int | None = None) -> None:
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
-
-
-def _print_plan(console: Console, load: Load, workers: int) -> None:
-    """Print a row for each step, the totals, and what they rest on."""
-    growth, memory = read_growth(), available_memory()
-    planned = plan_steps(load, growth, workers=workers, memory=memory)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("Step")
-    for title in ("At most", "Time", "Reads", "Writes"):
-        table.add_column(title, justify="right")
-    for row in planned:
-        sizes = (describe_bytes(round(mb * 1e6)) if mb else "" for mb in (row.read, row.written))
-        tasks = f"{row.tasks:,} tasks" if row.tasks > 1 else "1 task"
-        table.add_row(row.step, tasks, format_duration(row.seconds), *sizes)
-    console.print(table)
-    for text in describe_runner(load, growth, workers=workers):
-        print_row(console, "Runner", text)
-    for name, text in describe_totals(load, growth, planned, memory=memory):
-        print_row(console, name, text)
 
 
 _NEAR_DUPLICATES = {

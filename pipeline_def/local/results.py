@@ -121,8 +121,6 @@ class Summary:
     `section`."""
     try_first: str
     """Options of the run that is most likely to be better; empty if no finding advises any."""
-    brought: str
-    """What `try_first` brought on similar images; empty if nobody has measured it."""
     looked_at: list[str]
     """All checks, with or without findings."""
     pushed_model: str | None
@@ -190,7 +188,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         blessing_reason="; ".join(record.reasons),
         findings=report["examination"]["findings"],
         try_first=report["examination"].get("first", ""),
-        brought=report["examination"].get("brought", ""),
         looked_at=report["examination"]["looked_at"],
         pushed_model=pushed.destination if pushed else None,
         rolled_back_to=rollback.restored if rollback and not pushed else None,

@@ -33,14 +33,11 @@ common options
   --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
   --new_task                     replace a model in use of other labels
 """
-INSPECT = """usage: local_runner.py inspect DIR [--plan WORKERS] [OPTION ...]
+INSPECT = """usage: local_runner.py inspect DIR [OPTION ...]
 
 Inspects a folder of images within seconds: classes, sizes, formats, files that
 ingest would reject, network and recipe that a run would use, and what it would
 write. Exits with 0 if a run would start. Takes all options of a run.
-
-  --plan WORKERS   print what each step would take with so many machines: tasks,
-                   time, memory, disk and traffic, from measured slopes
 """
 PREDICT = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
 

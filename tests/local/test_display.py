@@ -49,7 +49,6 @@ SUMMARY = Summary(
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
     ],
     try_first="",
-    brought="",
     looked_at=["this", "that"],
     pushed_model="/a folder/" + "long/" * 40,
     model_in_use="/out/pushed/17",

@@ -237,35 +237,6 @@ def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "--augmentation.flip true changes nothing: recipe photos sets it already" in out
 
 
-def test_a_plan_says_what_each_step_would_take(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_folder(tmp_path, each=40)
-    status, out, err = inspect(capsys, tmp_path, "--plan", "3")
-    assert (status, err) == (0, "")
-    rows = {line.split()[0]: line for line in out.splitlines() if line}
-    # 4 shards of each of two splits.
-    assert "8 tasks" in rows["Transform"]
-    assert "4 tasks" in rows["Evaluator"]
-    assert "1 task" in rows["Trainer"]
-    assert "more than 2 workers would have nothing to do" not in out
-    assert "Flink or Spark" in out
-    assert "each worker is like" in rows["Assumes"]
-    _, out, _ = inspect(capsys, tmp_path, "--plan", "5")
-    assert "more than 4 workers would have nothing to do" in out
-    _, out, _ = inspect(capsys, tmp_path, "--plan", "1")
-    assert "local_runner.py on one machine" in out
-
-
-@pytest.mark.parametrize("workers", ["0", "many", "-1", "1.5"])
-def test_a_plan_needs_a_number_of_workers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
-) -> None:
-    status, _, err = inspect(capsys, tmp_path, f"--plan={workers}")
-    assert status == 2
-    assert f"--plan is '{workers}': give a number of workers from 1 to 10,000." in err
-
-
 def test_records_of_shards_are_shown_where_there_are_colors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
