@@ -24,7 +24,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.pushed_model import find_run
 from pipeline_def.local.server.answer_log import ANSWERS, PICTURES, PROPERTIES, list_files
 from pipeline_def.local.watch_options import WatchOptions

@@ -212,9 +212,7 @@ def _read_record(path: str) -> RunRecord | None:
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, LookupError, RecursionError, ValidationError) as error:
-        raise StorageError(
-            f"{path} is not a valid run record. `local_runner.py runs --repair` sets it aside."
-        ) from error
+        raise StorageError(f"{path} is not a valid run record: move its folder away.") from error
     return record
 
 

@@ -14,7 +14,7 @@ import local_runner
 from components.ingest.config import IngestConfig
 from components.ingest.source.lookup import list_images
 from components.ingest.survey import find_copies
-from pipeline_def.local.display.thumbnails import print_thumbnails
+from pipeline_def.local.commands.inspect import print_thumbnails
 from tests.ingest.test_datasets import write_tar
 from tests.pictures import encode, picture, write_folder
 

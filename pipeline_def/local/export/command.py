@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from pipeline_def.config.config import Config
+from pipeline_def.local.commands.predict import with_progress
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.export import folder, parquet, tfds, webdataset
 from pipeline_def.local.export.images import Collection, Exported, open_collection
 from pipeline_def.local.export.options import ExportOptions
 from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.output.whole_folder import check_target, whole_folder
-from pipeline_def.local.predict_command import with_progress
-from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.review.corrected_copy import find_newest
 from pipeline_def.runs.selection import select
 from pipeline_def.steps import EXAMPLE_GEN

@@ -21,7 +21,7 @@ from components.contract.model_files import PUSHED_FORMATS
 from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.repair import explain_inconsistency
+from pipeline_def.local.output.checks import explain_inconsistency
 from pipeline_def.runs.record import Step
 from pipeline_def.runs.recorder import describe_failure
 

@@ -22,10 +22,10 @@ from components.predict.model import Ranking, RankingModel, import_quietly
 from components.report.pictures.source_pictures import read_files
 from components.storage.folder import is_file, open_folder
 from pipeline_def.config.config import Config
+from pipeline_def.local.commands.predict import with_progress
 from pipeline_def.local.display.rows import print_whole
 from pipeline_def.local.output.folder import MODELS, open_output
-from pipeline_def.local.predict_command import with_progress
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.pushed_model import find_labels, find_model, find_options
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.review.suspect_list import ReviewedImage

@@ -25,9 +25,23 @@ from pipeline_def.config.options import list_options
 from pipeline_def.local.display.progress import StepProgress, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import MODELS, open_output
-from pipeline_def.local.preparation import find_runs
+from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options
-from pipeline_def.local.usage import PREDICT
+
+USAGE = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
+
+Predicts files, and all files below folders, with a pushed model; paths or URLs.
+Images are read as ingest reads them, so that the model sees what it saw in
+training; files that ingest would reject are listed with the reason.
+
+  --model VERSION    a version in --output, or the folder of any SavedModel of
+                     this pipeline: the newest version
+  --to TABLE         .parquet, .csv or .jsonl, one row per file in the order of
+                     the files, replaced if it exists; without it the first
+                     predictions are printed
+  --predict.top K    labels per image: 3
+  --output DIR       output folder of the run: output
+"""
 
 _OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
 
@@ -45,7 +59,7 @@ def predict_files(arguments: Sequence[str]) -> int:
     config, options = parse(
         arguments,
         prog="local_runner.py predict",
-        usage=PREDICT,
+        usage=USAGE,
         hidden=hidden,
         own={"model": 1, "to": 1},
         positional="files",

@@ -12,7 +12,7 @@ from components.contract.printable import describe_bytes, make_printable, read_n
 from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.repair import check_metadata
+from pipeline_def.local.output.checks import check_metadata
 from pipeline_def.runs.history import find_producers, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import read_runs

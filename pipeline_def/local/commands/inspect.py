@@ -1,14 +1,21 @@
 """`local_runner.py inspect`: would a run on this folder start, and with which choices?"""
 
 import collections
+import io
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+from PIL import Image
 from rich.cells import cell_len
+from rich.color import Color
 from rich.console import Console
+from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
+from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import describe_bytes, format_duration, make_printable
 from components.contract.rules_of_thumb import (
@@ -16,6 +23,7 @@ from components.contract.rules_of_thumb import (
     FEW_IMAGES,
     SMALL_SIDE,
 )
+from components.images.thumbnails import make_thumbnail
 from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_report import check_usable
 from components.ingest.shard_plan import ShardCount, count_shards
@@ -30,16 +38,29 @@ from components.ingest.survey import (
     find_near_copies,
     try_images,
 )
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
-from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.display.thumbnails import print_thumbnails
+from pipeline_def.local.commands.run import find_values, name_folder
+from pipeline_def.local.display.rows import INDENT, print_row, print_whole
 from pipeline_def.local.first_look import FirstLook, choose_examples, describe, look
+from pipeline_def.local.output.locations import make_absolute
+
+USAGE = """usage: local_runner.py inspect DIR [OPTION ...]
+
+Inspects a folder of images within seconds: classes, sizes, formats, files that
+ingest would reject, network and recipe that a run would use, and what it would
+write. Exits with 0 if a run would start. Takes all options of a run.
+"""
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _EXAMPLES = 3
+# Side of a thumbnail, and the space between two, in characters.
+_LARGEST, _SMALLEST, _SPACE = 32, 8, 2
+_COLORFUL = ("truecolor", "256")
+_UPPER_HALF = "▀"
 _SECONDS = 5.0
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
@@ -48,7 +69,21 @@ _FEW_OF_LABEL = 20
 _UNBALANCED = 10
 
 
-def inspect(config: Config) -> None:
+def inspect(arguments: list[str]) -> int:
+    """Inspect a folder, the first argument or `--data`; return 0 if a run would start."""
+    config, _ = parse(
+        name_folder(arguments),
+        prog="local_runner.py inspect",
+        usage=USAGE,
+        find_values=find_values,
+    )
+    if config.data is None:
+        raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
+    _inspect(make_absolute(config))
+    return 0
+
+
+def _inspect(config: Config) -> None:
     """Print classes, sizes, formats, suspicious files and estimates for `config.data`.
 
     Raises:
@@ -226,3 +261,29 @@ def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[
     if few:
         more = f" and {len(few) - 1:,} more classes" if few[1:] else ""
         yield f"fewer than {_FEW_OF_LABEL} images{where} of {few[0]!r}{more}"
+
+
+def print_thumbnails(console: Console, title: str, images: Sequence[bytes]) -> None:
+    """Print images side by side, if the terminal shows colors and has room for them."""
+    room = (console.width - INDENT) // max(len(images), 1) - _SPACE
+    if console.is_terminal and console.color_system in _COLORFUL and room >= _SMALLEST:
+        row = Table.grid(padding=(0, _SPACE, 0, 0))
+        drawn = [_draw(encoded, side=min(room, _LARGEST)) for encoded in images]
+        row.add_row(Text(f"{title:<{INDENT - _SPACE}}", "bold"), *drawn)
+        console.print(row)
+
+
+def _draw(encoded: bytes, *, side: int) -> Text:
+    """Draw a thumbnail, or nothing if the file is not an image."""
+    picture = make_thumbnail(encoded, side=side)
+    if picture is None:
+        return Text()
+    pixels = np.asarray(Image.open(io.BytesIO(picture.jpeg)).convert("RGB")).tolist()
+    lines = (zip(*pixels[top : top + 2], strict=True) for top in range(0, len(pixels), 2))
+    return Text("\n").join(Text.assemble(*map(_draw_column, line)) for line in lines)
+
+
+def _draw_column(column: tuple[Sequence[int], ...]) -> tuple[str, Style]:
+    """Draw two pixels, or one in the last line of an odd height."""
+    upper, lower = (*(Color.from_rgb(*pixel) for pixel in column), None)[:2]
+    return _UPPER_HALF, Style(color=upper, bgcolor=lower)
