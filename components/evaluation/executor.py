@@ -92,6 +92,8 @@ CONFIG_KEY = "config"
 MAX_DROP_KEY = "max_format_drop"
 """The execution property that bounds the accuracy drop of an export, 0 to 1."""
 
+# From the start of the evaluation to the end of the smoke test.
+_SMOKE_SECONDS = 300.0
 # Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
 _MOST_SCORES = 10_000_000
 
@@ -219,7 +221,7 @@ def _start_smoke_test(
     )
     first = itertools.islice(examples, config.smoke_images)
     images = {decode_text(bytes(one[name])): bytes(one[encoded]) for one in first}
-    return SmokeTest(model, images, seconds=config.smoke_seconds)
+    return SmokeTest(model, images, seconds=_SMOKE_SECONDS)
 
 
 def _read_stats(

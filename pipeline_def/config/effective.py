@@ -47,8 +47,6 @@ def _find_missing(name: str, config: Config) -> str:
         return f"with training.optimizer {config.training.optimizer}"
     if name == "training.patience" and config.training.keep == "last":
         return "with training.keep last"
-    if name.startswith("augmentation.rand_") and config.augmentation.policy != "rand":
-        return f"with augmentation.policy {config.augmentation.policy}"
     if name == "model.width" and config.model.title not in OWN_NETWORKS:
         return f"with {config.model.title}"
     return ""

@@ -122,10 +122,6 @@ class TrainingConfig:
     logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
     better. Off because fitting on fewer than a few hundred images may do harm."""
 
-    embeddings: bool = True
-    """Write the features of every image, 2 bytes each; they show which images are similar, which
-    are odd, and which labels are probably wrong."""
-
     clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
     normalization keeps them bounded; 1 is common for ConvNeXt and large learning rates."""
@@ -272,7 +268,7 @@ _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
     *("minutes", "search", "parallel_trials", "recipe", "folds", "metric", "seed", "accelerator"),
-    *("find_learning_rate", "calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
+    *("find_learning_rate", "calibrate", "warm_start"),
 }
 
 

@@ -43,7 +43,7 @@ training; files that ingest would reject are listed with the reason.
   --output DIR       output folder of the run: output
 """
 
-_OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
+_OF_PREDICTION = ("predict.top", "predict.batch")
 
 _MOST_ROWS = 10
 _MOST_LABELS = 10
