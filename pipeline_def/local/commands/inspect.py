@@ -1,18 +1,12 @@
 """`local_runner.py inspect`: would a run on this folder start, and with which choices?"""
 
 import collections
-import io
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-import numpy as np
-from PIL import Image
 from rich.cells import cell_len
-from rich.color import Color
 from rich.console import Console
-from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from components.contract.errors import ConfigurationError
@@ -23,8 +17,6 @@ from components.contract.rules_of_thumb import (
     FEW_IMAGES,
     SMALL_SIDE,
 )
-from components.images.thumbnails import make_thumbnail
-from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_report import check_usable
 from components.ingest.shard_plan import ShardCount, count_shards
 from components.ingest.source.listing import Listing
@@ -41,8 +33,8 @@ from components.ingest.survey import (
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.local.commands.run import find_values, name_folder
-from pipeline_def.local.display.rows import INDENT, print_row, print_whole
-from pipeline_def.local.first_look import FirstLook, choose_examples, describe, look
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.first_look import FirstLook, describe, look
 from pipeline_def.local.output.locations import make_absolute
 
 USAGE = """usage: local_runner.py inspect DIR [OPTION ...]
@@ -57,10 +49,6 @@ _LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _EXAMPLES = 3
-# Side of a thumbnail, and the space between two, in characters.
-_LARGEST, _SMALLEST, _SPACE = 32, 8, 2
-_COLORFUL = ("truecolor", "256")
-_UPPER_HALF = "▀"
 _SECONDS = 5.0
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
@@ -101,9 +89,6 @@ def _inspect(config: Config) -> None:
         print_whole(console, "Folder", listing.root)
     for name, text in describe(listing, examples=_EXAMPLES):
         print_row(console, name, text)
-    if listing.files[0].shard:  # Other programs show files, but not records.
-        first = read_images(listing.root, choose_examples(listing, _EXAMPLES), config.ingest)
-        print_thumbnails(console, "Records", [data for _, data in first if isinstance(data, bytes)])
     for name, text in facts:
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
@@ -261,29 +246,3 @@ def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[
     if few:
         more = f" and {len(few) - 1:,} more classes" if few[1:] else ""
         yield f"fewer than {_FEW_OF_LABEL} images{where} of {few[0]!r}{more}"
-
-
-def print_thumbnails(console: Console, title: str, images: Sequence[bytes]) -> None:
-    """Print images side by side, if the terminal shows colors and has room for them."""
-    room = (console.width - INDENT) // max(len(images), 1) - _SPACE
-    if console.is_terminal and console.color_system in _COLORFUL and room >= _SMALLEST:
-        row = Table.grid(padding=(0, _SPACE, 0, 0))
-        drawn = [_draw(encoded, side=min(room, _LARGEST)) for encoded in images]
-        row.add_row(Text(f"{title:<{INDENT - _SPACE}}", "bold"), *drawn)
-        console.print(row)
-
-
-def _draw(encoded: bytes, *, side: int) -> Text:
-    """Draw a thumbnail, or nothing if the file is not an image."""
-    picture = make_thumbnail(encoded, side=side)
-    if picture is None:
-        return Text()
-    pixels = np.asarray(Image.open(io.BytesIO(picture.jpeg)).convert("RGB")).tolist()
-    lines = (zip(*pixels[top : top + 2], strict=True) for top in range(0, len(pixels), 2))
-    return Text("\n").join(Text.assemble(*map(_draw_column, line)) for line in lines)
-
-
-def _draw_column(column: tuple[Sequence[int], ...]) -> tuple[str, Style]:
-    """Draw two pixels, or one in the last line of an odd height."""
-    upper, lower = (*(Color.from_rgb(*pixel) for pixel in column), None)[:2]
-    return _UPPER_HALF, Style(color=upper, bgcolor=lower)
