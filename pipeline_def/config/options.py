@@ -113,7 +113,7 @@ def print_requested_help(
     if "--help-all" in arguments:
         print(usage.strip(), *_describe(shown), sep="\n")
         return True
-    asked = next((place for place, one in enumerate(arguments) if one in _FLAGS), None)
+    asked = next((place for place, argument in enumerate(arguments) if argument in _FLAGS), None)
     if asked is None:
         return False
     topic = next(iter(arguments[asked + 1 :]), "").removeprefix("--")
@@ -180,13 +180,13 @@ def _describe_default(option: Option, here: Mapping[str, Any]) -> str:
 
 def list_recipe_values(option: str) -> dict[str, str]:
     """Return recipe → the value that it gives to an option, which may depend on the images."""
-    found: dict[str, str] = {}
+    shown_values: dict[str, str] = {}
     for name, recipe in RECIPES.items():
         values = [recipe(images)[option] for images in (_MANY, 1) if option in recipe(images)]
         shown = dict.fromkeys(map(show_value, sorted(values)))
         if values:
-            found[name] = " to ".join(shown)
-    return found
+            shown_values[name] = " to ".join(shown)
+    return shown_values
 
 
 def show_value(value: Any) -> str:

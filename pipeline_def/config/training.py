@@ -312,10 +312,10 @@ def _explain_unusable(config: Any, option: str, value: Any) -> str:
     section, _, name = option.partition(".")
     search = config.training.search.items()
     partners = [
-        {other.partition(".")[2]: one}
+        {other.partition(".")[2]: partner_value}
         for other, values in search
         if other != option and other.startswith(f"{section}.")
-        for one in values
+        for partner_value in values
     ]
     problem = ""
     # A recipe may choose an optimizer with weight decay.

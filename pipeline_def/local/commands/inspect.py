@@ -153,8 +153,10 @@ def _facts(
     yield from (("Note", text) for text in seen.ineffective)
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
-    shards = ", ".join(f"{names.get(group, group)}: {of.shards}" for group, of in counts.items())
-    tasks = sum(of.plans for of in counts.values())
+    shards = ", ".join(
+        f"{names.get(group, group)}: {count.shards}" for group, count in counts.items()
+    )
+    tasks = sum(count.plans for count in counts.values())
     yield "Shards", f"{shards}; ingest divides into at most {tasks:,} tasks"
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]

@@ -133,11 +133,11 @@ def _find_inconsistencies(store: sqlite3.Connection, tables: Set[str]) -> Iterat
         yield "Artifact has rows that Event does not refer to"
     for table in sorted(tables):
         for _, column, kind, *_ in store.execute(f'PRAGMA table_info("{table}")').fetchall():
-            found = f'SELECT 1 FROM "{table}" WHERE'
-            if "INT" in kind and store.execute(f"{found} typeof({column}) = 'text'").fetchone():
+            select = f'SELECT 1 FROM "{table}" WHERE'
+            if "INT" in kind and store.execute(f"{select} typeof({column}) = 'text'").fetchone():
                 yield f"{table}.{column} holds text"
             parent = column.removeprefix("parent_").removesuffix("_id").capitalize()
-            rows = f"{found} {column} NOT IN (SELECT id FROM {parent})"
+            rows = f"{select} {column} NOT IN (SELECT id FROM {parent})"
             if column.endswith("_id") and parent in tables and store.execute(rows).fetchone():
                 yield f"{table} refers to rows of {parent} that are missing"
 

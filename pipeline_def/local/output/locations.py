@@ -128,17 +128,17 @@ def find_output(output: str) -> str:
     paths = (
         os.path.join(output, name) for name in (list_folders(output) if on_disk(output) else ())
     )
-    found = [path for path in paths if os.path.isdir(Layout(path).runs)]
-    shown = ", ".join(map(make_printable, found))
-    if not found:
+    outputs = [path for path in paths if os.path.isdir(Layout(path).runs)]
+    shown = ", ".join(map(make_printable, outputs))
+    if not outputs:
         return output
     if os.path.isdir(Layout(output).runs):
         print(f"Output: {make_printable(output)}. There is also {shown}.", file=sys.stderr)
         return output
-    if found[1:]:
+    if outputs[1:]:
         raise ConfigurationError(f"{output} has several outputs, {shown}: choose an --output.")
     print(f"Output: {shown}", file=sys.stderr)
-    return found[0]
+    return outputs[0]
 
 
 def _check_apart(config: Config) -> None:
