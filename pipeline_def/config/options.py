@@ -1,10 +1,11 @@
-"""The options of a configuration class as data, and the help printed from them."""
+"""The options of a configuration class as data, the help printed from them, and their effect."""
 
 import ast
 import dataclasses
 import functools
 import inspect
 import itertools
+import operator
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,16 @@ import yaml
 
 from components.contract.error_messages import describe, did_you_mean, get_fields, strip
 from components.contract.errors import ConfigurationError
+from components.contract.rules_of_thumb import OWN_NETWORKS
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import RECIPES
+from pipeline_def.config.recipes import RECIPES, Recipe
 
 _WIDTH = 80
 # More images than any recipe distinguishes.
 _MANY = 10**9
 _FLAGS = ("-h", "--help")
+# A file that names every option would cause more notes than anyone reads.
+_MOST_DEFAULTS = 5
 
 
 @dataclass(frozen=True)
@@ -193,3 +197,43 @@ def show_value(value: Any) -> str:
     """Return a value as a configuration file would have it."""
     text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
     return text.removesuffix("...").strip()
+
+
+def describe_chosen(given: Collection[str], recipe: Recipe) -> str:
+    """Return the options that the recipe has set, with their values.
+
+    `given` are the options, as `section.field`, that the user has set.
+    """
+    chosen = {name: value for name, value in recipe.values.items() if name not in given}
+    return ", ".join(f"{name} {show_value(value)}" for name, value in chosen.items())
+
+
+def find_ineffective(given: Collection[str], config: Config, recipe: Recipe) -> Iterator[str]:
+    """Yield a sentence about each option of the user that changes nothing.
+
+    `config` is the complete configuration.
+    """
+    defaults = []
+    for name in given:
+        value = operator.attrgetter(name)(config)
+        sentence = f"--{name} {show_value(value)} changes nothing"
+        if reason := _find_missing(name, config):
+            yield f"{sentence} {reason}"
+        elif name in recipe.values and recipe.values[name] == value:
+            yield f"{sentence}: recipe {recipe.name} sets it already"
+        elif name not in recipe.values and list_options()[name].default == value:
+            defaults.append(f"{sentence}: it is the default")
+    yield from defaults if len(defaults) <= _MOST_DEFAULTS else ()
+
+
+def _find_missing(name: str, config: Config) -> str:
+    """Return what an option needs to have an effect; "" if nothing is missing."""
+    if name.startswith("transfer.") and not config.model.pretrained:
+        return "without pretrained weights"
+    if name == "training.momentum" and config.training.optimizer != "sgd":
+        return f"with training.optimizer {config.training.optimizer}"
+    if name == "training.patience" and config.training.keep == "last":
+        return "with training.keep last"
+    if name == "model.width" and config.model.title not in OWN_NETWORKS:
+        return f"with {config.model.title}"
+    return ""

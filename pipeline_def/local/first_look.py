@@ -25,8 +25,8 @@ from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.effective import describe_chosen, find_ineffective
 from pipeline_def.config.model import APPLICATIONS
+from pipeline_def.config.options import describe_chosen, find_ineffective
 from pipeline_def.config.recipes import Recipe, name_pretrained, resolve
 from pipeline_def.model import pretrained
 from pipeline_def.model.preflight import check_accelerator, check_memory

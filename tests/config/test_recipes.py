@@ -7,8 +7,8 @@ import pytest
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.config import Config
-from pipeline_def.config.effective import describe_chosen, find_ineffective
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.options import describe_chosen, find_ineffective
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from tests.config.command import parsed

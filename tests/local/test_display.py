@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 from rich.progress import SpinnerColumn
 
-from components.contract.printable import ASCII_ERRORS
 from components.contract.progress import report_epoch, report_progress
 from pipeline_def.local.display import run_display
 from pipeline_def.local.display.run_display import (
@@ -100,17 +99,6 @@ def test_plain_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    stream = Terminal()
-    show_run(stream, monkeypatch)
-    shown = stream.getvalue()
-    assert "━" in shown
-    assert "3 of 20 epochs, accuracy 0.5" in shown
-    assert "…" not in shown
 
 
 def train(stream: io.StringIO, epochs: int, *, stops_after: int) -> list[str]:
@@ -293,12 +281,6 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
     assert "not pushed" in text
     assert "none to compare with" in text
     assert "rejects.jsonl" not in text
-
-
-def test_signs_that_a_terminal_lacks_become_plain_ones() -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors=ASCII_ERRORS)
-    print("✓ 3 × 4 … ██ café", file=stream, flush=True)
-    assert stream.buffer.getvalue() == b"+ 3 x 4 ... ## caf\\xe9\n"
 
 
 @pytest.mark.parametrize(("encoding", "spinner"), [("ascii", "line"), ("utf-8", "dots")])

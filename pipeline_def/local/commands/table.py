@@ -2,14 +2,18 @@
 
 import contextlib
 import difflib
+import importlib
 import os
 from collections.abc import Callable, Sequence
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote
 
+Command = Callable[[list[str]], int]
+"""From the arguments after its name to the exit status."""
 
-def choose_command(arguments: Sequence[str]) -> tuple[Callable[[list[str]], int], list[str]]:
+
+def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
     """Return the command that the first argument names, else `run`, and its arguments.
 
     Raises:
@@ -26,56 +30,17 @@ def choose_command(arguments: Sequence[str]) -> tuple[Callable[[list[str]], int]
             raise ConfigurationError(
                 f"Unknown command {quote(words[0])}. Did you mean '{similar[0]}'?"
             )
-    return run, words
+    return COMMANDS["run"], words
 
 
-def run(arguments: list[str]) -> int:
-    """Run the whole pipeline."""
-    from pipeline_def.local.commands import run
+def _load(module: str, function: str) -> Command:
+    """Return a command whose module beside this one is imported when it is called."""
 
-    return run.run(arguments)
+    def command(arguments: list[str]) -> int:
+        call: Command = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        return call(arguments)
 
-
-def inspect(arguments: list[str]) -> int:
-    """Inspect a folder of images."""
-    from pipeline_def.local.commands import inspect
-
-    return inspect.inspect(arguments)
-
-
-def schema(arguments: list[str]) -> int:
-    """Write the inferred schema."""
-    from pipeline_def.local.commands import schema
-
-    return schema.write_inferred(arguments)
-
-
-def runs(arguments: list[str]) -> int:
-    """List, compare, trace, send or prune runs."""
-    from pipeline_def.local.commands import runs
-
-    return runs.manage_runs(arguments)
-
-
-def predict(arguments: list[str]) -> int:
-    """Predict files with a pushed model."""
-    from pipeline_def.local.commands import predict
-
-    return predict.predict_files(arguments)
-
-
-def weights(arguments: list[str]) -> int:
-    """Fetch, list or install ImageNet's weights."""
-    from pipeline_def.local.commands import models
-
-    return models.manage_weights(arguments)
-
-
-def rollback(arguments: list[str]) -> int:
-    """Make an earlier pushed version the one in use."""
-    from pipeline_def.local.commands import models
-
-    return models.roll_back(arguments)
+    return command
 
 
 def serve(arguments: list[str]) -> int:
@@ -129,15 +94,15 @@ def export_data(arguments: list[str]) -> int:
 
 
 COMMANDS = {
-    "run": run,
-    "inspect": inspect,
-    "predict": predict,
-    "runs": runs,
-    "schema": schema,
+    "run": _load("run", "run"),
+    "inspect": _load("inspect", "inspect"),
+    "predict": _load("predict", "predict_files"),
+    "runs": _load("runs", "manage_runs"),
+    "schema": _load("schema", "write_inferred"),
     "serve": serve,
     "watch": watch,
-    "rollback": rollback,
-    "weights": weights,
+    "rollback": _load("models", "roll_back"),
+    "weights": _load("models", "manage_weights"),
     "review": review,
     "export-data": export_data,
 }
