@@ -24,7 +24,6 @@ def parse(
     hidden: Collection[str] = (),
     own: Mapping[str, int] | None = None,
     positional: str = "",
-    find_values: Callable[[Config], Mapping[str, Any]] | None = None,
 ) -> tuple[Config, dict[str, Any]]:
     """Read the command line of a command, with the files that `--config FILE` names.
 
@@ -37,7 +36,6 @@ def parse(
         hidden: options of the configuration that the command does not have.
         own: the command's other options → how many values each takes.
         positional: key of the arguments without an option; "": there are none.
-        find_values: returns option → value for the images of a configuration, for `--help`.
 
     Returns:
         The configuration, and the values of `own`: None, text, a list, or for flags a bool; those
@@ -50,12 +48,7 @@ def parse(
     own = own or {}
     options = {name: option for name, option in list_options().items() if name not in hidden}
 
-    def find(before: Sequence[str]) -> Mapping[str, Any]:
-        if find_values is None:
-            return {}
-        return find_values(parse(before, prog=prog, usage=usage, hidden=hidden, own=own)[0])
-
-    if print_requested_help(arguments, usage, prog=prog, options=options, find_values=find):
+    if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
     others = {"config": 1, "print_config": 0, **own}
     known = {**dict.fromkeys(options, 1), **others}

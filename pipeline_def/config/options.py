@@ -7,9 +7,8 @@ import inspect
 import itertools
 import operator
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 import yaml
@@ -103,12 +102,10 @@ def print_requested_help(
     *,
     prog: str,
     options: Mapping[str, Option],
-    find_values: Callable[[Sequence[str]], Mapping[str, Any]] = lambda _: {},
 ) -> bool:
     """Print the help that the arguments ask for; return whether they ask for any.
 
     `--help` prints the usage, `--help SECTION` and `--help OPTION` some options, `--help-all` all.
-    `find_values` returns option → value for the images that the arguments before name, if any.
 
     Raises:
         ConfigurationError: there is no such section or option.
@@ -122,8 +119,7 @@ def print_requested_help(
         return False
     topic = next(iter(arguments[asked + 1 :]), "").removeprefix("--")
     if topic:
-        here = find_values(arguments[:asked])
-        print(*_describe_topic(topic, shown, prog, here), sep="\n")
+        print(*_describe_topic(topic, shown, prog), sep="\n")
     else:
         print(usage.strip())
         if sections := dict.fromkeys(option.section for option in shown if option.section):
@@ -133,22 +129,18 @@ def print_requested_help(
     return True
 
 
-def _describe_topic(
-    topic: str, shown: Collection[Option], prog: str, here: Mapping[str, Any]
-) -> Iterator[str]:
+def _describe_topic(topic: str, shown: Collection[Option], prog: str) -> Iterator[str]:
     chosen = [option for option in shown if topic in (option.name, option.section)]
     if not chosen:
         known = [*list_sections(), *list_options()]
         hint = did_you_mean(topic, known) or f" See {prog} --help."
         raise ConfigurationError(f"Unknown help topic '{topic}'.{hint}")
-    yield from _describe(chosen, here=here)
+    yield from _describe(chosen)
     if len(chosen) == 1:
         yield from _describe(list_fields(chosen[0]), dashes="")
 
 
-def _describe(
-    options: Sequence[Option], dashes: str = "--", here: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[str]:
+def _describe(options: Sequence[Option], dashes: str = "--") -> Iterator[str]:
     section = None
     for option in options:
         if option.section != section and option.section in list_sections():
@@ -156,7 +148,7 @@ def _describe(
         section = option.section
         yield ""
         yield textwrap.fill(
-            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option, here)}",
+            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option)}",
             _WIDTH,
             initial_indent="  ",
             subsequent_indent="      ",
@@ -168,16 +160,13 @@ def _describe(
         )
 
 
-def _describe_default(option: Option, here: Mapping[str, Any]) -> str:
-    """Return the default, and what recipes set, or the value for the images at hand."""
+def _describe_default(option: Option) -> str:
+    """Return the default, and what recipes set."""
     if option.default is dataclasses.MISSING:
         return "required"
     text = (
         "default unset" if option.default in (None, "") else f"default {show_value(option.default)}"
     )
-    if option.name in here:
-        same = here[option.name] == option.default
-        return text if same else f"{text}, {show_value(here[option.name])} here"
     recipes = [f"{name} {values}" for name, values in list_recipe_values(option.name).items()]
     return f"{text}; with recipe {', '.join(recipes)}" if recipes else text
 

@@ -32,7 +32,7 @@ from components.ingest.survey import (
 )
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
-from pipeline_def.local.commands.run import find_values, name_folder
+from pipeline_def.local.commands.run import name_folder
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.first_look import FirstLook, describe, look
 from pipeline_def.local.output.locations import make_absolute
@@ -63,7 +63,6 @@ def inspect(arguments: list[str]) -> int:
         name_folder(arguments),
         prog="local_runner.py inspect",
         usage=USAGE,
-        find_values=find_values,
     )
     if config.data is None:
         raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")

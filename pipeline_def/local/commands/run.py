@@ -2,19 +2,16 @@
 
 import contextlib
 import dataclasses
-import operator
 import platform
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import make_printable, quote
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import (
     check_metadata,
@@ -75,7 +72,6 @@ def run(arguments: list[str]) -> int:
         prog="local_runner.py",
         usage=USAGE,
         own={"new_task": 0},
-        find_values=find_values,
     )
 
     cluster = _find_cluster(config)
@@ -131,18 +127,6 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
         seconds=seconds_since_start(),
     )
     return True
-
-
-def find_values(config: Config) -> dict[str, Any]:
-    """Return option → value for the images of `config.data`, if it is set."""
-    if config.data is None:
-        return {}
-    from components.ingest.source.lookup import list_source
-    from pipeline_def.local.first_look import look
-
-    config = make_absolute(config)
-    resolved = look(list_source(str(config.data), config.ingest), config).config
-    return {name: operator.attrgetter(name)(resolved) for name in list_options()}
 
 
 def _print_version() -> int:
