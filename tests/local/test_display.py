@@ -340,10 +340,11 @@ def test_what_libraries_print_goes_to_the_log(
 def test_the_time_that_is_left(reports: list[tuple[float, float, float]], left: str) -> None:
     now = [0.0]
     bars = make_bars(Console(file=io.StringIO(), get_time=lambda: now[0]))
-    task = bars.add_task("Trainer", total=None, note="")
+    bars.add_task("Trainer", total=None, note="")
+    [task] = bars.tasks
     for now[0], done, total in reports:
         update_bar(bars, task, done=done, total=total, note="")
-    assert describe_time_left(bars.tasks[0]) == left
+    assert describe_time_left(task) == left
 
 
 def test_the_last_line_of_a_phase_is_kept_when_the_next_one_begins() -> None:

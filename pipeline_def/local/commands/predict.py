@@ -110,7 +110,8 @@ def with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) ->
     """Yield one item per file, with a bar, or without a terminal a line every ten seconds."""
     bars, printed = make_bars(console), time.monotonic()
     with bars if console.is_terminal else contextlib.nullcontext():
-        task = bars.add_task("Files", total=total, note="")
+        bars.add_task("Files", total=total, note="")
+        [task] = bars.tasks
         for done, outcome in enumerate(outcomes, start=1):
             text = f"{done:,} of {total:,}"
             update_bar(bars, task, done=done, total=total, note=text)

@@ -18,7 +18,6 @@ from rich.progress import (
     ProgressColumn,
     SpinnerColumn,
     Task,
-    TaskID,
     TaskProgressColumn,
     TextColumn,
 )
@@ -92,7 +91,6 @@ class RunDisplay(logging.Handler):
         """Current or last step; "" before the first."""
         self._printed = 0.0
         self._bars = make_bars(self._console)
-        self._task: TaskID | None = None
         self._units = 0.0
         self._skipped: list[str] = []
 
@@ -111,7 +109,8 @@ class RunDisplay(logging.Handler):
     def step_started(self, name: str) -> None:
         """Display the start of a step."""
         self.step, self._printed = name, time.monotonic()
-        self._task, self._units = self._bars.add_task(name, total=None, note=""), 0.0
+        self._units = 0.0
+        self._bars.add_task(name, total=None, note="")
         if not self._console.is_terminal:
             self._print(f"{name} …")
 
@@ -119,7 +118,6 @@ class RunDisplay(logging.Handler):
         """Display the end of a step."""
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
-        self._task = None
         # The last line of a step that stopped early.
         for line in self._take_skipped():
             self._print(f"{name:<17} {line}")
@@ -135,19 +133,21 @@ class RunDisplay(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Display a progress record of the current step."""
         note = make_printable(record.getMessage())
-        if (progress := getattr(record, "progress", None)) and self._task is not None:
+        if progress := getattr(record, "progress", None):
             self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
     def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
-        assert self._task is not None
         kept = self._keep(note, done, total) if lasting else []
-        update_bar(self._bars, self._task, done=done, total=total, note=note)
+        time_left = ""
+        for task in self._bars.tasks:
+            update_bar(self._bars, task, done=done, total=total, note=note)
+            time_left = describe_time_left(task)
         due = time.monotonic() - self._printed > PLAIN_INTERVAL
         if not kept and due and not lasting and not self._console.is_terminal:
             kept = [note]
         for line in kept:
             self._printed = time.monotonic()
-            self._print(f"{self.step:<17} {line}", describe_time_left(self._bars.tasks[0]))
+            self._print(f"{self.step:<17} {line}", time_left)
 
     def _keep(self, line: str, done: float, total: float) -> list[str]:
         """Return the lines to print permanently after `done` units: about 20, with the last one."""
@@ -188,12 +188,11 @@ def make_bars(console: Console) -> Progress:
     )
 
 
-def update_bar(bars: Progress, task: TaskID, *, done: float, total: float, note: str) -> None:
+def update_bar(bars: Progress, task: Task, *, done: float, total: float, note: str) -> None:
     """Show that `done` of `total` units are finished; fewer than before begin another phase."""
-    [shown] = (known for known in bars.tasks if known.id == task)
-    if done < shown.completed:
-        bars.reset(task, total=total)
-    bars.update(task, completed=done, total=total, note=note)
+    if done < task.completed:
+        bars.reset(task.id, total=total)
+    bars.update(task.id, completed=done, total=total, note=note)
 
 
 def describe_time_left(task: Task) -> str:
