@@ -83,18 +83,25 @@ def _inspect(config: Config) -> None:
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
     shards = count_shards(listing, seen.config.ingest)
-    facts = _facts(listing, seen, trial, shards)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
-    for name, text in describe(listing, examples=_EXAMPLES):
-        print_row(console, name, text)
-    for name, text in facts:
+    facts = _facts(listing, seen, trial, shards)
+    for name, text in (*describe(listing, examples=_EXAMPLES), *facts):
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
     copies = find_copies(listing, config.ingest, seconds=_SECONDS)
     near = find_near_copies(listing, config.ingest, seconds=_SECONDS)
-    leaks = (*_copy_warnings(copies), *_near_copy_warnings(near))
+    leaks = (
+        *_leak_warnings(
+            copies, "are also in", rest="files of equal sizes in several splits were not compared"
+        ),
+        *_leak_warnings(
+            near,
+            "look almost the same as images of",
+            rest="files were not compared with other splits by picture",
+        ),
+    )
     for warning in (*leaks, *_warnings(listing, survey, trial, config)):
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
@@ -198,19 +205,8 @@ def _range(values: tuple[int, ...]) -> str:
     return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
 
 
-def _copy_warnings(copies: Copies) -> Iterator[str]:
-    yield from _leak_warnings(copies, "are also in")
-    if rest := copies.alike - copies.compared:
-        yield f"{rest:,} files of equal sizes in several splits were not compared, for lack of time"
-
-
-def _near_copy_warnings(copies: Copies) -> Iterator[str]:
-    yield from _leak_warnings(copies, "look almost the same as images of")
-    if rest := copies.alike - copies.compared:
-        yield f"{rest:,} files were not compared with other splits by picture, for lack of time"
-
-
-def _leak_warnings(copies: Copies, relation: str) -> Iterator[str]:
+def _leak_warnings(copies: Copies, relation: str, *, rest: str) -> Iterator[str]:
+    """Yield a sentence for each pair of splits, and one about the `rest` that was not compared."""
     between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
     examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
     for splits, count in between.items():
@@ -220,6 +216,8 @@ def _leak_warnings(copies: Copies, relation: str) -> Iterator[str]:
             f"{other.split or 'train or eval'}, such as {file.path} and {other.path}: remove them "
             f"from one of the splits, or the accuracy will be too high"
         )
+    if missing := copies.alike - copies.compared:
+        yield f"{missing:,} {rest}, for lack of time"
 
 
 def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:
