@@ -33,10 +33,10 @@ def read_message(body: bytes | str | None) -> str:
     """Return the message in the JSON body of an error response; any other body as it is."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
         # Kubernetes and the gRPC gateway have `message`, KFP's upload service the first.
         keys = ("error_message", "message", "error")
-        return str(next(filter(None, map(found.get, keys)), text))
+        return str(next(filter(None, map(content.get, keys)), text))
     except (ValueError, AttributeError):
         return text
 

@@ -92,6 +92,9 @@ CONFIG_KEY = "config"
 MAX_DROP_KEY = "max_format_drop"
 """The execution property that bounds the accuracy drop of an export, 0 to 1."""
 
+# Images of the smoke test, and the seconds from the start of the evaluation to its end.
+_SMOKE_IMAGES = 8
+_SMOKE_SECONDS = 300.0
 # Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
 _MOST_SCORES = 10_000_000
 
@@ -120,7 +123,7 @@ class Executor(BaseBeamExecutor):
         config = replace(config, slices=choose_slices(config.slices, columns))
         columns = {name: of for name, of in columns.items() if name in config.slices}
         smoke_failure = self._predict(
-            Job(paths, evaluation.uri, total, columns), examples.uri, split=split, config=config
+            Job(paths, evaluation.uri, total, columns), examples.uri, split=split
         )
         # Exports are compared with what the exported model itself predicts.
         formats = measure_formats(
@@ -165,9 +168,9 @@ class Executor(BaseBeamExecutor):
         blessing.set_string_custom_property(FORMATS_PROPERTY, pushed)
         _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
 
-    def _predict(self, job: Job, examples_uri: str, *, split: str, config: EvaluationConfig) -> str:
+    def _predict(self, job: Job, examples_uri: str, *, split: str) -> str:
         """Write the predictions of all models; return what the smoke test finds."""
-        with _start_smoke_test(job.models[0], examples_uri, split, config) as smoke_test:
+        with _start_smoke_test(job.models[0], examples_uri, split) as smoke_test:
             with self._make_beam_pipeline() as pipeline:
                 predict_shards(pipeline, list_shards(examples_uri, split), job)
             join_parts(job.evaluation_uri)
@@ -209,17 +212,15 @@ def _path(model: types.Artifact) -> str:
     return path
 
 
-def _start_smoke_test(
-    model: str, examples_uri: str, split: str, config: EvaluationConfig
-) -> SmokeTest:
+def _start_smoke_test(model: str, examples_uri: str, split: str) -> SmokeTest:
     """Start predicting the first images of the split in a separate process."""
     name, encoded = FILENAME.encode(), ENCODED.encode()
     examples = itertools.chain.from_iterable(
         read_features(shard, {name, encoded}) for shard in list_shards(examples_uri, split)
     )
-    first = itertools.islice(examples, config.smoke_images)
+    first = itertools.islice(examples, _SMOKE_IMAGES)
     images = {decode_text(bytes(one[name])): bytes(one[encoded]) for one in first}
-    return SmokeTest(model, images, seconds=config.smoke_seconds)
+    return SmokeTest(model, images, seconds=_SMOKE_SECONDS)
 
 
 def _read_stats(

@@ -97,10 +97,6 @@ class IngestConfig(FileOptions):
     """Minimum images per shard on average, which overrides `min_shards`: a few images do not need
     eight shards."""
 
-    max_shard_images: Positive = 10_000
-    """Images per shard, however small they are, so that many workers share a million icons, and a
-    new image rewrites only few others."""
-
     max_reject_fraction: Fraction = 0.01
     """Stop the run if more than this fraction of the files are not usable images."""
 

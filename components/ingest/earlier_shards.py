@@ -34,7 +34,7 @@ _OTHERS = {
     *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
     *("near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
 }
-_PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images", "max_shard_images"}
+_PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images"}
 
 
 def reuse_key(config: IngestConfig, code: str) -> str:

@@ -30,6 +30,9 @@ _FILE = "plans"
 # Of an average plan: smaller ones are written again together with new files, so that many small
 # additions leave at most four times as many shards.
 _VERY_SMALL = 0.25
+# Of a shard, however small they are, so that many workers share a million icons, and a new image
+# rewrites only few others.
+_MOST_IMAGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ def _shard_count(files: int, size: int, config: IngestConfig, *, fraction: float
     It is a power of two, which seldom changes as the data grow.
     """
     by_size = math.ceil(size * fraction / (config.shard_mib * 2**20))
-    by_images = math.ceil(files * fraction / config.max_shard_images)
+    by_images = math.ceil(files * fraction / _MOST_IMAGES)
     most = max(1, files // config.min_shard_images)
     window = config.min_shards if config.window == "all" else config.window or 1
     least = _power_of_two(math.ceil(config.min_shards / window))

@@ -25,6 +25,10 @@ Status = Literal["answered", "refused", "skipped"]
 
 _Checked = tuple[str, "CheckedImage | Outcome"]
 
+BATCH_PIXELS = 32_000_000
+"""Pixels of a batch, which are decoded at the same time at about 15 bytes each. A single image may
+have more."""
+
 # Files of one task: submitting each small file by itself costs more than checking it.
 _TASK_FILES = 16
 _TASK_BYTES = 8 * 2**20
@@ -176,7 +180,7 @@ def _batches(items: Iterable[_Checked], config: PredictConfig) -> Iterator[list[
     images = pixels = 0
     for name, item in items:
         size = item.width * item.height if isinstance(item, CheckedImage) else 0
-        full = images == config.batch or pixels + size > config.batch_mpixels * 1e6
+        full = images == config.batch or pixels + size > BATCH_PIXELS
         if (full and images) or len(batch) >= 2 * config.batch:
             yield batch
             batch, images, pixels = [], 0, 0

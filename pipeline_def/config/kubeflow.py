@@ -125,10 +125,10 @@ class StepConfig:
     @property
     def memory_gb(self) -> float | None:
         """Memory in GB (10^9 bytes); None if it is unset, or not a quantity."""
-        found = _QUANTITY.fullmatch(f"{self.memory}")
-        if found is None:
+        quantity = _QUANTITY.fullmatch(f"{self.memory}")
+        if quantity is None:
             return None
-        number, unit = found.groups()
+        number, unit = quantity.groups()
         return float(number) * _UNITS[unit] / 1e9
 
     def mounts(self, path: str) -> bool:

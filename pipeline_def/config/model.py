@@ -101,12 +101,6 @@ class ModelConfig:
     none or it is of another network), its version, or where another one is. New classes get new
     outputs, the others keep theirs by name."""
 
-    warm_epochs: Annotated[Number, Interval(gt=0, le=1)] = 0.25
-    """Fraction of `training.epochs` that a training from a pushed model takes."""
-
-    warm_rate: Annotated[Number, Interval(gt=0, le=1)] = 0.5
-    """Factor of `training.learning_rate` in a training from a pushed model."""
-
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.
     0: 32 for cnn, 64 for resnet9."""
@@ -190,9 +184,6 @@ class ExportConfig:
     max_drop: Fraction = 0.01
     """How far the accuracy of another format may lie below the model's on the evaluated split; one
     that loses more is not pushed."""
-
-    calibration_images: Positive = 256
-    """Random training images used to measure the activation ranges for int8."""
 
     def __post_init__(self) -> None:
         """Check that no format is listed twice."""

@@ -112,10 +112,6 @@ class TrainingConfig:
     logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
     better. Off because fitting on fewer than a few hundred images may do harm."""
 
-    embeddings: bool = True
-    """Write the features of every image, 2 bytes each; they show which images are similar, which
-    are odd, and which labels are probably wrong."""
-
     clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
     normalization keeps them bounded; 1 is common for ConvNeXt and large learning rates."""
@@ -257,7 +253,7 @@ _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
     *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator"),
-    *("calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
+    *("calibrate", "warm_start"),
 }
 
 
@@ -301,10 +297,10 @@ def _explain_unusable(config: Any, option: str, value: Any) -> str:
     section, _, name = option.partition(".")
     search = config.training.search.items()
     partners = [
-        {other.partition(".")[2]: one}
+        {other.partition(".")[2]: partner_value}
         for other, values in search
         if other != option and other.startswith(f"{section}.")
-        for one in values
+        for partner_value in values
     ]
     problem = ""
     # A recipe may choose an optimizer with weight decay.

@@ -65,8 +65,8 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
+        from pipeline_def.local.commands.prune import keep_newest
         from pipeline_def.local.output.integrity import note_files
-        from pipeline_def.local.prune_command import keep_newest
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline

@@ -67,8 +67,10 @@ def find_options(config: Config, model: str) -> FileOptions:
     recorded = _find_recorded(config.output, model)
     fields = {}
     for name in (field.name for field in dataclasses.fields(FileOptions)):
-        own = name in _OF_THIS_MACHINE or f"ingest.{name}" in config.given or name not in recorded
-        fields[name] = getattr(config.ingest, name) if own else recorded[name]
+        is_set = (
+            name in _OF_THIS_MACHINE or f"ingest.{name}" in config.given or name not in recorded
+        )
+        fields[name] = getattr(config.ingest, name) if is_set else recorded[name]
     return FileOptions(**fields)
 
 

@@ -1,11 +1,18 @@
-"""Reads the results of a run from the outputs of its steps, for `run.json` and `summary.json`."""
+"""Reads the results of a run from the outputs of its steps, for `run.json` and `summary.json`.
 
+`summary.json` is a view of the record for people and scripts, written at the end of a run.
+"""
+
+import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from components.contract.configuration import to_dict
+from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE, TRAIN
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
@@ -15,6 +22,9 @@ from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
+from components.storage.tfx_filesystem import PAGE_FILE
+from components.validation.config import ValidationConfig
+from components.validation.findings import AnomalyFiles, describe_warnings
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, describe_search
 from pipeline_def.runs.selection import find_push
@@ -22,6 +32,7 @@ from pipeline_def.steps import (
     BASELINE_FINDER,
     EVALUATOR,
     EXAMPLE_GEN,
+    EXAMPLE_VALIDATOR,
     PUSHER,
     REPORT,
     STATISTICS_GEN,
@@ -121,8 +132,6 @@ class Summary:
     `section`."""
     try_first: str
     """Options of the run that is most likely to be better; empty if no finding advises any."""
-    brought: str
-    """What `try_first` brought on similar images; empty if nobody has measured it."""
     looked_at: list[str]
     """All checks, with or without findings."""
     pushed_model: str | None
@@ -147,11 +156,28 @@ class Summary:
     """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
     why the first ones were not applied; empty without a file."""
 
-    def write(self, path: str) -> None:
-        """Write as JSON."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, indent=2)
+
+def write_summary(
+    record: RunRecord, layout: Layout, *, validation: ValidationConfig, missing_weights: str
+) -> Summary:
+    """Write `summary.json`, and copy the report to the output folder; return the summary.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
+    files = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
+    summary = summarize(record, layout, describe_warnings(files, validation))
+    summary = dataclasses.replace(summary, missing_weights=missing_weights)
+    page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
+    try:
+        shutil.copyfile(page, summary.paths["report"])
+        with open(layout.summary, "w", encoding="utf-8") as file:
+            json.dump(to_dict(summary), file, indent=2)
             file.write("\n")
+    except OSError as error:
+        raise StorageError(f"Cannot write {error.filename}: {error.strerror}.") from error
+    return summary
 
 
 def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary:
@@ -187,7 +213,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         blessing_reason="; ".join(record.reasons),
         findings=report["examination"]["findings"],
         try_first=report["examination"].get("first", ""),
-        brought=report["examination"].get("brought", ""),
         looked_at=report["examination"]["looked_at"],
         pushed_model=pushed.destination if pushed else None,
         rolled_back_to=rollback.restored if rollback and not pushed else None,

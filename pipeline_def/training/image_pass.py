@@ -40,7 +40,7 @@ def write_images(
     labels: Sequence[bytes],
     directory: str,
 ) -> None:
-    """Write `images.parquet` and, unless `training.embeddings` is off, `embeddings.npy`.
+    """Write `images.parquet` and, if the network has features, `embeddings.npy`.
 
     Rows are in the order of the splits, train first, and of the records. Several views of an image
     would cost several passes, so there is one.
@@ -56,7 +56,7 @@ def write_images(
     """
     splits = Shards.of_all_splits(data.train.uri)
     rows = sum(shards.total for shards in splits)
-    predict = make_predict(classifier, embeddings=data.config.training.embeddings)
+    predict = make_predict(classifier)
     texts = np.array([label.decode() for label in labels] + [""], object)
     numbers = itertools.chain(margins, itertools.repeat(np.nan))
     judged = iter(() if unseen is None else unseen)
@@ -91,12 +91,12 @@ def describe_predictions(
     }
 
 
-def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
+def make_predict(classifier: Classifier) -> Predict:
     """Return a function of images and their label ids, uint8 [batch, size, size, 3], int64 [batch].
 
     It returns `predicted`, label ids; `proposed`, the most probable ones other than the given;
     `probability`, of the predicted; `given_probability`; and `embeddings`, float32 [batch,
-    features], if they are asked for and found.
+    features], if the network has them.
     """
     classifier = dataclasses.replace(classifier, views=1)
     images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
@@ -113,11 +113,11 @@ def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
             "probability": tf.reduce_max(probabilities, axis=1),
             "given_probability": tf.reduce_sum(probabilities * given, axis=1),
         }
-        features = find_features(logits) if embeddings else None
+        features = find_features(logits)
         return found if features is None else {**found, "embeddings": features}
 
     concrete = predict.get_concrete_function()
-    if embeddings and "embeddings" not in concrete.structured_outputs:
+    if "embeddings" not in concrete.structured_outputs:
         _LOGGER.warning(
             "The network of model.build_fn does not end with a Dense layer, so there are no "
             "embeddings of the images: similar images are not found."

@@ -23,6 +23,7 @@ from components.contract.model_files import (
     RATE,
     TRAINING_FILE,
 )
+from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
 from components.evaluation.metrics.unknowns import Unknowns
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.serving.signatures import Classifier
@@ -95,7 +96,7 @@ def describe_input(phase: Phase, data: TrainingInput) -> dict[str, Any]:
     """Return how the input pipeline kept up with the last phase, and log advice if it did not.
 
     That is medians of `images_per_second` and `input_wait_fraction`, without the first epoch if
-    there are others; `cache`; and `advice`, None unless the fraction is above `input.max_wait`.
+    there are others; `cache`; and `advice`, None unless the fraction is too large.
     Features in memory tell nothing about the input.
     """
     options, history = data.config.input, phase.progress.history
@@ -103,7 +104,7 @@ def describe_input(phase: Phase, data: TrainingInput) -> dict[str, Any]:
         statistics.median(history[name][1:] or history[name])
         for name in (RATE, INPUT_WAIT_FRACTION)
     )
-    too_long = waited > options.max_wait and not phase.on_features
+    too_long = waited > LONGEST_INPUT_WAIT and not phase.on_features
     advice = _advise(data) if too_long else None
     if advice:
         _LOGGER.warning("Training waited for input %.0f %% of the time: %s", waited * 100, advice)
@@ -122,7 +123,7 @@ def _advise(data: TrainingInput) -> str:
     elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
     elif not data.train.local:
-        change = "read from a local disk, or raise input.interleave"
+        change = "read from a local disk, or set input.cache to encoded"
     elif storage != "raw":
         change = f"set input.cache to file or transform.storage to raw; either takes {gib(pixels)}"
     else:

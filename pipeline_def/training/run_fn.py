@@ -65,6 +65,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # For TensorFlow Serving. Few, as every pushed model contains them.
 _WARMUP_IMAGES = 4
+# From which the ranges of activations for int8 are measured.
+_CALIBRATION_IMAGES = 256
 
 # To find out whether Transform kept JPEGs as they are.
 _SAMPLED_FILES = 256
@@ -145,7 +147,7 @@ def _train_and_export(
             config.export.formats,
             os.path.join(os.path.dirname(fn_args.serving_model_dir), FORMATS_FOLDER),
             labels=[label.decode() for label in graph.labels],
-            images=data.draw_images(config.export.calibration_images),
+            images=data.draw_images(_CALIBRATION_IMAGES),
             config=config.transform,
             ingest=read_index(data.train.uri).get("ingest", {}),
             from_jpeg=find_kept(data.read_files(_SAMPLED_FILES), config.transform),

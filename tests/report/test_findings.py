@@ -33,7 +33,6 @@ def header(**sections: Mapping[str, Any]) -> RunHeader:
         "transfer": {"head_epochs": 3, "head_learning_rate": 0.02, "unfreeze": "all"},
         "augmentation": {"policy": "none"},
         "transform": {"size": 32},
-        "input": {"max_wait": 0.1},
         "model": {"name": "cnn", "weights": "none", "build_fn": None, "warm_start": False},
     }
     for name, values in sections.items():

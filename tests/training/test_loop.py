@@ -189,7 +189,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     expected = whole.run()
     options = {**options, "build": small, "checkpoint_steps": checkpoint_steps}
     killed = Training(shard_folder, tmp_path / "killed", **options)
-    killed.input = InputConfig(cache="none", prefetch=1)
+    killed.input = InputConfig(cache="none")
     with pytest.raises(tf.errors.UnknownError, match="Killed"):
         killed.run(kill_at=kill_at)
     killed.seen.clear()

@@ -54,7 +54,7 @@ def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> 
         ({"storage": "originals"}, "set ingest.shrink"),
         ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
         ({"records": 10**9, "storage": "raw"}, "a faster disk"),
-        ({"records": 10**9, "uri": "gs://bucket/examples"}, "raise input.interleave"),
+        ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to encoded"),
     ],
 )
 def test_advice_when_training_waits(

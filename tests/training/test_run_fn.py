@@ -261,8 +261,8 @@ def test_a_training_goes_on_from_a_pushed_model(
     trained: Trained, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
     pushed = str(trained.run.parent / "model")
-    start = {"warm_start": pushed, "warm_epochs": 0.5, "warm_rate": 1e-9}
-    later = train(transformed, tmp_path, model=start, epochs=2, learning_rate=1e-3)
+    start = {"warm_start": pushed}
+    later = train(transformed, tmp_path, model=start, epochs=4, learning_rate=1e-12)
     facts = json.loads((later.run / TRAINING_FILE).read_text())
     assert [phase["epochs"] for phase in facts["phases"]] == [1]
     assert facts["warm_start"]["version"] == pushed

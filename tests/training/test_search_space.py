@@ -73,7 +73,7 @@ def test_the_space_surrounds_the_first_trial() -> None:
     assert space["model.width"].values == [32, 0]
     assert space["training.epochs"].values == [40, 80]
     assert space["augmentation.flip"].values == [False, True]
-    other = replace(plain, augmentation=AugmentationConfig(policy="rand", cutmix=0.5))
+    other = replace(plain, augmentation=AugmentationConfig(cutmix=0.5))
     for option, choices in find_space(other, begin(other)).items():
         value = get_value(other, option)
         low, high = choices.values[0], choices.values[-1]

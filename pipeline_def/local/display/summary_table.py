@@ -112,8 +112,7 @@ def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.missing_weights and "--model.weights imagenet" in summary.try_first:
         yield "Try first", f"start from pretrained weights. {summary.missing_weights}"
     elif summary.try_first:
-        brought = f"; {summary.brought}" if summary.brought else ""
-        yield "Try first", f"run again with {summary.try_first}{brought}"
+        yield "Try first", f"run again with {summary.try_first}"
     yield from _list_first("Findings", findings, _MOST_FINDINGS)
     if not findings:
         yield "Findings", f"none in {len(summary.looked_at)} checks, which the report lists"

@@ -15,7 +15,7 @@ from components.storage.folder import explaining_errors
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.review.app import ReviewFacts, make_app
 from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import ReviewOptions

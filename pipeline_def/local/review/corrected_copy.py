@@ -23,8 +23,8 @@ from components.storage.fetch import Unread, read_files
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.output.whole_folder import check_target, whole_folder
-from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.runs.selection import SelectedRun, read_runs, select
 

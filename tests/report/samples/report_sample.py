@@ -50,7 +50,6 @@ _HEADER = RunHeader(
     code="b1946ac92492d2347c6235b4d2611184",
     config={
         "transform": {"size": 32, "augment": True},
-        "input": {"max_wait": 0.1},
         "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
     },
     versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},

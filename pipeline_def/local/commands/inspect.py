@@ -7,18 +7,16 @@ from collections.abc import Iterator, Mapping
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.machine import available_memory
 from components.contract.printable import describe_bytes, format_duration, make_printable
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     FEW_IMAGES,
     SMALL_SIDE,
 )
-from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_report import check_usable
 from components.ingest.shard_plan import ShardCount, count_shards
 from components.ingest.source.listing import Listing
@@ -32,18 +30,19 @@ from components.ingest.survey import (
     find_near_copies,
     try_images,
 )
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
+from pipeline_def.local.commands.run import name_folder
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.display.thumbnails import print_thumbnails
-from pipeline_def.local.first_look import FirstLook, choose_examples, describe, look
-from pipeline_def.local.growth import (
-    Load,
-    describe_runner,
-    describe_totals,
-    plan_steps,
-    read_growth,
-    weigh,
-)
+from pipeline_def.local.first_look import FirstLook, describe, look
+from pipeline_def.local.output.locations import make_absolute
+
+USAGE = """usage: local_runner.py inspect DIR [OPTION ...]
+
+Inspects a folder of images within seconds: classes, sizes, formats, files that
+ingest would reject, network and recipe that a run would use, and what it would
+write. Exits with 0 if a run would start. Takes all options of a run.
+"""
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10
@@ -58,10 +57,21 @@ _FEW_OF_LABEL = 20
 _UNBALANCED = 10
 
 
-def inspect(config: Config, *, workers: int | None = None) -> None:
-    """Print classes, sizes, formats, suspicious files and estimates for `config.data`.
+def inspect(arguments: list[str]) -> int:
+    """Inspect a folder, the first argument or `--data`; return 0 if a run would start."""
+    config, _ = parse(
+        name_folder(arguments),
+        prog="local_runner.py inspect",
+        usage=USAGE,
+    )
+    if config.data is None:
+        raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
+    _inspect(make_absolute(config))
+    return 0
 
-    With `workers`, also print what each step of a run would take with that many machines.
+
+def _inspect(config: Config) -> None:
+    """Print classes, sizes, formats, suspicious files and estimates for `config.data`.
 
     Raises:
         UserError: a run would not start.
@@ -73,47 +83,29 @@ def inspect(config: Config, *, workers: int | None = None) -> None:
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
     shards = count_shards(listing, seen.config.ingest)
-    facts = _facts(listing, seen, trial, shards)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
-    for name, text in describe(listing, examples=_EXAMPLES):
+    facts = _facts(listing, seen, trial, shards)
+    for name, text in (*describe(listing, examples=_EXAMPLES), *facts):
         print_row(console, name, text)
-    if listing.files[0].shard:  # Other programs show files, but not records.
-        first = read_images(listing.root, choose_examples(listing, _EXAMPLES), config.ingest)
-        print_thumbnails(console, "Records", [data for _, data in first if isinstance(data, bytes)])
-    for name, text in facts:
-        print_row(console, name, text)
-    if workers:
-        load = weigh(listing, survey, trial.stored_fraction, seen.config, shards)
-        _print_plan(console, load, workers)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
     copies = find_copies(listing, config.ingest, seconds=_SECONDS)
     near = find_near_copies(listing, config.ingest, seconds=_SECONDS)
-    leaks = (*_copy_warnings(copies), *_near_copy_warnings(near))
+    leaks = (
+        *_leak_warnings(
+            copies, "are also in", rest="files of equal sizes in several splits were not compared"
+        ),
+        *_leak_warnings(
+            near,
+            "look almost the same as images of",
+            rest="files were not compared with other splits by picture",
+        ),
+    )
     for warning in (*leaks, *_warnings(listing, survey, trial, config)):
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
-
-
-def _print_plan(console: Console, load: Load, workers: int) -> None:
-    """Print a row for each step, the totals, and what they rest on."""
-    growth, memory = read_growth(), available_memory()
-    planned = plan_steps(load, growth, workers=workers, memory=memory)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("Step")
-    for title in ("At most", "Time", "Reads", "Writes"):
-        table.add_column(title, justify="right")
-    for row in planned:
-        sizes = (describe_bytes(round(mb * 1e6)) if mb else "" for mb in (row.read, row.written))
-        tasks = f"{row.tasks:,} tasks" if row.tasks > 1 else "1 task"
-        table.add_row(row.step, tasks, format_duration(row.seconds), *sizes)
-    console.print(table)
-    for text in describe_runner(load, growth, workers=workers):
-        print_row(console, "Runner", text)
-    for name, text in describe_totals(load, growth, planned, memory=memory):
-        print_row(console, name, text)
 
 
 _NEAR_DUPLICATES = {
@@ -167,8 +159,10 @@ def _facts(
     yield from (("Note", text) for text in seen.ineffective)
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
-    shards = ", ".join(f"{names.get(group, group)}: {of.shards}" for group, of in counts.items())
-    tasks = sum(of.plans for of in counts.values())
+    shards = ", ".join(
+        f"{names.get(group, group)}: {count.shards}" for group, count in counts.items()
+    )
+    tasks = sum(count.plans for count in counts.values())
     yield "Shards", f"{shards}; ingest divides into at most {tasks:,} tasks"
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]
@@ -211,19 +205,8 @@ def _range(values: tuple[int, ...]) -> str:
     return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
 
 
-def _copy_warnings(copies: Copies) -> Iterator[str]:
-    yield from _leak_warnings(copies, "are also in")
-    if rest := copies.alike - copies.compared:
-        yield f"{rest:,} files of equal sizes in several splits were not compared, for lack of time"
-
-
-def _near_copy_warnings(copies: Copies) -> Iterator[str]:
-    yield from _leak_warnings(copies, "look almost the same as images of")
-    if rest := copies.alike - copies.compared:
-        yield f"{rest:,} files were not compared with other splits by picture, for lack of time"
-
-
-def _leak_warnings(copies: Copies, relation: str) -> Iterator[str]:
+def _leak_warnings(copies: Copies, relation: str, *, rest: str) -> Iterator[str]:
+    """Yield a sentence for each pair of splits, and one about the `rest` that was not compared."""
     between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
     examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
     for splits, count in between.items():
@@ -233,6 +216,8 @@ def _leak_warnings(copies: Copies, relation: str) -> Iterator[str]:
             f"{other.split or 'train or eval'}, such as {file.path} and {other.path}: remove them "
             f"from one of the splits, or the accuracy will be too high"
         )
+    if missing := copies.alike - copies.compared:
+        yield f"{missing:,} {rest}, for lack of time"
 
 
 def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:

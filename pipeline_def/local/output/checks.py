@@ -1,16 +1,23 @@
-"""Finds and repairs damaged bookkeeping of an output folder, quickly and without TFX."""
+"""Checks of an output folder before a run, quickly and without TFX: lock, places, metadata."""
 
 import contextlib
 import glob
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Set
 
-from components.contract.errors import StorageError
+from components.contract.errors import ConfigurationError, StorageError
+from components.contract.printable import make_printable
+from components.storage.full_disk import explaining_full_disk
+from components.storage.lock import locked
+from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.runs.record import read_records
 from pipeline_def.steps import STEPS
+
+# SQLite takes paths of 512 bytes, including that of its journal (`MAX_PATHNAME` in os_unix.c).
+_LONGEST_PATH = 504
 
 # The table in which ML Metadata stores its version.
 _OURS = "MLMDEnv"
@@ -18,6 +25,51 @@ _OURS = "MLMDEnv"
 # The folder of a step, and below it those of its outputs and of TFX itself. Outputs have no dot in
 # their names, unlike files that other programs leave.
 _BELOW_STEPS = ("", "/[!.]*[!.]", "/.system", "/.system/*")
+
+
+def check_runner(config: Config) -> None:
+    """Raise `ConfigurationError` for Dataflow, whose workers cannot see folders of this machine.
+
+    Output in a bucket does not help: steps write to a working copy first.
+    """
+    if any("dataflow" in text.lower() for text in config.beam_pipeline_args):
+        raise ConfigurationError(
+            "beam_pipeline_args names Dataflow, whose workers cannot see the folders of this "
+            "machine: run the pipeline on Kubeflow or Vertex AI with kfp_runner.py and "
+            "kubeflow.pipeline_root on gs://, or use Flink with a shared folder."
+        )
+
+
+def check_writable(folder: str) -> None:
+    """Raise `StorageError` unless the output folder is writable."""
+    if (size := len(os.fsencode(Layout(folder).metadata))) > _LONGEST_PATH:
+        raise StorageError(
+            f"The path of ML Metadata's file in the output folder has {size:,} bytes, but SQLite "
+            f"supports at most {_LONGEST_PATH}: choose a shorter path than {folder}."
+        )
+    try:
+        os.makedirs(folder, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write to {folder} ({error.strerror}): choose another --output."
+        ) from error
+
+
+@contextlib.contextmanager
+def lock_output(layout: Layout) -> Iterator[None]:
+    """Lock the output folder within the context; wait for a run that has locked it.
+
+    Raises:
+        StorageError: the disk is full.
+    """
+    lock = locked(layout.lock, f"the output folder {layout.output}", say=_say)
+    with lock, explaining_full_disk(layout.output):
+        yield
+
+
+def _say(sentence: str) -> None:
+    print(make_printable(sentence), flush=True)
 
 
 def check_places(layout: Layout) -> None:
@@ -38,24 +90,20 @@ def check_places(layout: Layout) -> None:
 def check_metadata(layout: Layout) -> None:
     """Raise `StorageError` if ML Metadata's file is damaged or belongs to another program."""
     if problem := find_problem(layout.metadata):
-        aside = f"Set it aside with `local_runner.py runs --repair --output {layout.output}`"
-        raise _explain(layout, problem, f"{aside}, or choose a new --output.")
+        raise explain_inconsistency(layout, problem)
 
 
 def explain_inconsistency(layout: Layout, problem: str) -> StorageError:
-    """Return the error for metadata whose file is intact but whose content ML Metadata refuses."""
-    advice = "Move it away, and run again: the next run starts over; pushed models stay."
-    return _explain(layout, problem, advice)
-
-
-def _explain(layout: Layout, problem: str, advice: str) -> StorageError:
-    """Give the advice for damaged metadata, which must not be followed for intact ones."""
+    """Return the error for metadata that cannot be used; intact ones must not be moved away."""
     if any(word in problem for word in ("locked", "busy", "readonly")):
         return StorageError(
             f"{layout.metadata} cannot be written ({problem}): end the program that uses it, or "
             f"make it writable, and run again."
         )
-    return StorageError(f"{layout.metadata} cannot be used: {problem}. {advice}")
+    return StorageError(
+        f"{layout.metadata} cannot be used: {problem}. Move it away, and run again: the next run "
+        f"starts over; pushed models stay."
+    )
 
 
 def find_problem(path: str) -> str:
@@ -85,11 +133,11 @@ def _find_inconsistencies(store: sqlite3.Connection, tables: Set[str]) -> Iterat
         yield "Artifact has rows that Event does not refer to"
     for table in sorted(tables):
         for _, column, kind, *_ in store.execute(f'PRAGMA table_info("{table}")').fetchall():
-            found = f'SELECT 1 FROM "{table}" WHERE'
-            if "INT" in kind and store.execute(f"{found} typeof({column}) = 'text'").fetchone():
+            select = f'SELECT 1 FROM "{table}" WHERE'
+            if "INT" in kind and store.execute(f"{select} typeof({column}) = 'text'").fetchone():
                 yield f"{table}.{column} holds text"
             parent = column.removeprefix("parent_").removesuffix("_id").capitalize()
-            rows = f"{found} {column} NOT IN (SELECT id FROM {parent})"
+            rows = f"{select} {column} NOT IN (SELECT id FROM {parent})"
             if column.endswith("_id") and parent in tables and store.execute(rows).fetchone():
                 yield f"{table} refers to rows of {parent} that are missing"
 
@@ -107,46 +155,15 @@ def set_leftovers_aside(layout: Layout) -> str:
         return ""
     if not any(os.scandir(layout.artifacts)):
         return ""
-    place = _set_aside(layout, [layout.artifacts])
-    return f"{layout.artifacts} had results without metadata; they were moved to {place}."
-
-
-def repair(layout: Layout) -> Iterator[str]:
-    """Set unreadable metadata and records aside; yield a message for each repair.
-
-    Pushed models, checkpoints, statistics and images stay.
-    """
-    if problem := find_problem(layout.metadata):
-        damaged = [layout.metadata, f"{layout.metadata}-journal", layout.artifacts]
-        place = _set_aside(layout, damaged)
-        yield (
-            f"Metadata and results of earlier runs were moved to {place} ({problem}). The next run "
-            "starts from scratch. Remove that folder when you no longer need it."
-        )
-    for name in os.listdir(layout.runs) if os.path.isdir(layout.runs) else []:
-        if os.path.exists(layout.record(name)) and not _is_readable(layout, name):
-            place = _set_aside(layout, [os.path.dirname(layout.record(name))])
-            yield f"The record of run {name} was unreadable and was moved to {place}."
-
-
-def _is_readable(layout: Layout, run_id: str) -> bool:
-    try:
-        read_records(layout.output, only=run_id)
-    except StorageError:
-        return False
-    return True
-
-
-def _set_aside(layout: Layout, paths: list[str]) -> str:
-    """Move files and folders to a new folder in the output; return its path."""
     place = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
     number = 1
     while os.path.exists(folder := place if number == 1 else f"{place}-{number}"):
         number += 1
     try:
         os.makedirs(folder)
-        for path in filter(os.path.lexists, paths):
-            os.rename(path, os.path.join(folder, os.path.basename(path)))
+        os.rename(layout.artifacts, os.path.join(folder, os.path.basename(layout.artifacts)))
     except OSError as error:
-        raise StorageError(f"Cannot move {paths[0]} to {folder}: {error.strerror}.") from error
-    return folder
+        raise StorageError(
+            f"Cannot move {layout.artifacts} to {folder}: {error.strerror}."
+        ) from error
+    return f"{layout.artifacts} had results without metadata; they were moved to {folder}."

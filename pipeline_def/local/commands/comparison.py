@@ -100,10 +100,12 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
     )
 
 
-def _name_corrections(found: dict[str, Any]) -> str | None:
-    if not found:
+def _name_corrections(corrections: dict[str, Any]) -> str | None:
+    if not corrections:
         return None
-    return f"{found['file']} ({found['sha256'][:8]}): {describe_corrections(found)}"
+    return (
+        f"{corrections['file']} ({corrections['sha256'][:8]}): {describe_corrections(corrections)}"
+    )
 
 
 def _choose_share(run: SelectedRun) -> int:

@@ -13,13 +13,7 @@ import pytest
 import local_runner
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.repair import (
-    check_metadata,
-    find_problem,
-    repair,
-    set_leftovers_aside,
-)
-from tests.local.run_samples import write_run
+from pipeline_def.local.output.checks import check_metadata, find_problem, set_leftovers_aside
 
 
 def write_store(path: Path, table: str) -> Path:
@@ -65,14 +59,11 @@ HOW = [
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_damaged_metadata_is_seen_and_set_aside(tmp_path: Path, how: str) -> None:
+def test_damaged_metadata_is_seen(tmp_path: Path, how: str) -> None:
     layout = Layout(str(tmp_path))
     damage(Path(layout.metadata), how)
-    with pytest.raises(StorageError, match=r"metadata.sqlite cannot be used: .*--repair"):
+    with pytest.raises(StorageError, match=r"metadata.sqlite cannot be used: .*Move it away"):
         check_metadata(layout)
-    [sentence] = repair(layout)
-    assert "were moved to" in sentence
-    check_metadata(layout)
 
 
 def test_damaged_metadata_is_one_sentence_and_a_way_out(
@@ -80,21 +71,20 @@ def test_damaged_metadata_is_one_sentence_and_a_way_out(
 ) -> None:
     layout = Layout(str(tmp_path / "out"))
     (tmp_path / "out" / "artifacts" / "Trainer").mkdir(parents=True)
-    (tmp_path / "out" / "pushed" / "17").mkdir(parents=True)
     damage(Path(layout.metadata), "garbage")
     options = ["--output", layout.output]
     assert local_runner.main(["--data", str(image_folder), *options]) == 2
     [sentence] = capsys.readouterr().err.splitlines()
     assert f"{layout.metadata} cannot be used: " in sentence
-    assert f"`local_runner.py runs --repair --output {layout.output}`" in sentence
+    assert "Move it away, and run again: the next run starts over; pushed models stay." in sentence
 
-    assert local_runner.main(["runs", "--repair", *options]) == 0
-    [sentence] = capsys.readouterr().out.splitlines()
+    Path(layout.metadata).unlink()
+    said = set_leftovers_aside(layout)
+    assert "had results without metadata; they were moved to " in said
     [aside] = Path(layout.output).glob("set-aside-*")
-    assert f"moved to {aside}" in sentence
-    assert sorted(os.listdir(aside)) == ["artifacts", "metadata.sqlite"]
-    assert {*os.listdir(layout.output)} == {".lock", aside.name, "pushed"}
-    check_metadata(layout)
+    assert os.listdir(aside / "artifacts") == ["Trainer"]
+    assert not os.path.exists(layout.artifacts)
+    assert set_leftovers_aside(layout) == ""
 
 
 KILLED = """
@@ -117,36 +107,12 @@ def test_a_kill_within_a_transaction_is_no_damage(tmp_path: Path) -> None:
         assert store.execute("SELECT DISTINCT text FROM MLMDEnv").fetchall() == [("x" * 100,)]
 
 
-def test_good_metadata_needs_no_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_good_metadata(tmp_path: Path) -> None:
     store = write_store(tmp_path / "metadata.sqlite", "MLMDEnv")
     assert find_problem(str(store)) == ""
     assert find_problem(str(tmp_path / "none")) == ""
     (tmp_path / "empty").touch()
     assert find_problem(str(tmp_path / "empty")) == ""
-    write_run(tmp_path, 1)
-    assert local_runner.main(["runs", "--repair", "--output", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"Nothing in {tmp_path} needs repair.\n"
-
-
-def test_a_record_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, bad = write_run(tmp_path, 1), write_run(tmp_path, 2)
-    layout = Layout(str(tmp_path))
-    Path(layout.record(bad.id)).write_text("{")
-    options = ["--output", str(tmp_path)]
-    assert local_runner.main(["runs", *options]) == 2
-    assert "`local_runner.py runs --repair` sets it aside" in capsys.readouterr().err
-    assert local_runner.main(["runs", "--repair", *options]) == 0
-    assert os.listdir(layout.runs) == [good.id]
-    assert local_runner.main(["runs", *options]) == 0
-
-
-def test_results_without_metadata_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
-    layout = Layout(str(tmp_path))
-    (tmp_path / "artifacts" / "Trainer" / "model" / "1").mkdir(parents=True)
-    said = set_leftovers_aside(layout)
-    assert "had results without metadata; they were moved to " in said
-    assert not os.path.exists(layout.artifacts)
-    assert set_leftovers_aside(layout) == ""
 
 
 PLACES = ["artifacts/Trainer", "artifacts/Trainer/.system/x", "pushed", "runs", "summary.json"]
@@ -163,8 +129,3 @@ def test_something_else_in_the_place_of_a_folder_or_file(
     kind = "regular file" if path.suffix else "folder"
     [sentence] = capsys.readouterr().err.splitlines()
     assert f"{path} is not a {kind}: move it away, and run again." in sentence
-
-
-def test_no_folder_to_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert local_runner.main(["runs", "--repair", "--output", str(tmp_path / "none")]) == 2
-    assert "There is no folder" in capsys.readouterr().err

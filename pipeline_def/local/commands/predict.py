@@ -22,18 +22,31 @@ from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.local.display.progress import StepProgress, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.display.run_display import PLAIN_INTERVAL, make_bars, update_bar
 from pipeline_def.local.output.folder import MODELS, open_output
-from pipeline_def.local.preparation import find_runs
+from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options
-from pipeline_def.local.usage import PREDICT
 
-_OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
+USAGE = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
+
+Predicts files, and all files below folders, with a pushed model; paths or URLs.
+Images are read as ingest reads them, so that the model sees what it saw in
+training; files that ingest would reject are listed with the reason.
+
+  --model VERSION    a version in --output, or the folder of any SavedModel of
+                     this pipeline: the newest version
+  --to TABLE         .parquet, .csv or .jsonl, one row per file in the order of
+                     the files, replaced if it exists; without it the first
+                     predictions are printed
+  --predict.top K    labels per image: 3
+  --output DIR       output folder of the run: output
+"""
+
+_OF_PREDICTION = ("predict.top", "predict.batch")
 
 _MOST_ROWS = 10
 _MOST_LABELS = 10
-_PLAIN_INTERVAL = 10.0
 
 _Item = TypeVar("_Item")
 
@@ -45,7 +58,7 @@ def predict_files(arguments: Sequence[str]) -> int:
     config, options = parse(
         arguments,
         prog="local_runner.py predict",
-        usage=PREDICT,
+        usage=USAGE,
         hidden=hidden,
         own={"model": 1, "to": 1},
         positional="files",
@@ -95,17 +108,14 @@ def show_predictions(
 
 def with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
     """Yield one item per file, with a bar, or without a terminal a line every ten seconds."""
-    progress = StepProgress()
-    bar = make_bar(console, progress.time_left)
-    drawn = bar if console.is_terminal else contextlib.nullcontext()
-    printed = time.monotonic()
-    with drawn:
-        task = bar.add_task("Files", total=total, note="")
+    bars, printed = make_bars(console), time.monotonic()
+    with bars if console.is_terminal else contextlib.nullcontext():
+        bars.add_task("Files", total=total, note="")
+        [task] = bars.tasks
         for done, outcome in enumerate(outcomes, start=1):
-            progress.report(done, total)
             text = f"{done:,} of {total:,}"
-            bar.update(task, completed=done, note=text)
-            if not console.is_terminal and time.monotonic() - printed > _PLAIN_INTERVAL:
+            update_bar(bars, task, done=done, total=total, note=text)
+            if not console.is_terminal and time.monotonic() - printed > PLAIN_INTERVAL:
                 printed = time.monotonic()
                 console.print(f"{text} files", soft_wrap=True)
             yield outcome

@@ -12,7 +12,7 @@ from components.contract.printable import describe_bytes, make_printable, read_n
 from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.repair import check_metadata
+from pipeline_def.local.output.checks import check_metadata
 from pipeline_def.runs.history import find_producers, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import read_runs
@@ -96,13 +96,13 @@ def plan_removal(output: str, number: int) -> Removal:
     if len(done) <= number:
         return Removal({}, 0)
     kept = {_folder(uri, layout) for uri in _find_needed(records, done[-number], layout)}
-    made = {
+    makers = {
         _folder(uri, layout): records.index(record) + 1
         for uri, (record, _) in find_producers(records).items()
     }
     gone = {
         folder: run
-        for folder, run in sorted(made.items())
+        for folder, run in sorted(makers.items())
         if folder and folder not in kept and os.path.isdir(folder)
     }
     return Removal(gone, _count_bytes(gone))
@@ -136,9 +136,11 @@ def _count_bytes(folders: Iterable[str]) -> int:
     links: dict[tuple[int, int], list[os.stat_result]] = {}
     for folder in folders:
         for parent, _, names in os.walk(folder):
-            for found in (os.lstat(os.path.join(parent, name)) for name in names):
-                links.setdefault((found.st_dev, found.st_ino), []).append(found)
-    return sum(of[0].st_size for of in links.values() if len(of) == of[0].st_nlink)
+            for status in (os.lstat(os.path.join(parent, name)) for name in names):
+                links.setdefault((status.st_dev, status.st_ino), []).append(status)
+    return sum(
+        statuses[0].st_size for statuses in links.values() if len(statuses) == statuses[0].st_nlink
+    )
 
 
 def _name_steps(folders: Iterable[str]) -> str:
