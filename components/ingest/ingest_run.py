@@ -37,7 +37,7 @@ from components.ingest.ingest_report import (
     write_rejects,
 )
 from components.ingest.near_duplicates.clusters import find_clusters, list_clusters, separate
-from components.ingest.plan_facts import Contents, Fact, PlanFacts, plan_path, read_facts
+from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan_writer import IngestJob
 from components.ingest.shard_plan import ShardPlan, plan_shards, write_plans
 from components.ingest.source.columns import describe_columns
@@ -116,15 +116,9 @@ def ingest_listing(
             of = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
             facts.append(dataclasses.replace(of, facts=tables.keep(of.facts)))
         decided = _decide(facts, job, listing, earlier)
-    reports, moved = _rearrange(facts, decided, job, write)
+    reports = _rearrange(facts, decided, job, write)
     with pause_collection():
         index = _account(reports, decided, listing, config, rejects)
-        if code:
-            contents: dict[str, dict[str, tuple[str, str]]] = {}
-            for number, of in enumerate(facts):
-                for split, shards in (moved.get(number) or of.contents()).items():
-                    contents.setdefault(split, {}).update(shards)
-            index["contents"] = contents
     if code:
         index |= {"made_by": key, "divided_by": division, "planned_by": plan_key(config)}
     write_index(examples, **index)
@@ -326,16 +320,12 @@ def _resolve_conflicts(
 
 def _rearrange(
     facts: Sequence[PlanFacts], decided: _Decided, job: IngestJob, write: WritePlans
-) -> tuple[list[PlanReport], dict[int, Contents]]:
-    """Rewrite the plans whose shards do not hold what they should.
-
-    Return the reports on all, and the contents of those that were rewritten, by number.
-    """
+) -> list[PlanReport]:
+    """Rewrite the plans whose shards do not hold what they should; return the reports on all."""
     reports, assignment = list(decided.reports), decided.assignment
-    contents: dict[int, Contents] = {}
     affected = [number for number, report in enumerate(reports) if not report.is_arranged]
     if not affected:
-        return reports, contents
+        return reports
     total = sum(len(facts[number].plan.files) for number in affected)
     again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
     write_plans(job.examples_uri, [of.plan for of in facts], affected)
@@ -344,5 +334,4 @@ def _rearrange(
         plan = facts[number].plan
         found = read_facts(plan_path(job.examples_uri, plan), plan)
         reports[number] = report_on(found, assignment, frozenset())
-        contents[number] = found.contents()
-    return reports, contents
+    return reports

@@ -1,12 +1,11 @@
 """What is known of the files of each plan, kept beside the shards for later ingests."""
 
-import hashlib
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.source.listing import ImageFile
@@ -36,10 +35,6 @@ class Fact(NamedTuple):
     """How the image differs from the file."""
 
 
-Contents = Mapping[str, Mapping[str, tuple[str, str]]]
-"""Split → name of each shard → digests of its files, and of their labels."""
-
-
 @dataclass(frozen=True)
 class PlanFacts:
     """The facts about the files of a plan, in their order."""
@@ -53,25 +48,6 @@ class PlanFacts:
         """Return split → path of the shard of the plan."""
         index, count = self.plan.index, self.plan.count
         return {split: shard_path(examples_uri, split, index, count) for split in self.sizes}
-
-    def contents(self) -> Contents:
-        """Describe each shard of the plan by its files and their labels."""
-        rows: dict[str, list[tuple[str, str, str]]] = {}
-        for file, fact in zip(self.plan.files, self.facts, strict=True):
-            rows.setdefault(fact.split, []).append((file.path, fact.sha256, fact.label))
-        return {
-            split: {
-                os.path.basename(path): (
-                    _digest([of[:2] for of in rows[split]]),
-                    _digest([label for *_, label in rows[split]]),
-                )
-            }
-            for split, path in self.shards("").items()
-        }
-
-
-def _digest(values: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps(values).encode("ascii")).hexdigest()[:32]
 
 
 def plan_path(examples_uri: str, plan: ShardPlan) -> str:
@@ -97,10 +73,7 @@ def read_facts(path: str, plan: ShardPlan | None = None) -> PlanFacts:
     with open_file(path + FACTS) as file:
         text = file.read()
     with reading(path + FACTS):
-        if "\n" in text:
-            sizes, facts, files = text.split("\n")
-        else:  # Of an earlier version.
-            *_, files, facts, sizes = map(json.dumps, json.loads(text))
+        sizes, facts, files = text.split("\n")
         if plan is None:
             [(group, index, count)] = _PLAN.findall(os.path.basename(path))
             rows = map(ImageFile._make, json.loads(files))
