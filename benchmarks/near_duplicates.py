@@ -16,15 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
+from components.ingest.near_duplicates.similar_pairs import find_groups
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
 from benchmarks.measuring import options
 from benchmarks.measuring.results import Figures, write_results
-from components.images.thumbprint import SIDE, make_thumbprint
+from components.images.transcode import THUMBPRINT_SIDE as SIDE
+from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
-from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
-from components.ingest.near_duplicates.similar_pairs import find_groups
 
 _MODULE = "benchmarks.near_duplicates"
 

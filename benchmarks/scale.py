@@ -41,11 +41,11 @@ from benchmarks.measuring.process import QUIET, MeasurementError, end_with_paren
 from benchmarks.measuring.results import Figures, describe_measurement, write_results
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_cpus, available_memory, fits_in_memory
-from components.ingest.ingest_run import ingest_listing
-from components.ingest.plan_processes import PlanProcesses
-from components.ingest.plan_writer import IngestJob
-from components.ingest.shard_plan import count_shards
-from components.ingest.source.lookup import list_images
+from components.ingest.lookup import list_images
+from components.ingest.plan.shard_plan import count_shards
+from components.ingest.write.plan_writer import IngestJob
+from components.ingest.write.processes import PlanProcesses
+from components.ingest.write.run import ingest_listing
 from pipeline_def.config.command_line import parse
 from pipeline_def.local.first_look import look
 from pipeline_def.local.growth import (

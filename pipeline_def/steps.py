@@ -43,7 +43,7 @@ EXAMPLE_GEN = PipelineStep(
     id="ImageExampleGen",
     component="ImageExampleGen",
     stage="data",
-    code=("components.ingest.source.lookup", "components.ingest.executor"),
+    code=("components.ingest.lookup", "components.ingest.executor"),
     settings=("data", "ingest"),
     opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )

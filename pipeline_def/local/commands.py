@@ -126,7 +126,7 @@ def _find_values(config: Config) -> dict[str, Any]:
     """Return option → value for the images of `config.data`, if it is set."""
     if config.data is None:
         return {}
-    from components.ingest.source.lookup import list_source
+    from components.ingest.lookup import list_source
     from pipeline_def.local.first_look import look
 
     config = make_absolute(config)

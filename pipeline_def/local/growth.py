@@ -14,7 +14,7 @@ from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.machine import fits_in_memory, gib
 from components.contract.printable import describe_bytes, format_duration
 from components.images.options import CHANNELS
-from components.ingest.shard_plan import ShardCount
+from components.ingest.plan.shard_plan import ShardCount
 from components.ingest.source.listing import Listing
 from components.ingest.survey import Survey
 from pipeline_def.config.config import Config

@@ -19,11 +19,10 @@ from components.contract.rules_of_thumb import (
     SMALL_SIDE,
 )
 from components.ingest.datasets.reading import read_images
-from components.ingest.ingest_report import check_usable
-from components.ingest.shard_plan import ShardCount, count_shards
+from components.ingest.lookup import list_source
+from components.ingest.plan.shard_plan import ShardCount, count_shards
+from components.ingest.plan.splits import MIN_SPLIT_IMAGES
 from components.ingest.source.listing import Listing
-from components.ingest.source.lookup import list_source
-from components.ingest.splits import MIN_SPLIT_IMAGES
 from components.ingest.survey import (
     Copies,
     Survey,
@@ -32,6 +31,7 @@ from components.ingest.survey import (
     find_near_copies,
     try_images,
 )
+from components.ingest.write.accounting import check_usable
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.display.thumbnails import print_thumbnails
@@ -119,7 +119,6 @@ def _print_plan(console: Console, load: Load, workers: int) -> None:
 _NEAR_DUPLICATES = {
     "keep": "near duplicates are not looked for",
     "together": "near duplicates will stay in one split",
-    "drop": "one image of each label will be used of near duplicates",
 }
 
 

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
-
-from components.ingest import plan_writer
-from components.ingest.config import IngestConfig
-from components.ingest.corrections import write_corrections
-from components.ingest.datasets.reading import read_images
-from components.ingest.ingest_run import Ingested, ingest_listing
-from components.ingest.near_duplicates import comparer
 from components.ingest.near_duplicates.comparer import Pairs
 from components.ingest.near_duplicates.picture_rows import Rows
-from components.ingest.plan_facts import read_facts
-from components.ingest.plan_writer import IngestJob
-from components.ingest.shard_plan import is_unchanged
+from PIL import Image
+
+from components.ingest.config import IngestConfig
+from components.ingest.datasets.reading import read_images
+from components.ingest.lookup import list_source
+from components.ingest.near_duplicates import comparer
+from components.ingest.plan.facts import read_facts
+from components.ingest.plan.shard_plan import is_unchanged
+from components.ingest.source.corrections import write_corrections
 from components.ingest.source.listing import ImageFile
-from components.ingest.source.lookup import list_source
+from components.ingest.write import plan_writer
+from components.ingest.write.plan_writer import IngestJob
+from components.ingest.write.run import Ingested, ingest_listing
 from components.records.record_reader import EVERY, read_frames, read_records
 from components.records.shard_files import PLANS, count_examples, read_index
 from tests.ingest.plain import HEADER, write_all

@@ -11,10 +11,10 @@ import pytest
 
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
+from components.ingest.plan.splits import stratify
 from components.ingest.source.listing import Listing, check_labels
-from components.ingest.source.lookup import list_images
 from components.ingest.source.manifest import read_manifest
-from components.ingest.stratification import stratify
 from components.storage.folder_listing import MISSING
 from tests.ingest.test_listing import touch
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from components.ingest.near_duplicates.bound_keys import bind_keys
+from components.ingest.near_duplicates.picture_rows import picture_row
+from components.ingest.near_duplicates.similar_pairs import find_groups
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
@@ -16,16 +19,13 @@ from components.contract.errors import ConfigurationError, StorageError
 from components.images.check import check_image
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import ingest_listing
+from components.ingest.lookup import list_source
 from components.ingest.near_duplicates import clusters as near_duplicates
 from components.ingest.near_duplicates import similar_pairs
-from components.ingest.near_duplicates.bound_keys import bind_keys
-from components.ingest.near_duplicates.picture_rows import picture_row
-from components.ingest.near_duplicates.similar_pairs import find_groups
-from components.ingest.plan_facts import FACTS, plan_path
-from components.ingest.plan_writer import IngestJob, write_plan
-from components.ingest.shard_plan import read_plan
-from components.ingest.source.lookup import list_source
+from components.ingest.plan.facts import FACTS, plan_path
+from components.ingest.plan.shard_plan import read_plan
+from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.run import ingest_listing
 from tests.ingest.plain import ingest
 from tests.pictures import encode, turned
 

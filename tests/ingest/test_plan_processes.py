@@ -21,14 +21,14 @@ from components.images.tensorflow_decoder import (
     run_here,
     run_with,
 )
-from components.ingest import plan_processes
-from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import ingest_listing
-from components.ingest.plan_processes import PlanProcesses, are_worth_it, is_quick
-from components.ingest.plan_writer import IngestJob
-from components.ingest.source.lookup import list_source
-from components.ingest.stratification import SplitRule
+from components.ingest.lookup import list_source
+from components.ingest.plan.assignment import Assignment
+from components.ingest.plan.splits import SplitRule
+from components.ingest.write import processes as plan_processes
+from components.ingest.write.plan_writer import IngestJob
+from components.ingest.write.processes import PlanProcesses, are_worth_it, is_quick
+from components.ingest.write.run import ingest_listing
 from components.storage import retry
 from tests.ingest.plain import write_all
 from tests.pictures import encode, picture, write_folder

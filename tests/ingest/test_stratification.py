@@ -7,14 +7,14 @@ import pytest
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
-from components.ingest.source.listing import ImageFile, Listing
-from components.ingest.source.lookup import list_images
-from components.ingest.stratification import (
+from components.ingest.lookup import list_images
+from components.ingest.plan.splits import (
     SplitRule,
     check_splits,
     find_bounds,
     stratify,
 )
+from components.ingest.source.listing import ImageFile, Listing
 
 TWO = {"eval": 0.2, "train": 0.8}
 THREE = {"eval": 0.1, "test": 0.1, "train": 0.8}
@@ -145,7 +145,7 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
 
 def test_large_classes_are_not_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not even read."""
-    monkeypatch.setattr("components.ingest.stratification._SMALL_CLASS", 20)
+    monkeypatch.setattr("components.ingest.plan.splits._SMALL_CLASS", 20)
     write(tmp_path, "small", images=20)
     write(tmp_path, "large", images=21)
     rule = stratify(list_images(str(tmp_path), IngestConfig(splits=TWO)), IngestConfig())
@@ -181,7 +181,7 @@ def test_identical_images_fall_into_one_split(tmp_path: Path) -> None:
 
 
 def test_many_images_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.ingest.stratification._FEW", 1)
+    monkeypatch.setattr("components.ingest.plan.splits._FEW", 1)
     write(tmp_path, "cat", images=1)
     write(tmp_path, "dog", images=1)
     check(tmp_path)

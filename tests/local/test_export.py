@@ -14,7 +14,7 @@ import pytest
 
 import local_runner
 from components.contract.errors import ConfigurationError, DataError, StorageError, UserError
-from components.ingest.corrections import Correction, write_corrections
+from components.ingest.source.corrections import Correction, write_corrections
 from pipeline_def.local.export import command, folder, images, webdataset
 from pipeline_def.local.export.images import Collection, Exported, open_collection
 from pipeline_def.local.export.options import parse_options

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import local_runner
 from components.ingest.config import IngestConfig
-from components.ingest.source.lookup import list_images
+from components.ingest.lookup import list_images
 from components.ingest.survey import find_copies
 from pipeline_def.local.display.thumbnails import print_thumbnails
 from tests.ingest.test_datasets import write_tar

@@ -11,7 +11,7 @@ import pytest
 
 import local_runner
 from components.images.options import FileOptions
-from components.ingest.corrections import Correction
+from components.ingest.source.corrections import Correction
 from components.predict.model import Answer
 from pipeline_def.local.review import labeling
 from pipeline_def.local.review.labeling import Predicted, choose, describe_control, is_control

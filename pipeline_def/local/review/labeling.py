@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from components.contract.errors import DataError
-from components.ingest.corrections import Correction, read_corrections
+from components.ingest.source.corrections import Correction, read_corrections
 from components.predict.files import count_files, find_sources
 from components.predict.flow import Tally, predict
 from components.predict.model import Ranking, RankingModel, import_quietly

@@ -21,10 +21,10 @@ from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.ingest.config import IngestConfig
-from components.ingest.corrections import Corrections, load_corrections
-from components.ingest.datasets.formats import find_shards
-from components.ingest.datasets.reading import read_images
+from components.ingest.datasets.reading import find_shards, read_images
 from components.ingest.datasets.record_listing import RecordListing, list_records
+from components.ingest.plan.splits import choose_splits, fill_splits
+from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import (
     ARCHIVES,
     PICTURES,
@@ -51,7 +51,6 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
-from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
 from components.storage.folder_listing import (
