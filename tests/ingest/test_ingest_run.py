@@ -38,7 +38,7 @@ def test_an_image_with_two_labels_has_one_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = SplitRule({"eval": 0.2, "train": 0.8}, {"blue": (0.6, 1.0)})
-    monkeypatch.setattr("components.ingest.write.run.find_rule", lambda *_: rule)
+    monkeypatch.setattr("components.ingest.plan.decision.find_rule", lambda *_: rule)
     folder = write_folder(tmp_path / "images", each=20)
     for path in sorted((folder / "blue").iterdir()):
         shutil.copy(path, folder / "red" / f"blue {path.name}")

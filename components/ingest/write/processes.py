@@ -31,9 +31,15 @@ thread ingests 6,000 small files; two processes ingest twice as many per second 
 # small records.
 _FEW_UNREAD, _FEW_FILES = 500, 50_000
 
-# Of a new process: see modules of the current folder only if this one does; NumPy would start a
-# thread for each core.
-_VARIABLES = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Environment of new processes: modules of the current folder do not come first, NumPy starts no
+# thread for each core, the accelerator is for training, and only the run prints.
+_VARIABLES = {
+    "PYTHONSAFEPATH": "1",
+    "PYTHONWARNINGS": "ignore",
+    "OPENBLAS_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
 _starting = threading.Lock()
 _job: IngestJob
 
@@ -62,10 +68,11 @@ class PlanProcesses:
         self._job = job
         # A fork would copy locks that threads of TensorFlow and Beam hold.
         context = multiprocessing.get_context("spawn")
-        log: Any = context.Queue()
+        with _starting_plainly():  # multiprocessing starts a process of its own for them.
+            log: Any = context.Queue()
+            self._pool = ProcessPoolExecutor(job.config.workers, context, _begin, (job, log))
         self._listener = QueueListener(log, _Logger())
         self._listener.start()
-        self._pool = ProcessPoolExecutor(job.config.workers, context, _begin, (job, log))
 
     def write_plan(self, number: int) -> None:
         """Have an idle process write a plan, and wait until it is written.
@@ -118,9 +125,7 @@ def _begin(job: IngestJob, log: Any) -> None:
     """Prepare this process, which the run has started."""
     global _job
     _job = job
-    # Ctrl-C on a terminal is for the run alone, and the accelerator for its training.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on a terminal is for the run alone.
     logging.getLogger().addHandler(QueueHandler(log))
     threading.Thread(target=_end_with_run, daemon=True).start()
 
