@@ -21,6 +21,7 @@ from components.ingest.datasets.features import (
 from components.ingest.datasets.reading import FORMATS
 from components.ingest.datasets.record import Format, Origin, Record, Shard, explain_damage
 from components.ingest.source.folder_layout import split_of_name
+from components.ingest.source.labeling import Labelled
 from components.ingest.source.listing import ImageFile
 from components.storage.folder import read_bytes
 from components.storage.folder_listing import Found
@@ -102,21 +103,6 @@ _UNKNOWN = ""
 _SAMPLE = 8
 
 
-class RecordListing(NamedTuple):
-    """The records of all shards of a folder."""
-
-    files: list[ImageFile]
-    """Records with an image and a label, and damaged ones."""
-    skipped: dict[str, str]
-    """Path → why it is not used: other files, and records without an image or a label."""
-    layout: str
-    notes: list[str]
-    taken: str
-    """Which features are the image, the label and so on."""
-    features: Mapping[str, str]
-    """Name → first value, in words."""
-
-
 class _Source(NamedTuple):
     """What is known of all shards before their records are listed."""
 
@@ -130,7 +116,7 @@ class _Source(NamedTuple):
 
 def list_records(
     folder: str, found: Sequence[Found], shards: Mapping[str, Sequence[Found]], config: IngestConfig
-) -> RecordListing:
+) -> Labelled:
     """List the records of all shards, in one pass over each.
 
     Args:
@@ -167,7 +153,7 @@ def list_records(
         )
     others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
-    return RecordListing(
+    return Labelled(
         listed,
         others | {path: why for part in lists for path, why in part.skipped.items()},
         "tfds" if is_tfds and layout == "tfrecord" else layout,
