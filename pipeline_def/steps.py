@@ -35,7 +35,7 @@ class PipelineStep:
 EXAMPLE_GEN = PipelineStep(
     id="ImageExampleGen",
     component="ImageExampleGen",
-    code=("components.ingest.source.lookup", "components.ingest.executor"),
+    code=("components.ingest.lookup", "components.ingest.executor"),
     settings=("data", "ingest"),
     opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )

@@ -78,10 +78,9 @@ FORMATS_FOLDER = "Format-Exports"
 
 MANIFEST_FILE = "formats.json"
 """Describes the exports: `ingest`, how to shrink an image first, `form`, how to resize it then,
-`labels`, and `kinds`, the formats, with those that `failed`; `from_jpeg`, see
-`components.images.portable.prepare`; `set_threshold`, null or the least probability of a label in
-the conformal set, beside the most probable one; `known_threshold`, null or the least `known_score`
-of a known image; `golden`, a list of `input` and `seen`, names of PNG
+`labels`, and `kinds`, the formats, with those that `failed`; `set_threshold`, null or the least
+probability of a label in the conformal set, beside the most probable one; `known_threshold`, null
+or the least `known_score` of a known image; `golden`, a list of `input` and `seen`, names of PNG
 files, and `probabilities`."""
 
 LABELS_FILE = "labels.txt"

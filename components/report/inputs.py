@@ -32,7 +32,7 @@ from components.evaluation.metrics.sampled import SampledPredictions, drop_proba
 from components.evaluation.metrics.unknowns import Unknowns
 from components.evaluation.prediction_file import read_sampled
 from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
-from components.ingest.ingest_report import SUMMARY_FILE
+from components.ingest.write.accounting import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures

@@ -21,8 +21,7 @@ from components.ingest.source.listing import (
     check_labels,
     find_look_alikes,
 )
-from components.ingest.stratification import check_splits
-from components.ingest.survey import Survey, take_survey
+from components.ingest.survey import Survey, check_splits, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import APPLICATIONS

@@ -51,7 +51,6 @@ def export_formats(
     images: Iterable[Any],
     config: TransformConfig,
     ingest: Mapping[str, Any],
-    from_jpeg: bool = False,
 ) -> None:
     """Write each format, the labels, golden images and a manifest.
 
@@ -67,20 +66,18 @@ def export_formats(
             images of.
         config: of the images.
         ingest: how ingest shrank the images before.
-        from_jpeg: see `prepare`.
     """
     size, texts, some = config.seen_size, list(labels), np.stack(list(images))
     shrinking = from_dict(ImageOptions, dict(ingest))
 
     def answer_any(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return classifier.answer(prepare(pixels, config, ingest=shrinking, from_jpeg=from_jpeg))
+        return classifier.answer(prepare(pixels, config, ingest=shrinking))
 
-    manifest = {
+    manifest: dict[str, Any] = {
         "ingest": dict(ingest),
         "form": to_dict(config),
         "labels": texts,
         "kinds": list(kinds),
-        "from_jpeg": from_jpeg,
         "set_threshold": classifier.set_threshold,
         "known_threshold": classifier.known,
     }

@@ -20,7 +20,6 @@ from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
 from components.evaluation.fold_predictions import FoldPredictions, write_folds
 from components.evaluation.slices import decode_text
-from components.images.portable import find_kept
 from components.records.shard_files import read_index
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import make_plain, precision
@@ -67,9 +66,6 @@ _LOGGER = logging.getLogger(__name__)
 _WARMUP_IMAGES = 4
 # From which the ranges of activations for int8 are measured.
 _CALIBRATION_IMAGES = 256
-
-# To find out whether Transform kept JPEGs as they are.
-_SAMPLED_FILES = 256
 
 
 def run_fn(fn_args: Any) -> None:
@@ -150,7 +146,6 @@ def _train_and_export(
             images=data.draw_images(_CALIBRATION_IMAGES),
             config=config.transform,
             ingest=read_index(data.train.uri).get("ingest", {}),
-            from_jpeg=find_kept(data.read_files(_SAMPLED_FILES), config.transform),
         )
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)

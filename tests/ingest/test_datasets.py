@@ -20,8 +20,8 @@ from components.ingest.config import IngestConfig
 from components.ingest.datasets import example_records
 from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
-from components.ingest.datasets.shard_names import split_of_shard
-from components.ingest.source.lookup import list_images, look_up
+from components.ingest.datasets.record_listing import split_of_shard
+from components.ingest.lookup import list_images, look_up
 from components.records.record_reader import read_records
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Unread

@@ -10,7 +10,7 @@ from PIL import Image
 
 import local_runner
 from components.ingest.config import IngestConfig
-from components.ingest.source.lookup import list_images
+from components.ingest.lookup import list_images
 from components.ingest.survey import find_copies
 from tests.pictures import encode, picture, write_folder
 

@@ -32,7 +32,7 @@ from components.evaluation.prediction_file import join_parts, open_part, read_pr
 from components.evaluation.verdict import Verdict, write_thresholds, write_verdict
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
+from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.records.suspects import SUSPECTS_FILE
 from components.report.component import ImageReport
 from components.report.executor import Executor

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from components.images.pixel_statistics import measure_pixels
-from components.ingest.decisions import CORRECTIONS_FILE
+from components.ingest.plan.corrections import CORRECTIONS_FILE
 from components.records.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.report.facts import PredictedImage
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.ingest.corrections import Correction, read_corrections, write_corrections
+from components.ingest.source.corrections import Correction, read_corrections, write_corrections
 from tests.report.browser import Page, browse, find_chromium
 from tests.report.test_page_in_browser import CONTRAST
 from tests.review.reviewed import draw_images, reviewing, suspect, write_output

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images, list_source
 from components.ingest.source.listing import ImageFile
-from components.ingest.source.lookup import list_images, list_source
 from components.ingest.source.spans import find_spans
 from components.storage import retry
 from components.storage.cloud_storage import open_cloud_storage

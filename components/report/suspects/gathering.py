@@ -7,7 +7,7 @@ import numpy as np
 
 from components.contract.machine import trim_memory
 from components.contract.properties import PropertiesLike
-from components.ingest.decisions import read_decided
+from components.ingest.plan.corrections import read_decided
 from components.records.image_table import open_images, read_embeddings
 from components.records.neighbors import Features
 from components.records.suspects import Suspect

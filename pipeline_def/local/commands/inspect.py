@@ -12,16 +12,11 @@ from rich.text import Text
 from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import describe_bytes, format_duration, make_printable
-from components.contract.rules_of_thumb import (
-    ENOUGH_TO_START_AT_RANDOM,
-    FEW_IMAGES,
-    SMALL_SIDE,
-)
-from components.ingest.ingest_report import check_usable
-from components.ingest.shard_plan import ShardCount, count_shards
+from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, FEW_IMAGES, SMALL_SIDE
+from components.ingest.lookup import list_source
+from components.ingest.plan.shard_plan import ShardCount, count_shards
+from components.ingest.plan.splits import MIN_SPLIT_IMAGES
 from components.ingest.source.listing import Listing
-from components.ingest.source.lookup import list_source
-from components.ingest.splits import MIN_SPLIT_IMAGES
 from components.ingest.survey import (
     Copies,
     Survey,
@@ -30,6 +25,7 @@ from components.ingest.survey import (
     find_near_copies,
     try_images,
 )
+from components.ingest.write.accounting import check_usable
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.local.commands.run import name_folder
@@ -111,7 +107,6 @@ def _inspect(config: Config) -> None:
 _NEAR_DUPLICATES = {
     "keep": "near duplicates are not looked for",
     "together": "near duplicates will stay in one split",
-    "drop": "one image of each label will be used of near duplicates",
 }
 
 

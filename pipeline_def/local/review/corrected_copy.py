@@ -14,10 +14,10 @@ from components.contract.configuration import from_dict
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import describe_corrections, quote
 from components.ingest.config import IngestConfig
-from components.ingest.decisions import Match, Outcome, choose_labels, judge
-from components.ingest.shard_plan import path_hash
+from components.ingest.lookup import list_images
+from components.ingest.plan.corrections import Match, Outcome, choose_labels, judge
+from components.ingest.plan.shard_plan import path_hash
 from components.ingest.source.listing import ImageFile, Listing
-from components.ingest.source.lookup import list_images
 from components.storage.artifact_files import on_disk
 from components.storage.fetch import Unread, read_files
 from pipeline_def.config.config import Config

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 
 from components.contract.errors import StorageError
-from components.ingest.corrections import Correction, parse_corrections, write_corrections
+from components.ingest.source.corrections import Correction, parse_corrections, write_corrections
 from components.storage.artifact_files import on_disk
 from components.storage.folder import is_file, read_bytes
 from components.storage.lock import locked

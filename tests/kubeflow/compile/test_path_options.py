@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import kfp_runner
-from components.ingest.corrections import COLUMNS
+from components.ingest.source.corrections import COLUMNS
 from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import Spec, Specification, parts_of, pod_of, step_of
 from pipeline_def.kubeflow.step import entrypoint

@@ -13,7 +13,7 @@ from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE
 from components.ingest.config import IngestConfig
-from components.ingest.plan_facts import (
+from components.ingest.plan.facts import (
     FACTS,
     PICTURES,
     PlanFacts,
@@ -21,8 +21,8 @@ from components.ingest.plan_facts import (
     read_facts,
     write_facts,
 )
-from components.ingest.shard_plan import ShardPlan, is_unchanged
-from components.ingest.stratification import key_of
+from components.ingest.plan.shard_plan import ShardPlan, is_unchanged
+from components.ingest.plan.splits import key_of
 from components.records.shard_files import PLANS, find_earlier, read_index
 from components.storage.artifact_files import list_names, make_folders, on_disk, remove
 from components.storage.folder import share

@@ -1,12 +1,12 @@
 """The Beam step of ingest, apart from the executor: its workers start without importing TFX."""
 
-from components.ingest.plan_processes import PlanProcesses, are_worth_it
-from components.ingest.plan_writer import IngestJob, write_plan
+from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.processes import PlanProcesses, are_worth_it
 from components.records.shard_work import ConcurrentDoFn
 
 
 class WriteShards(ConcurrentDoFn):
-    """Writes the shards of each plan, and a report.
+    """Writes the shards of each plan, and what is known of its files.
 
     Beam moves only the numbers of plans; an image never leaves its thread or process.
     """

@@ -1,18 +1,69 @@
 """What is known of the files of each plan, kept beside the shards for later ingests."""
 
-import hashlib
+import collections
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from components.ingest.shard_plan import ShardPlan
+import numpy as np
+from numpy.typing import NDArray
+
+from components.ingest.plan.shard_plan import ShardPlan
+from components.ingest.plan.similar_images import ROW_BYTES, Rows
 from components.ingest.source.listing import ImageFile
 from components.records.shard_files import PLANS, replace_file, shard_path
 from components.records.tfrecord import reading
 from components.storage.artifact_files import open_file
+
+_BYTES = 32
+
+
+class Digests:
+    """A sequence of hexadecimal SHA-256 digests, "" for none."""
+
+    def __init__(self, digests: Iterable[str] = ()) -> None:
+        """Hold `digests`."""
+        self._content = bytearray()
+        for sha256 in digests:
+            self.append(sha256)
+
+    def append(self, sha256: str) -> None:
+        """Add a digest."""
+        self._content += bytes.fromhex(sha256) or bytes(_BYTES)
+
+    def __len__(self) -> int:
+        """Return the number of digests, with those that are empty."""
+        return len(self._content) // _BYTES
+
+    def __getitem__(self, number: int) -> str:
+        """Return one digest."""
+        content = self._content[number * _BYTES : (number + 1) * _BYTES]
+        return content.hex() if any(content) else ""
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the digests."""
+        return map(self.__getitem__, range(len(self)))
+
+    def shorten(self) -> NDArray[np.uint64]:
+        """Return the number that the first 16 digits of each digest make, 0 for none."""
+        return np.frombuffer(bytes(self._content), ">u8")[::4].astype(np.uint64)
+
+
+def find_repeated(parts: Iterable[Digests]) -> set[str]:
+    """Return the digests that are several times in `parts`."""
+    parts = list(parts)
+    numbers = np.sort(np.concatenate([np.empty(0, np.uint64), *(of.shorten() for of in parts)]))
+    suspects = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
+    counts = collections.Counter(
+        of[number]
+        for of in parts
+        for number in np.flatnonzero(np.isin(of.shorten(), suspects)).tolist()
+    )
+    return {sha256 for sha256, count in counts.items() if sha256 and count > 1}
+
 
 FACTS, PICTURES = ".json", ".pictures"
 """Suffixes of the files of a plan."""
@@ -36,10 +87,6 @@ class Fact(NamedTuple):
     """How the image differs from the file."""
 
 
-Contents = Mapping[str, Mapping[str, tuple[str, str]]]
-"""Split → name of each shard → digests of its files, and of their labels."""
-
-
 @dataclass(frozen=True)
 class PlanFacts:
     """The facts about the files of a plan, in their order."""
@@ -49,29 +96,14 @@ class PlanFacts:
     sizes: Mapping[str, int]
     """Split → bytes of the shard of the plan."""
 
+    def files(self) -> Iterator[tuple[ImageFile, Fact]]:
+        """Iterate over the files, each with what is known of it."""
+        return zip(self.plan.files, self.facts, strict=True)
+
     def shards(self, examples_uri: str) -> dict[str, str]:
         """Return split → path of the shard of the plan."""
         index, count = self.plan.index, self.plan.count
         return {split: shard_path(examples_uri, split, index, count) for split in self.sizes}
-
-    def contents(self) -> Contents:
-        """Describe each shard of the plan by its files and their labels."""
-        rows: dict[str, list[tuple[str, str, str]]] = {}
-        for file, fact in zip(self.plan.files, self.facts, strict=True):
-            rows.setdefault(fact.split, []).append((file.path, fact.sha256, fact.label))
-        return {
-            split: {
-                os.path.basename(path): (
-                    _digest([of[:2] for of in rows[split]]),
-                    _digest([label for *_, label in rows[split]]),
-                )
-            }
-            for split, path in self.shards("").items()
-        }
-
-
-def _digest(values: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps(values).encode("ascii")).hexdigest()[:32]
 
 
 def plan_path(examples_uri: str, plan: ShardPlan) -> str:
@@ -97,12 +129,20 @@ def read_facts(path: str, plan: ShardPlan | None = None) -> PlanFacts:
     with open_file(path + FACTS) as file:
         text = file.read()
     with reading(path + FACTS):
-        if "\n" in text:
-            sizes, facts, files = text.split("\n")
-        else:  # Of an earlier version.
-            *_, files, facts, sizes = map(json.dumps, json.loads(text))
+        sizes, facts, files = text.split("\n")
         if plan is None:
             [(group, index, count)] = _PLAN.findall(os.path.basename(path))
             rows = map(ImageFile._make, json.loads(files))
             plan = ShardPlan(group, int(index), int(count), tuple(rows))
         return PlanFacts(plan, [*map(Fact._make, json.loads(facts))], json.loads(sizes))
+
+
+def write_pictures(examples_uri: str, plan: ShardPlan, rows: bytes | bytearray) -> None:
+    """Write the pictures of the files of a plan, which reach ingest with any Beam runner."""
+    replace_file(examples_uri, plan_path(examples_uri, plan) + PICTURES, bytes(rows))
+
+
+def read_pictures(path: str) -> Rows:
+    """Read the pictures of the files of a plan, see `plan_path`."""
+    with open_file(path + PICTURES, "rb") as file:
+        return np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)

@@ -1,34 +1,110 @@
-"""Assign each image to a split: by its hash, corrected where a class is small."""
+"""Choose the splits of a folder of images, and the split of each image.
+
+The listing alone decides the fractions, so inspection and every run of a folder agree. A hash
+divides the images, corrected where a class is small.
+"""
 
 import bisect
 import collections
 import hashlib
 import itertools
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from components.contract.errors import DataError
-from components.contract.example import EVAL, TRAIN
+from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import quote
-from components.contract.progress import report_progress
-from components.ingest.config import IngestConfig
-from components.ingest.datasets.reading import read_images
-from components.ingest.source.listing import ImageFile, Listing, place_in_listing
+from components.ingest.source.listing import ImageFile, Listing
+
+MIN_SPLIT_IMAGES = 100
+"""Smallest split made by default. With 100 images, the 95% confidence interval of an accuracy of
+0.9 is already 0.12 wide; TensorFlow Data Validation compares no statistics of smaller splits."""
+
+_HELD_OUT = 0.1
+_ONLY_HELD_OUT = 0.2
+_NOTE = "{}: a score on eval is slightly optimistic, as eval also selects the model."
+
+
+class SplitChoice(NamedTuple):
+    """How the files of a listing are divided."""
+
+    splits: Mapping[str | None, str | None]
+    """Given split, or None, → the split of its files; None: decided by hash."""
+    fractions: Mapping[str, float]
+    """Split → its fraction of the files divided by hash, sorted by name."""
+    note: str
+    """Warning for the user; may be empty."""
+
+
+def choose_splits(
+    counts: Mapping[str | None, int], wanted: Mapping[str, float] | None = None
+) -> SplitChoice:
+    """Choose how to divide images into train, eval and test.
+
+    If no eval split is given, it is taken from train by hash, and so is test. Small folders get
+    only splits that are large enough for a useful confidence interval.
+
+    Args:
+        counts: split given by folder or manifest, or None, → number of files.
+        wanted: `ingest.splits`, used as it is.
+    """
+    splits: dict[str | None, str | None] = {name: name for name in counts}
+    if not counts.keys() & {None, EVAL}:
+        splits[TRAIN] = None
+    by_hash = sum(count for name, count in counts.items() if splits[name] is None)
+    # Sorted, because JSON keeps the order.
+    fractions = dict(sorted((wanted or _default_fractions(by_hash, given=splits.values())).items()))
+    if TEST in {*splits.values(), *(fractions if by_hash else ())}:
+        return SplitChoice(splits, fractions, "")
+    if by_hash and not wanted:
+        reason = f"{by_hash:,} images are too few for a test split of {MIN_SPLIT_IMAGES}"
+    else:
+        reason = "There is no test split"
+    return SplitChoice(splits, fractions, _NOTE.format(reason))
+
+
+def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, float]:
+    """Return the default fractions of train and of the splits that are not given."""
+    if count * _HELD_OUT >= MIN_SPLIT_IMAGES:
+        held_out = dict.fromkeys((name for name in (EVAL, TEST) if name not in given), _HELD_OUT)
+    else:
+        held_out = {} if EVAL in given else {EVAL: _ONLY_HELD_OUT}
+    return {TRAIN: 1 - sum(held_out.values()), **held_out}
+
+
+def fill_splits(
+    counts: Mapping[str, Mapping[str | None, int]], fractions: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Choose fractions for labels that lack an eval or test split which rows of others name.
+
+    Args:
+        counts: label → split that its rows name, or None → number of files.
+        fractions: fractions of all other labels.
+
+    Returns:
+        Label → split → its fraction of the label's files without a split.
+    """
+    named = {split for of_label in counts.values() for split in of_label}
+    filled = {}
+    for label, of_label in counts.items():
+        missing = {EVAL, TEST} & named - of_label.keys() - fractions.keys()
+        if None in of_label and missing:
+            rest = 1 - _HELD_OUT * len(missing)
+            own = {split: fraction * rest for split, fraction in fractions.items()}
+            filled[label] = dict(sorted((own | dict.fromkeys(missing, _HELD_OUT)).items()))
+    return filled
+
 
 # An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
 # Larger classes may deviate by more, so that no image moves when a class outgrows this number.
 _SMALL_CLASS = 1_000
-# Limits of what is read before ingest, smallest classes first.
-_MOST_IMAGES, _MOST_BYTES = 20_000, 2 * 2**30
 # A split of a class may deviate from its fraction by this, or by one image. The smaller the
 # correction, the fewer images change their split as a class grows.
 _TOLERANCE = 0.1
-_REPORT_EVERY = 1_000
-# With this many images, some fall into each split, unless they are all alike.
-_FEW = 200
 
 Unit = tuple[float, int]
 """Position of a content or group, [0, 1), and its number of images. Copies of an image do not
@@ -88,26 +164,6 @@ def _position(key: str) -> float:
     return int(key[:13], 16) / 16**13
 
 
-def stratify(
-    listing: Listing, config: IngestConfig, known: Mapping[str, str] | None = None
-) -> SplitRule:
-    """Correct the split of small classes, which hashes alone would divide unevenly.
-
-    Small classes are read, because their content is hashed: most images are then written to the
-    right shard at once. Groups with several labels, which must stay together, are left to their
-    hashes. Files in `known`, path → digest, are not read.
-    """
-    known = known or {}
-    classes = _find_small_classes(listing, known)
-    ungrouped = [file for files in classes.values() for file in files if file.group is None]
-    unread = [file for file in ungrouped if file.path not in known]
-    if unread and unread[0].shard:
-        unread.sort(key=place_in_listing)  # One pass over each shard, not one per class.
-    read = ((file, known[file.path]) for file in ungrouped if file.path in known)
-    digests = itertools.chain(read, _read_digests(listing, unread, config))
-    return find_rule(listing, classes, digests)
-
-
 def find_rule(
     listing: Listing,
     classes: Collection[str],
@@ -133,41 +189,6 @@ def find_rule(
         units += ((position, 1) for position in np.unique(positions[label]).tolist())
         bounds[label] = find_bounds(sorted(units), listing.fractions_of(label))
     return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
-
-
-def _find_small_classes(
-    listing: Listing, known: Collection[str] = ()
-) -> dict[str, list[ImageFile]]:
-    """Return the files of classes to read before ingest, but for paths that are known."""
-    unread: dict[str, list[int]] = {}
-    for file in listing.files:
-        if file.split is None:
-            sizes = unread.setdefault(file.label, [])
-            if file.path not in known:
-                sizes.append(file.size)
-    found: dict[str, list[ImageFile]] = {}
-    images = size = 0
-    for label, sizes in sorted(unread.items(), key=lambda item: (len(item[1]), item[0])):
-        images, size = images + len(sizes), size + sum(sizes)
-        if len(sizes) > _SMALL_CLASS or images > _MOST_IMAGES or size > _MOST_BYTES:
-            break
-        found[label] = []
-    for file in listing.files if found else ():
-        if file.split is None and file.label in found:
-            found[file.label].append(file)
-    return found
-
-
-def _read_digests(
-    listing: Listing, files: Sequence[ImageFile], config: IngestConfig
-) -> Iterator[tuple[ImageFile, str]]:
-    """Yield each readable file with the SHA-256 of its content."""
-    # One call for all classes keeps many requests in flight, however small the classes are.
-    for number, (file, content) in enumerate(read_images(listing.root, files, config), start=1):
-        if number % _REPORT_EVERY == 0:
-            report_progress(done=number, total=len(files), unit="images", note="to divide classes")
-        if isinstance(content, bytes):
-            yield file, hashlib.sha256(content).hexdigest()
 
 
 def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
@@ -222,29 +243,6 @@ def _take_units(
         stop -= 1
         taken -= counts[stop]
     return stop
-
-
-def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping[str, int]]:
-    """Raise what `require_splits` would raise after ingest; return split → label → images.
-
-    A few images are read; of many, all are assumed to be in every split.
-    """
-    counts = listing.labels_per_split()
-    hashed = counts.pop(None, collections.Counter())
-    found = {split: of for split, of in counts.items() if split is not None}
-    if len(listing.files) > _FEW:
-        for label, count in hashed.items():
-            for split in listing.fractions_of(label):
-                found.setdefault(split, collections.Counter())[label] += count
-    else:
-        loose = [file for file in listing.files if file.split is None]
-        digests = list(_read_digests(listing, loose, config))
-        rule = find_rule(listing, _find_small_classes(listing), digests)
-        for file, sha256 in digests:
-            split = rule.split_of(file, sha256)
-            found.setdefault(split, collections.Counter())[file.label] += 1
-    require_splits(found, listing.root)
-    return found
 
 
 def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:

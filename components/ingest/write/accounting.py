@@ -1,25 +1,21 @@
-"""Collect the workers' reports on every file, check them, and write the lists of rejects."""
+"""Account for every file: write the lists of rejects, and check that all is well."""
 
 import collections
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from components.contract.errors import DataError
 from components.contract.printable import quote
 from components.images.check_result import Category
-from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
-from components.ingest.decisions import Match, Outcome, summarize, write_outcomes
-from components.ingest.digests import Digests, find_repeated
-from components.ingest.plan_facts import PlanFacts
-from components.ingest.shard_plan import ShardPlan
-from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
-from components.ingest.stratification import SplitRule, require_splits
-from components.records.shard_files import shard_path
+from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
+from components.ingest.plan.corrections import Outcome, summarize, write_outcomes
+from components.ingest.plan.splits import require_splits
+from components.ingest.source.listing import Listing, find_look_alikes
 from components.storage.artifact_files import make_folders, open_file
 
 REJECTS_FILE = "rejects.jsonl"
@@ -29,115 +25,8 @@ NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
 SUMMARY_FILE = "summary.json"
 
 _NAMED = 3
-# Images dropped as copies, for their labels, or by a person, are usable.
-_USABLE = (
-    Category.LABEL_CONFLICT.value,
-    Category.NEAR_DUPLICATE.value,
-    Category.REMOVED.value,
-)
-
-
-@dataclass(frozen=True)
-class PlanReport:
-    """The result of one plan."""
-
-    plan: ShardPlan
-    labels: Mapping[str, Mapping[str, int]]
-    """Split → label → examples."""
-    rejects: Sequence[dict[str, str]]
-    """Path, category and reason."""
-    digests: Digests
-    """Hexadecimal SHA-256 of each file of the plan; empty for rejects."""
-    matches: Sequence[Match] = ()
-    """Files, rejected or not, whose content is named by a correction."""
-    notes: Mapping[str, int] = field(default_factory=dict)
-    """How images differ from their files → number of images."""
-    is_arranged: bool = True
-    """Whether each image is in the right shard, with the right label."""
-
-    @property
-    def examples(self) -> int:
-        """Number of examples in all splits."""
-        return sum(sum(labels.values()) for labels in self.labels.values())
-
-    def shards(self, examples_uri: str) -> dict[str, str]:
-        """Return split → path of the shard of the plan."""
-        index, count = self.plan.index, self.plan.count
-        return {split: shard_path(examples_uri, split, index, count) for split in self.labels}
-
-
-@dataclass(frozen=True)
-class Duplicate:
-    """An image that several files contain, byte for byte."""
-
-    sha256: str
-    paths: tuple[str, ...]
-    labels: tuple[str, ...]
-    """Distinct labels: more than one is a conflict."""
-    splits: tuple[str, ...]
-    """Distinct splits: with more than one, the model is tested on training images."""
-
-
-def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> PlanReport:
-    """Return what becomes of the files of a plan; `watched` are the digests in corrections."""
-    labels = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
-    rejects: list[dict[str, str]] = []
-    digests = Digests()
-    matches: list[Match] = []
-    notes = collections.Counter[str]()
-    is_arranged = True
-    for file, fact in zip(facts.plan.files, facts.facts, strict=True):
-        place = assignment.place(file, fact)
-        is_arranged = is_arranged and place[:2] == (fact.split, fact.label)
-        if fact.sha256 in watched:
-            matches.append(Match(file.path, file.label, fact.sha256))
-        if place.split:
-            labels[place.split][place.label] += 1
-            digests.append(fact.sha256)
-            if fact.notes:
-                notes.update(fact.notes)
-        else:
-            reject = {"path": file.path, "category": place.category, "reason": place.reason}
-            rejects.append(reject)
-            digests.append("")
-    return PlanReport(facts.plan, dict(labels), rejects, digests, matches, notes, is_arranged)
-
-
-def find_copies(reports: Sequence[PlanReport]) -> dict[str, list[ImageFile]]:
-    """Return digest → files of each image that several files contain."""
-    repeated = find_repeated(report.digests for report in reports)
-    files: dict[str, list[ImageFile]] = {}
-    for report in reports if repeated else ():
-        for file, sha256 in zip(report.plan.files, report.digests, strict=True):
-            if sha256 in repeated:
-                files.setdefault(sha256, []).append(file)
-    return files
-
-
-def list_duplicates(
-    copies: Mapping[str, Sequence[ImageFile]],
-    rule: SplitRule,
-    corrected: Mapping[str, str | None],
-) -> list[Duplicate]:
-    """Describe the copies that `find_copies` has found, sorted by first path.
-
-    `corrected` is the digest of a corrected image → its label.
-    """
-    found = []
-    for sha256, files in copies.items():
-        entries = sorted(
-            (file.path, corrected.get(sha256) or file.label, rule.split_of(file, sha256))
-            for file in files
-        )
-        paths, labels, in_splits = zip(*entries, strict=True)
-        distinct = (tuple(sorted(set(names))) for names in (labels, in_splits))
-        found.append(Duplicate(sha256, paths, *distinct))
-    return sorted(found, key=lambda duplicate: duplicate.paths)
-
-
-def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:
-    """Return the images with more than one label."""
-    return [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]
+# Images dropped for their labels, or by a person, are usable.
+_USABLE = (Category.LABEL_CONFLICT.value, Category.REMOVED.value)
 
 
 def write_rejects(
@@ -155,7 +44,7 @@ def write_rejects(
     rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
     for reject in rejects:
         # TFX removes the outputs of a failed node; the log keeps the list.
-        if reject["category"] not in (Category.REMOVED.value, Category.NEAR_DUPLICATE.value):
+        if reject["category"] != Category.REMOVED.value:
             logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
     for conflict in conflicts(duplicates):
         logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
@@ -192,9 +81,7 @@ def summarize_clusters(clusters: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {
         "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
         "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
-        "near_duplicates_in_several_splits": sum(
-            len({*cluster["splits"]} - {None}) > 1 for cluster in clusters
-        ),
+        "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
     }
 
 
@@ -262,22 +149,3 @@ def check_usable(
             f"{listing.root} are not usable images, such as {named}: repair or remove them, or "
             f"raise ingest.max_reject_fraction above {config.max_reject_fraction:g}."
         )
-
-
-def labels_per_split(reports: Iterable[PlanReport]) -> dict[str, collections.Counter[str]]:
-    """Count the examples: split → label → examples."""
-    found: dict[str, collections.Counter[str]] = {}
-    for report in reports:
-        for split, labels in report.labels.items():
-            found.setdefault(split, collections.Counter()).update(labels)
-    return found
-
-
-def records_per_shard(reports: Iterable[PlanReport]) -> dict[str, dict[str, int]]:
-    """Count the records: split → shard file name → records."""
-    splits: dict[str, dict[str, int]] = {}
-    for report in reports:
-        for split, path in report.shards("").items():
-            records = sum(report.labels[split].values())
-            splits.setdefault(split, {})[os.path.basename(path)] = records
-    return splits

@@ -11,17 +11,20 @@ from components.contract.errors import StorageError
 from components.contract.progress import add_progress
 from components.images.check import check_image
 from components.images.check_result import CheckedImage, Rejected, usable
-from components.ingest.assignment import Assignment
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.near_duplicates.picture_rows import (
-    NO_PICTURE,
-    picture_row,
-    read_rows,
+from components.ingest.plan.assignment import Assignment
+from components.ingest.plan.facts import (
+    Fact,
+    PlanFacts,
+    plan_path,
+    read_facts,
+    read_pictures,
+    write_facts,
     write_pictures,
 )
-from components.ingest.plan_facts import Fact, PlanFacts, plan_path, read_facts, write_facts
-from components.ingest.shard_plan import ShardPlan, is_unchanged, read_plan
+from components.ingest.plan.shard_plan import ShardPlan, is_unchanged, read_plan
+from components.ingest.plan.similar_images import NO_PICTURE, picture_row
 from components.ingest.source.listing import ImageFile
 from components.records.record_reader import read_frames
 from components.records.shard_files import open_shard, shard_path
@@ -103,7 +106,7 @@ def _find_known(paths: Sequence[str], plan: ShardPlan, job: IngestJob) -> dict[s
         before = read_facts(path)
         shards = before.shards(path.rpartition("/")[0].rpartition("/")[0])
         readers = {split: read_frames(shard) for split, shard in shards.items()}
-        rows = read_rows(path) if job.config.finds_near_duplicates else None
+        rows = read_pictures(path) if job.config.finds_near_duplicates else None
         for number, (file, fact) in enumerate(zip(before.plan.files, before.facts, strict=True)):
             record = next(readers[fact.split], None) if fact.split else None
             now = files.get(file.path)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from components.contract.printable import quote
-from components.ingest.corrections import Correction
+from components.ingest.source.corrections import Correction
 from components.ingest.source.listing import Listing
 from components.storage.artifact_files import open_file
 

@@ -21,10 +21,10 @@ from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.ingest.config import IngestConfig
-from components.ingest.corrections import Corrections, load_corrections
-from components.ingest.datasets.formats import find_shards
-from components.ingest.datasets.reading import read_images
-from components.ingest.datasets.record_listing import RecordListing, list_records
+from components.ingest.datasets.reading import find_shards, read_images
+from components.ingest.datasets.record_listing import list_records
+from components.ingest.plan.splits import choose_splits, fill_splits
+from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import (
     ARCHIVES,
     PICTURES,
@@ -36,8 +36,8 @@ from components.ingest.source.labeling import (
     Labelled,
     by_folder,
     by_manifest,
-    by_record,
     exclude,
+    skip_unused,
 )
 from components.ingest.source.listing import (
     ImageFile,
@@ -51,7 +51,6 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
-from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
 from components.storage.folder_listing import (
@@ -199,17 +198,17 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
 
 
 def _label(
-    folder: str, found: Sequence[Found], records: RecordListing | None, config: IngestConfig
+    folder: str, found: Sequence[Found], records: Labelled | None, config: IngestConfig
 ) -> Labelled:
     """Label the files of a folder, or the records of its shards."""
-    if records and not config.manifest:
-        labelled = by_record(found, records, config)
-    else:
-        known = [*found, *map(_as_found, records.files)] if records else found
-        labelled = (by_manifest if config.manifest else by_folder)(folder, known, config)
     if not records:
-        return labelled
-    return labelled._replace(taken=records.taken, features=records.features)
+        return (by_manifest if config.manifest else by_folder)(folder, found, config)
+    if config.manifest:
+        known = [*found, *map(_as_found, records.files)]
+        labelled = by_manifest(folder, known, config)
+        return labelled._replace(taken=records.taken, features=records.features)
+    skipped, notes = skip_unused(found, config)
+    return records._replace(skipped=skipped | records.skipped, notes=[*notes, *records.notes])
 
 
 def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
@@ -259,9 +258,7 @@ def _find(folder: str) -> tuple[str, Sequence[Found]]:
     return folder, find_files(folder)
 
 
-def _find_records(
-    folder: str, found: Sequence[Found], config: IngestConfig
-) -> RecordListing | None:
+def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled | None:
     """List the records of the shards of a folder; return None for a folder of images.
 
     Raises:
