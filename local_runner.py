@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Sequence
 
-from components.contract.stopping import stop_with
+from components.host.stopping import stop_with
 
 _STOPPED = "stopped; finished steps are kept."
 

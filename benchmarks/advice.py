@@ -23,7 +23,7 @@ from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, write_results
 from components.contract.confidence import Z
 from components.contract.example import TRAIN, count_folds
-from components.records.image_table import read_images
+from components.contract.image_table import read_images
 from components.report.findings.measured import GAINS_FILE, Gain, read_gains
 from pipeline_def.layout import Layout
 

@@ -40,7 +40,7 @@ from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, end_with_parent, explain
 from benchmarks.measuring.results import Figures, describe_measurement, write_results
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_cpus, available_memory, fits_in_memory
+from components.host.machine import available_cpus, available_memory, fits_in_memory
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.plan_processes import PlanProcesses
 from components.ingest.plan_writer import IngestJob

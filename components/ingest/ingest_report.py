@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.errors import DataError
 from components.contract.printable import quote
 from components.images.check_result import Category
@@ -20,7 +21,6 @@ from components.ingest.shard_plan import ShardPlan
 from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, require_splits
 from components.records.shard_files import shard_path
-from components.storage.artifact_files import make_folders, open_file
 
 REJECTS_FILE = "rejects.jsonl"
 SKIPPED_FILE = "skipped.jsonl"

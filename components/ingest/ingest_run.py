@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.machine import pause_collection
 from components.contract.printable import make_printable
-from components.contract.progress import report_result
 from components.contract.rules_of_thumb import FEW_IMAGES
+from components.host.machine import pause_collection
+from components.host.progress import report_result
 from components.images.check_result import Category
 from components.images.options import SHRINKING
 from components.ingest.assignment import Assignment
@@ -44,7 +45,6 @@ from components.ingest.source.columns import describe_columns
 from components.ingest.source.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.stratification import SplitRule, find_rule, key_of, stratify
 from components.records.shard_files import remove_shards, write_index
-from components.storage.artifact_files import on_disk
 from components.storage.row_table import RowTables
 
 # Of the images of a bucket; few of them are new then.

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from components.contract.artifact_files import open_file, reading
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.source.listing import ImageFile
 from components.records.shard_files import PLANS, replace_file, shard_path
-from components.records.tfrecord import reading
-from components.storage.artifact_files import open_file
 
 FACTS, PICTURES = ".json", ".pictures"
 """Suffixes of the files of a plan."""

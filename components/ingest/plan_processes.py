@@ -23,11 +23,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import Decoder, Run, run_here, run_with
 from components.ingest.plan_writer import IngestJob, write_plan
 from components.storage import retry
-from components.storage.artifact_files import on_disk
 
 MIN_FILES = 10_000
 """Number of files from which processes pay off. Starting them takes 0.4 s of CPU time, in which a

@@ -13,7 +13,7 @@ import numpy as np
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
-from components.contract.progress import report_progress
+from components.host.progress import report_progress
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
 from components.ingest.source.listing import ImageFile, Listing, place_in_listing

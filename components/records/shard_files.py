@@ -7,17 +7,18 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.contract.errors import StorageError
-from components.contract.example import INDEX_FILE, count_folds
-from components.records.tfrecord import RecordWriter, reading
-from components.storage.artifact_files import (
+from components.contract.artifact_files import (
     list_names,
     make_folders,
     move,
     on_disk,
     open_file,
+    reading,
     remove,
 )
+from components.contract.errors import StorageError
+from components.contract.example import INDEX_FILE, count_folds
+from components.records.tfrecord import RecordWriter
 
 UNFINISHED = ".unfinished"
 """Folder of shards being written, next to the split folders."""

@@ -12,9 +12,9 @@ import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from components.contract.artifact_files import link
 from components.contract.errors import StorageError, UserError
 from components.storage import object_store
-from components.storage.artifact_files import link
 
 CLOUD_STORAGE = ("gs://", "gcs://")
 """URL prefixes of Google Cloud Storage."""

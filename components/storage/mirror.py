@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import fsspec
 
+from components.contract.artifact_files import move_paths
 from components.contract.errors import StorageError
-from components.storage.artifact_files import move_paths
 from components.storage.fetch import Unread, read_remote
 from components.storage.folder import open_folder, storage_error
 from components.storage.folder_listing import Found, checksum_matches, find_files

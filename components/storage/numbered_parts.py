@@ -8,7 +8,7 @@ import itertools
 import struct
 from collections.abc import Iterable
 
-from components.storage.artifact_files import open_file
+from components.contract.artifact_files import open_file
 
 # The parts, the offset of each and the end of the last, and the number of parts.
 _NUMBER = struct.Struct("<Q")

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import DataError
 from components.contract.printable import read_number
-from components.storage.artifact_files import on_disk
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
 from components.storage.weights_index import needed_bytes

@@ -10,12 +10,12 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.contract.artifact_files import link, make_folders, move, on_disk
 from components.contract.errors import StorageError
 from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
 from components.records.record_index import index_path, read_rows
 from components.records.record_reader import EVERY, read_features
 from components.records.shard_files import UNFINISHED, find_earlier, read_index
-from components.storage.artifact_files import link, make_folders, move, on_disk
 
 _IMAGE, _DIGEST, _FILENAME = (name.encode() for name in (ENCODED, SHA256, FILENAME))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from components.contract.errors import StorageError
-from components.contract.machine import gib
+from components.host.machine import gib
 from pipeline_def.data.sampler import Int64Array
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.machine import fits_in_memory, gib
 from components.contract.printable import describe_bytes, format_duration
+from components.host.machine import fits_in_memory, gib
 from components.images.options import CHANNELS
 from components.ingest.shard_plan import ShardCount
 from components.ingest.source.listing import Listing

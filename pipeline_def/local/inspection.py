@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.machine import available_memory
 from components.contract.printable import describe_bytes, format_duration, make_printable
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     FEW_IMAGES,
     SMALL_SIDE,
 )
+from components.host.machine import available_memory
 from components.ingest.datasets.reading import read_images
 from components.ingest.ingest_report import check_usable
 from components.ingest.shard_plan import ShardCount, count_shards

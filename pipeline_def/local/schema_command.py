@@ -6,8 +6,8 @@ import shlex
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components.contract.artifact_files import list_names, open_file
 from components.contract.errors import StorageError
-from components.storage.artifact_files import list_names, open_file
 
 _HEADER = """\
 # Schema of the examples, inferred from the train split, for you to review and edit.

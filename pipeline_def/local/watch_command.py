@@ -15,8 +15,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.contract.errors import DataError, StorageError
 from components.contract.example import TRAIN
+from components.contract.image_table import read_images
 from components.images.pixel_statistics import STATISTICS
-from components.records.image_table import read_images
 from components.storage.folder import is_file, read_bytes
 from components.validation.feature_statistics import Statistics, read_statistics
 from components.validation.served import Images, compare_served

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import softmax
 
-from components.contract.progress import naming_fold
+from components.host.progress import naming_fold
 from pipeline_def.config.recipes import Values, apply_values
 from pipeline_def.model.networks import make_plain, precision
 from pipeline_def.serving.signatures import LEAST_PROBABILITY, Classifier

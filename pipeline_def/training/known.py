@@ -14,7 +14,6 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from components.contract.progress import naming_fold, report_fold
 from components.evaluation.metrics.unknowns import (
     KINDS,
     Judged,
@@ -22,6 +21,7 @@ from components.evaluation.metrics.unknowns import (
     Unknowns,
     compare_left_out,
 )
+from components.host.progress import naming_fold, report_fold
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.data.shards import RecordTable, Shards
 from pipeline_def.model.networks import make_plain, precision

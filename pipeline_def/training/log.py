@@ -17,7 +17,7 @@ import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
-from components.contract.machine import process_memory
+from components.host.machine import process_memory
 
 _VALIDATION = "val_"
 _GIB = 2**30

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from components.contract.progress import report_progress
+from components.host.progress import report_progress
 from pipeline_def.training.loop import ReadBatches
 from pipeline_def.training.steps.step import Step
 from pipeline_def.training.steps.step_loop import StepLoop

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import SpinnerColumn
 
 from components.contract.printable import ASCII_ERRORS
-from components.contract.progress import report_epoch, report_progress
+from components.host.progress import report_epoch, report_progress
 from pipeline_def.local.display import run_display
 from pipeline_def.local.display.progress import StepProgress, make_bar
 from pipeline_def.local.display.run_display import RunDisplay, redirect_output

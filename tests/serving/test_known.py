@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.contract.artifact_files import read_json
 from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
 from components.predict.model import RankingModel
-from components.storage.artifact_files import read_json
 from components.transform.config import TransformConfig
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.versions import Versions

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.machine import release_pages
+from components.contract.artifact_files import open_file
+from components.host.machine import release_pages
 from components.ingest.digests import Digests
 from components.ingest.near_duplicates.likeness import likeness
 from components.ingest.near_duplicates.picture_rows import Rows
 from components.records.shard_files import PLANS
-from components.storage.artifact_files import open_file
 
 Pairs = NDArray[np.int64]
 """Indices of rows, [pairs, 2]."""

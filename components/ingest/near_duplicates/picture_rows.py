@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 import numpy as np
 from numpy.typing import NDArray
 
+from components.contract.artifact_files import open_file
 from components.images.check_result import CheckedImage
 from components.images.thumbprint import SIDE
 from components.ingest.digests import Digests
@@ -13,7 +14,6 @@ from components.ingest.ingest_report import PlanReport
 from components.ingest.plan_facts import PICTURES, plan_path
 from components.ingest.shard_plan import ShardPlan
 from components.records.shard_files import replace_file
-from components.storage.artifact_files import open_file
 
 ROW_BYTES = SIDE * SIDE + 1
 """A picture, and the shorter side of its image, pixels, at most 255."""

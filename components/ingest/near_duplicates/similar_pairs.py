@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.machine import release_pages
+from components.host.machine import release_pages
 from components.images.thumbprint import SIDE
 from components.ingest.near_duplicates.comparer import Comparer, number_pairs
 from components.ingest.near_duplicates.likeness import LEAST_DETAIL

@@ -17,9 +17,9 @@ from typing import Any
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import SPAN
-from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
+from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Corrections, load_corrections
 from components.ingest.datasets.formats import find_shards

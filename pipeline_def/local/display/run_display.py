@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from components.contract.printable import make_printable
-from components.contract.progress import LOGGER
+from components.host.progress import LOGGER
 from pipeline_def.local.display.progress import StepProgress, make_bar
 
 if TYPE_CHECKING:

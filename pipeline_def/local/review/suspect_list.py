@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import DataError, StorageError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
+from components.contract.suspects import REASONS, Suspect
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.records.suspects import REASONS, Suspect
 
 WORDS: dict[str, str] = {
     **REASONS,

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ModelError, StorageError, UserError
-from components.storage.artifact_files import on_disk
 from components.storage.folder import is_file, read_bytes, replace_file
 from components.storage.mirror import Mirror
 from components.storage.saved_model import read_rollback, whole_versions

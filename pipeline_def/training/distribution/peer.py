@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NoReturn
 
 from components.contract.errors import ConfigurationError, WorkerError
-from components.contract.progress import report_progress
+from components.host.progress import report_progress
 from pipeline_def.training.distribution.cluster import Cluster
 from pipeline_def.training.distribution.process_apart import describe_error
 

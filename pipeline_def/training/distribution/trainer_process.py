@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from components.contract.progress import LOGGER
+from components.host.progress import LOGGER
 from pipeline_def.startup import quick_imports
 from pipeline_def.training.distribution.process_apart import ProcessApart, Receive, Send
 
-# What `components.contract.progress` adds to its records.
+# What `components.host.progress` adds to its records.
 _EXTRA = ("progress", "lasting")
 
 

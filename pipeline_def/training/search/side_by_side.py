@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.configuration import from_dict, to_dict
-from components.contract.machine import available_cpus, available_memory, fits_in_memory, gib
+from components.host.machine import available_cpus, available_memory, fits_in_memory, gib
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.training.distribution.process_apart import ProcessApart, Receive, Send

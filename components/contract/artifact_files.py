@@ -1,9 +1,13 @@
 """Files of artifacts: TensorFlow, which takes seconds to load, is used for URLs only."""
 
+import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from typing import Any
+
+from components.contract.errors import StorageError, UserError
 
 
 def on_disk(path: str) -> bool:
@@ -25,6 +29,19 @@ def read_json(path: str) -> Any:
     """Read a JSON file."""
     with open_file(path) as file:
         return json.loads(file.read())
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors from parsing the file at `path`, a path or URL, into a `StorageError`."""
+    try:
+        yield
+    except (OSError, UserError):
+        raise
+    except Exception as error:  # From IndexError to what NumPy's header parser raises.
+        raise StorageError(
+            f"{path} is damaged ({error}): remove the output folder, and run again."
+        ) from error
 
 
 def make_folders(path: str) -> None:
