@@ -8,8 +8,9 @@ from components.images.options import FileOptions
 from components.ingest.datasets.formats import FORMATS
 from components.ingest.datasets.record import Origin, Shard, explain_damage
 from components.ingest.source.listing import ImageFile, place_in_listing
+from components.storage.checksums import checksum_matches
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
-from components.storage.folder_listing import Found, checksum_matches, find_file
+from components.storage.folder_listing import Found, find_file
 
 _Images = Iterator[tuple[ImageFile, Content]]
 

@@ -52,11 +52,11 @@ from components.ingest.source.listing import (
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
 from components.ingest.splits import choose_splits, fill_splits
+from components.storage.checksums import digest
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
 from components.storage.folder_listing import (
     Found,
-    digest,
     explain_ignored,
     find_file,
     find_files,
