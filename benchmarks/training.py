@@ -2,13 +2,11 @@
 
     uv run -m benchmarks.training --part step --data DIR
     uv run -m benchmarks.training --part naive --data DIR --images 6400 --epochs 10
-    uv run -m benchmarks.training --part network --data DIR --batch 512 --python PATH
 
 step: images/s of the training loop, from pixels in memory and from JPEG shards, over those of its
 step alone on one batch in memory. naive: the same training fed file by file in program order, and
 fed by this pipeline. Seconds include tracing the graph and, in this pipeline's loop, evaluation,
-logs and checkpoints; images/s are of the steps after the first epoch. network: the step of
-ResNet-9 alone, in float32 and bfloat16, and that of the same network in the PyTorch of `--python`.
+logs and checkpoints; images/s are of the steps after the first epoch.
 
 Each figure comes from a fresh process; contenders take turns, so that a slow minute of the machine
 affects all of them.
@@ -28,9 +26,6 @@ from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.training"
-_TORCH = {
-    f"PyTorch, {precision}": {"precision": precision} for precision in ("float32", "bfloat16")
-}
 
 # Contender → what each of its processes measured.
 Results = dict[str, list[dict[str, Any]]]
@@ -46,12 +41,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=5)
-    parser.add_argument(
-        "--part", action="append", required=True, choices=("step", "naive", "network")
-    )
+    parser.add_argument("--part", action="append", required=True, choices=("step", "naive"))
     parser.add_argument("--data", required=True, help="folder of images")
     parser.add_argument("--network", default="resnet9", help="as model.name")
-    parser.add_argument("--python", help="Python of an environment with PyTorch")
     counts = {
         "--size": (32, "side of the images, pixels"),
         "--batch": (128, "images per batch"),
@@ -64,14 +56,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure_parts(arguments: argparse.Namespace) -> None:
-    from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD, UPDATES
+    from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD
 
     contenders = {
         "step": [BARE, DECODED, JPEG],
         "naive": [NAIVE, NAIVE_AHEAD, JPEG, DECODED],
-        "network": [*UPDATES, *(_TORCH if arguments.python else ())],
     }
-    tabulate = {"step": _tabulate_step, "naive": _tabulate_naive, "network": _tabulate_network}
+    tabulate = {"step": _tabulate_step, "naive": _tabulate_naive}
     results, tables = {}, []
     for part in arguments.part:
         results[part] = _take_turns(arguments, contenders[part])
@@ -103,17 +94,6 @@ def _tabulate_naive(title: str, results: Results) -> Figures:
     return table
 
 
-def _tabulate_network(title: str, results: Results) -> Figures:
-    first, *_ = results
-    table = Figures(title, ("step", "images/s", f"of {first}"))
-    for name, figures in results.items():
-        rate, base = (
-            Spread.of(_collect(each, "images_per_second")) for each in (figures, results[first])
-        )
-        table.add(name, rate.show(0), "" if name == first else ratio(rate, base))
-    return table
-
-
 def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results:
     """Measure contenders on the same images, in rounds."""
     from benchmarks.ladder.data import prepare
@@ -131,12 +111,7 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
         for _ in range(arguments.repeats):
             for contender in contenders:
                 task = {"contender": contender, "folder": folder, **shared}
-                module, python = "benchmarks.training_run", sys.executable
-                if contender in _TORCH:
-                    task |= {"steps": images // arguments.batch, "size": arguments.size}
-                    task |= _TORCH[contender]
-                    module, python = "benchmarks.peers.torch_step", arguments.python
-                figures = measure(["-m", module, json.dumps(task)], python=python)
+                figures = measure(["-m", "benchmarks.training_run", json.dumps(task)])
                 results.setdefault(contender, []).append(figures)
                 progress.report(contender)
     return results

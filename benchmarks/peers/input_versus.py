@@ -1,7 +1,6 @@
 """Compares the input pipeline with other loaders and with the limits of this machine.
 
-    uv run -m benchmarks.peers.input_versus --data DIR \
-        --python torch=/tmp/peers/torch/bin/python --python spdl=/tmp/peers/spdl/bin/python
+    uv run -m benchmarks.peers.input_versus --data DIR --python torch=/tmp/torch/bin/python
 
 All contenders read the same packed JPEGs in batches of the same size; peers use two workers. Each
 figure comes from a fresh process, which first reads for some seconds unmeasured; contenders take
