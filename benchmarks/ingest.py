@@ -24,7 +24,7 @@ from benchmarks.gcs_server import GcsServer
 from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
 from benchmarks.ingest_images import make_copies
 from benchmarks.measuring import options
-from benchmarks.measuring.process import MeasurementError, Progress, measure, say
+from benchmarks.measuring.process import measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 
 _MODULE = "benchmarks.ingest"
@@ -100,7 +100,7 @@ def _measure_here(arguments: argparse.Namespace) -> None:
 def _cpu_seconds() -> float:
     """Return CPU seconds of this process and of the children it has waited for."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(of.ru_utime + of.ru_stime for of in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[str, list[Figure]]:
@@ -114,30 +114,24 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
         ingested(source, folder)
         source = folder
         prepare("ours", mode)(source, f"{folder}/transformed")
-    figures: dict[str, list[Figure]] = {}
     names = CONTENDERS[mode][: arguments.contenders]
     with _store(folder, arguments.latency_ms) if remote else nullcontext(source) as place:
-        progress, lost = Progress(arguments.repeats * len(names), kinds=len(names)), set[str]()
-        for _ in range(arguments.repeats):
-            for name in (name for name in names if name not in lost):
-                try:
-                    figure = _in_a_process(name, mode, place, work)
-                except MeasurementError as error:
-                    lost.add(name)
-                    say(f"{name} is left out: {error}.")
-                    continue
-                figure["images_per_second"] = count / figure["seconds"]
-                figure["cpu_microseconds"] = figure["cpu_seconds"] / count * 1e6
-                figures.setdefault(name, []).append(figure)
-                progress.report(f"{name}, {mode}: {figure['seconds']:.2f} s")
+        figures = take_turns(
+            names,
+            arguments.repeats,
+            lambda name: _in_a_process(name, mode, place, work, count),
+            lambda figure: f"{figure['seconds']:.2f} s",
+        )
     shutil.rmtree(folder)
     return figures
 
 
-def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure:
+def _in_a_process(name: str, mode: str, source: str, work: str, images: int) -> Figure:
     """Measure a contender in a fresh process."""
     command = ["-m", _MODULE, "--contender", name, "--mode", mode]
     figure: Figure = measure([*command, "--source", source, "--work", work])
+    figure["images_per_second"] = images / figure["seconds"]
+    figure["cpu_microseconds"] = figure["cpu_seconds"] / images * 1e6
     return figure
 
 

@@ -21,7 +21,7 @@ import tempfile
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, Progress, measure
+from benchmarks.measuring.process import QUIET, measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from components.contract.errors import ConfigurationError
 
@@ -101,26 +101,28 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
     images = arguments.images // arguments.batch * arguments.batch
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
-    runs = arguments.repeats * len(contenders)
-    results: Results = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         prepare(arguments.data, folder, size=arguments.size, images=images)
         shared = {key: getattr(arguments, key) for key in ("network", "batch", "epochs")}
-        progress = Progress(runs)
-        for _ in range(arguments.repeats):
-            for contender in contenders:
-                task = {"contender": contender, "folder": folder, **shared}
-                figures = measure(["-m", "benchmarks.training_run", json.dumps(task)])
-                results.setdefault(contender, []).append(figures)
-                progress.report(contender)
-    return results
+
+        def measure_one(contender: str) -> dict[str, Any]:
+            task = {"contender": contender, "folder": folder, **shared}
+            figures: dict[str, Any] = measure(["-m", "benchmarks.training_run", json.dumps(task)])
+            return figures
+
+        return take_turns(
+            contenders,
+            arguments.repeats,
+            measure_one,
+            lambda figures: f"{_middle(figures):,.0f} images/s",
+        )
 
 
 def _collect(figures: list[dict[str, Any]], key: str) -> list[float]:
     """Return the numbers of all processes; one each, or one per epoch."""
-    found = (figure.get(key, []) for figure in figures)
-    return [value for one in found for value in (one if isinstance(one, list) else [one])]
+    values_of_each = (figure.get(key, []) for figure in figures)
+    return [value for one in values_of_each for value in (one if isinstance(one, list) else [one])]
 
 
 def _middle(figures: dict[str, Any]) -> float:

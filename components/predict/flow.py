@@ -192,7 +192,7 @@ def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]
     for name, item in batch:
         if isinstance(item, Outcome):
             yield item
-        elif isinstance(found := next(predictions), str):
-            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=found)
+        elif isinstance(prediction := next(predictions), str):
+            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=prediction)
         else:
-            yield Outcome(name, "answered", *found)
+            yield Outcome(name, "answered", *prediction)

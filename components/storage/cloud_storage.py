@@ -101,8 +101,8 @@ class CloudStorage(GCSFileSystem):
         if self._session is None:
             # Belongs to the event loop. Without a jar, aiohttp looks for no cookies.
             connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
-            own = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
-            self.session_kwargs = {**self.session_kwargs, **own}
+            options = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
+            self.session_kwargs = {**self.session_kwargs, **options}
             session = await super()._set_session()
             # aiohttp would silently retry after a lost connection, and has no option for it.
             session._retry_connection = False
@@ -171,8 +171,10 @@ class CloudStorage(GCSFileSystem):
 
     async def _describe(self, path: str) -> dict[str, Any]:
         bucket, _, name = path.partition("/")
-        found: dict[str, Any] = await self._call("GET", "b/{}/o/{}", bucket, name, json_out=True)
-        return found
+        described: dict[str, Any] = await self._call(
+            "GET", "b/{}/o/{}", bucket, name, json_out=True
+        )
+        return described
 
     def find_all(self, root: str, take: Callable[[dict[str, Any]], None]) -> None:
         """Call `take` with each object below `root`, `bucket/folder`, in any order.
@@ -211,7 +213,7 @@ class CloudStorage(GCSFileSystem):
         # Folders of splits have few, those of labels many neighbors.
         prefixes = [top]
         for delimiter in ("/", "/", None):
-            below = await asyncio.gather(*(list_below(one, delimiter) for one in prefixes))
+            below = await asyncio.gather(*(list_below(p, delimiter) for p in prefixes))
             prefixes = [*itertools.chain.from_iterable(below)]
 
     async def read_version(self, path: str, version: str, end: int | None = None) -> bytes:
@@ -247,18 +249,18 @@ class CloudStorage(GCSFileSystem):
 
         async def attempt() -> str:
             try:
-                found = await _send(self, path, data, version or "0")
+                described = await _send(self, path, data, version or "0")
             except FileExistsError:
                 # An earlier attempt may have written it although its response was lost.
                 try:
-                    found = await self._describe(path)
+                    described = await self._describe(path)
                 except FileNotFoundError:
                     raise _UnsettledError(path) from None
-                if found["crc32c"] != crc32c:
+                if described["crc32c"] != crc32c:
                     raise
-            if found["crc32c"] != crc32c:
+            if described["crc32c"] != crc32c:
                 raise ChecksumError(f"{path} was stored with other bytes")
-            return str(found["generation"])
+            return str(described["generation"])
 
         return await self._retrier.call(attempt, kind="upload", request=f"upload of gs://{path}")
 
@@ -293,7 +295,7 @@ async def _send_at_once(
         f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
         f"{json.dumps(properties)}\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n"
     )
-    found: dict[str, Any] = await fs._call(
+    described: dict[str, Any] = await fs._call(
         "POST",
         target,
         uploadType="multipart",
@@ -302,7 +304,7 @@ async def _send_at_once(
         data=head.encode() + data + f"\r\n--{mark}--\r\n".encode(),
         json_out=True,
     )
-    return found
+    return described
 
 
 async def _send_in_pieces(
@@ -331,8 +333,8 @@ async def _send_in_pieces(
         except FileNotFoundError:
             raise LostSessionError(session) from None
         if answer:
-            found: dict[str, Any] = json.loads(answer)
-            return found
+            described: dict[str, Any] = json.loads(answer)
+            return described
         # The store may have received only a part of the piece.
         start = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
 

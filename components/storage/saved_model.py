@@ -99,30 +99,30 @@ def find_damage(version: str) -> str:
     weights count.
     """
     try:
-        found = {file.path: file for file in find_files(version)}
+        files = {file.path: file for file in find_files(version)}
     except DataError:
         return "the folder is missing"
-    if GRAPH not in found:
+    if GRAPH not in files:
         # Pusher copies it last.
         return f"{GRAPH} is missing"
     try:
-        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
+        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in files else {}
         recorded = [(name, int(size), digest) for name, (size, digest) in record.items()]
     except (ValueError, TypeError, AttributeError):
         return f"{FILES} is damaged"
     for name, size, digest in recorded:
-        if name not in found:
+        if name not in files:
             return f"{name} is missing"
-        if found[name].size != size:
-            return f"{name} has {found[name].size:,} bytes instead of {size:,}"
+        if files[name].size != size:
+            return f"{name} has {files[name].size:,} bytes instead of {size:,}"
         # Object stores verify checksums themselves.
         path = os.path.join(version, name)
-        if on_disk(path) and _digest_file(path, found[name].version) != digest:
+        if on_disk(path) and _digest_file(path, files[name].version) != digest:
             return f"the content of {name} has changed"
-    weights = {name: file.size for name, file in found.items() if name.startswith(_WEIGHTS)}
+    weights = {name: file.size for name, file in files.items() if name.startswith(_WEIGHTS)}
     if len(weights) == 1:
         return f"the weights that belong to {next(iter(weights))} are missing"
-    unchecked = FILES not in found and WEIGHTS in weights
+    unchecked = FILES not in files and WEIGHTS in weights
     return _find_truncation(version, weights) if unchecked else ""
 
 
@@ -139,11 +139,11 @@ def _find_truncation(version: str, sizes: Mapping[str, int]) -> str:
         needed = needed_bytes(read_bytes(os.path.join(version, WEIGHTS)))
     except ValueError:
         return f"{WEIGHTS} is damaged"
-    found = {int(match[1]): name for name in sizes if (match := _DATA.search(name))}
+    parts = {int(match[1]): name for name in sizes if (match := _DATA.search(name))}
     for number, least in needed.items():
-        if number not in found:
+        if number not in parts:
             return f"part {number} of the weights is missing"
-        name = found[number]
+        name = parts[number]
         if sizes[name] < least:
             return f"{name} has {sizes[name]:,} bytes instead of {least:,}"
     return ""
