@@ -70,7 +70,9 @@ class CloudStorage(GCSFileSystem):
     def __init__(self, **options: Any) -> None:
         """Take the options of gcsfs."""
         super().__init__(**options)
-        self._retrier = Retrier(self._find_cause, f"The object store at {self._location}")
+        self.address = self.base.removesuffix("/storage/v1/")
+        """URL of the store."""
+        self._retrier = Retrier(self._find_cause, f"The object store at {self.address}")
         self._renewal: asyncio.Task[None] | None = None
 
     async def _request(
@@ -272,10 +274,10 @@ class CloudStorage(GCSFileSystem):
             await self._call("DELETE", "b/{}/o/{}", bucket, name, ifGenerationMatch=version)
 
 
-async def _send(fs: GCSFileSystem, path: str, data: bytes, generation: str) -> dict[str, Any]:
+async def _send(fs: "CloudStorage", path: str, data: bytes, generation: str) -> dict[str, Any]:
     """Upload an object, whose checksum the store verifies; return its metadata."""
     bucket, _, name = path.partition("/")
-    target = f"{fs._location}/upload/storage/v1/b/{quote(bucket)}/o"
+    target = f"{fs.address}/upload/storage/v1/b/{quote(bucket)}/o"
     properties = {"name": name, "crc32c": digest(data, "crc32c")}
     upload = _send_in_pieces if len(data) > PIECE else _send_at_once
     try:
