@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from components.contract.stopping import stop_with
+from components.host.stopping import stop_with
 
 _STOPPED = "stopped; finished steps are kept."
 

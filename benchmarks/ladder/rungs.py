@@ -7,10 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.ladder.data import Material
+from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS
-from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder

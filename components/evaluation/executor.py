@@ -26,6 +26,7 @@ from tfx.types.standard_component_specs import (
 )
 from tfx.utils import path_utils
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.contract.example import (
@@ -84,7 +85,6 @@ from components.evaluation.verdict import (
 )
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.storage.artifact_files import make_folders, open_file
 
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""

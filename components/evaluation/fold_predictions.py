@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.example import EVAL, FILENAME, SHA256, count_folds
 from components.contract.model_files import FOLDS_FILE
 from components.evaluation.slices import decode_text
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
-from components.storage.artifact_files import make_folders, open_file
 
 if TYPE_CHECKING:
     # Other metrics need no other training.

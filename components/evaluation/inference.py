@@ -25,10 +25,10 @@ from components.contract.example import (
     WIDTH,
 )
 from components.contract.model_files import EXAMPLES_SIGNATURE, KNOWN_SCORE
-from components.contract.progress import add_progress
 from components.evaluation.metrics.predictions import Scores
 from components.evaluation.prediction_file import open_part
 from components.evaluation.slices import MISSING_NUMBER, Columns, describe_slices, encode_text
+from components.host.progress import add_progress
 
 BATCH = 64
 """Examples per call of a model, as many as Transform decodes at once. With 128 images of 192

@@ -24,11 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from components.contract.model_files import KNOWN_SCORE
-from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions, Scores
-from components.evaluation.metrics.sampled import SampledPredictions
-from components.evaluation.slices import decode_text, encode_text
-from components.storage.artifact_files import (
+from components.contract.artifact_files import (
     list_names,
     make_folders,
     move,
@@ -36,6 +32,10 @@ from components.storage.artifact_files import (
     open_file,
     remove,
 )
+from components.contract.model_files import KNOWN_SCORE
+from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions, Scores
+from components.evaluation.metrics.sampled import SampledPredictions
+from components.evaluation.slices import decode_text, encode_text
 
 PREDICTIONS_FILE = "predictions.parquet"
 

@@ -19,6 +19,7 @@ from tensorflow_model_analysis.proto import config_pb2, metrics_for_slice_pb2
 from tensorflow_model_analysis.version import VERSION
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.example import LABEL_ID
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
@@ -35,7 +36,6 @@ from components.evaluation.metrics.predictions import (
 )
 from components.evaluation.thresholds import SliceValues, list_thresholds
 from components.records.tfrecord import RecordWriter
-from components.storage.artifact_files import make_folders, open_file
 
 _COUNT, _PLOT = "example_count", "multi_class_confusion_matrix_plot"
 # TFMA's name of a single shard.

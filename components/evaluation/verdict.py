@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from components.contract.artifact_files import open_file, read_json
 from components.contract.confidence import Interval, proportion_interval
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.predictions import Flags, Ints
@@ -23,7 +24,6 @@ from components.evaluation.proof import (
     weakest,
 )
 from components.evaluation.thresholds import ALONE, ROUNDING, UNKNOWN_LABELS, ThresholdCheck
-from components.storage.artifact_files import open_file, read_json
 
 Outcome = Literal["blessed", "undecided", "refused"]
 

@@ -17,20 +17,15 @@ from typing import Any
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import SPAN
-from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
+from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import find_shards, read_images
 from components.ingest.datasets.record_listing import list_records
 from components.ingest.plan.splits import choose_splits, fill_splits
 from components.ingest.source.corrections import Corrections, load_corrections
-from components.ingest.source.folder_layout import (
-    ARCHIVES,
-    PICTURES,
-    explain_file,
-    find_picture,
-)
+from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
 from components.ingest.source.labeling import (
     UNMATCHED,
     Labelled,
@@ -51,15 +46,10 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
+from components.storage.checksums import digest
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
-from components.storage.folder_listing import (
-    Found,
-    digest,
-    explain_ignored,
-    find_file,
-    find_files,
-)
+from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
 from components.storage.row_table import keep, sort
 
 LISTING_PROPERTY = "listing"

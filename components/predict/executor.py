@@ -13,6 +13,14 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
+from components.contract.artifact_files import (
+    list_names,
+    make_folders,
+    open_file,
+    read_part,
+    remove,
+    write_parts,
+)
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.images.options import FileOptions
@@ -27,8 +35,6 @@ from components.predict.files import (
 from components.predict.flow import Status, Tally, predict
 from components.predict.model import RankingModel
 from components.predict.table import write_table
-from components.storage.artifact_files import list_names, make_folders, open_file, remove
-from components.storage.numbered_parts import read_part, write_parts
 
 SUMMARY_FILE = "summary.json"
 PREDICTED_PROPERTY = "predicted"

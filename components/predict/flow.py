@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
+from components.contract.artifact_files import on_disk
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.files import Entry, Source, divide
 from components.predict.model import Answer, Ranking
-from components.storage.artifact_files import on_disk
 from components.storage.fetch import Content, read_files
 
 Status = Literal["answered", "refused", "skipped"]
@@ -196,7 +196,7 @@ def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]
     for name, item in batch:
         if isinstance(item, Outcome):
             yield item
-        elif isinstance(found := next(predictions), str):
-            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=found)
+        elif isinstance(prediction := next(predictions), str):
+            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=prediction)
         else:
-            yield Outcome(name, "answered", *found)
+            yield Outcome(name, "answered", *prediction)

@@ -13,10 +13,9 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
+from components.contract.artifact_files import read_json
 from components.contract.example import EVAL, TRAIN, count_folds
-from components.contract.machine import trim_memory
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
-from components.contract.progress import report_progress
 from components.contract.properties import (
     BASELINE_PROPERTY,
     CONFIG_PROPERTY,
@@ -32,6 +31,8 @@ from components.evaluation.metrics.sampled import SampledPredictions, drop_proba
 from components.evaluation.metrics.unknowns import Unknowns
 from components.evaluation.prediction_file import read_sampled
 from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
+from components.host.machine import trim_memory
+from components.host.progress import report_progress
 from components.ingest.write.accounting import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
@@ -39,7 +40,6 @@ from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
 from components.report.suspects.near_duplicates import measure_leaks
 from components.report.suspects.spans import describe_spans
-from components.storage.artifact_files import read_json
 from components.validation.findings import read_anomalies
 
 _PACKAGES = (

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import DataError
 from components.contract.printable import read_number
-from components.storage.artifact_files import on_disk
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
 
@@ -94,27 +94,27 @@ def find_damage(version: str) -> str:
     Models that were not pushed by Pusher have no record of their files: only their names count.
     """
     try:
-        found = {file.path: file for file in find_files(version)}
+        files = {file.path: file for file in find_files(version)}
     except DataError:
         return "the folder is missing"
-    if GRAPH not in found:
+    if GRAPH not in files:
         # Pusher copies it last.
         return f"{GRAPH} is missing"
     try:
-        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
+        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in files else {}
         recorded = [(name, int(size), digest) for name, (size, digest) in record.items()]
     except (ValueError, TypeError, AttributeError):
         return f"{FILES} is damaged"
     for name, size, digest in recorded:
-        if name not in found:
+        if name not in files:
             return f"{name} is missing"
-        if found[name].size != size:
-            return f"{name} has {found[name].size:,} bytes instead of {size:,}"
+        if files[name].size != size:
+            return f"{name} has {files[name].size:,} bytes instead of {size:,}"
         # Object stores verify checksums themselves.
         path = os.path.join(version, name)
-        if on_disk(path) and _digest_file(path, found[name].version) != digest:
+        if on_disk(path) and _digest_file(path, files[name].version) != digest:
             return f"the content of {name} has changed"
-    weights = [name for name in found if name.startswith(_WEIGHTS)]
+    weights = [name for name in files if name.startswith(_WEIGHTS)]
     if len(weights) == 1:
         return f"the weights that belong to {weights[0]} are missing"
     return ""

@@ -9,8 +9,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256, TRAIN
-from components.contract.machine import available_cpus
-from components.contract.progress import add_progress
+from components.host.machine import available_cpus
+from components.host.progress import add_progress
 from components.images.original import keep_original
 from components.records.record_index import write_indexed_shard
 from components.records.shard_work import ConcurrentDoFn

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
+from components.contract.artifact_files import open_file
 from components.contract.properties import ArtifactLike
-from components.storage.artifact_files import open_file
 from components.validation.config import ValidationConfig
 
 _MAX_NAMED = 5
@@ -80,12 +80,12 @@ def read_findings(artifact: ArtifactLike) -> list[Finding]:
 
 
 def _read(artifact: ArtifactLike) -> dict[str, list[Finding]]:
-    found = {}
+    findings = {}
     for split in sorted(json.loads(artifact.split_names or "[]")):
         with open_file(os.path.join(artifact.uri, f"Split-{split}", _FILE), "rb") as file:
             anomalies = anomalies_pb2.Anomalies.FromString(file.read())
-        found[split] = list(list_findings(anomalies, split))
-    return found
+        findings[split] = list(list_findings(anomalies, split))
+    return findings
 
 
 def read_anomalies(artifact: ArtifactLike) -> dict[str, list[str]]:

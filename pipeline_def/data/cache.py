@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, StorageError
-from components.contract.machine import available_memory, fits_in_memory, gib
-from components.contract.progress import add_progress
+from components.host.machine import available_memory, fits_in_memory, gib
+from components.host.progress import add_progress
 from components.images.options import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig, reject_pixel_cache

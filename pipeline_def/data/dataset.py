@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.example import ENCODED, LABEL_ID, TRAIN
-from components.contract.machine import available_cpus
+from components.host.machine import available_cpus
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
-from components.storage.artifact_files import on_disk
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import APPLICATIONS

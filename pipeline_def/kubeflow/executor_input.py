@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError
-from components.storage.artifact_files import on_disk
 from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 # The launcher copies artifacts from and to these folders.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from components.contract.errors import DataError, ModelError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
-from components.contract.machine import require_formats
 from components.evaluation.config import EvaluationConfig
+from components.host.machine import require_formats
 from components.ingest.source.listing import (
     ImageFile,
     Listing,

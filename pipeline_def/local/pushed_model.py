@@ -4,11 +4,11 @@ import dataclasses
 import os
 from typing import Any, Literal
 
+from components.contract.artifact_files import list_names, on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError, UserError
 from components.images.options import FileOptions
 from components.records.shard_files import read_index
-from components.storage.artifact_files import list_names, on_disk
 from components.storage.saved_model import GRAPH, original_version, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from components.contract.artifact_files import move_paths
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
-from components.storage.artifact_files import move_paths
-from components.storage.lock import is_locked
+from components.host.lock import is_locked
 from pipeline_def.layout import Layout
 
 FORMAT = 2

@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import read_number
-from components.storage.artifact_files import on_disk
 from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records

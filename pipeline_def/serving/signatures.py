@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 import tf_keras
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
-from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
 from pipeline_def.serving.explanation import make_explain

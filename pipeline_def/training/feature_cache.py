@@ -14,8 +14,8 @@ import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
-from components.contract.machine import available_memory, fits_in_memory, gib
-from components.contract.progress import add_progress
+from components.host.machine import available_memory, fits_in_memory, gib
+from components.host.progress import add_progress
 from pipeline_def.data.dataset import BATCHES_AHEAD, ReadPlan
 from pipeline_def.data.host_calls import empty_aligned, share_captured
 from pipeline_def.data.sampler import Int64Array, TrainingOrder

@@ -22,9 +22,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from components.contract.errors import ConfigurationError, UserError, WorkerError
-from components.contract.progress import LOGGER, report_progress
+from components.host.lock import is_locked
+from components.host.progress import LOGGER, report_progress
 from components.storage.folder import replace_file
-from components.storage.lock import is_locked
 from pipeline_def.layout import Layout
 from pipeline_def.startup import end_process, quick_imports
 from pipeline_def.training.distribution.cluster import Cluster

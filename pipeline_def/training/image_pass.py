@@ -1,7 +1,7 @@
 """One pass of the trained model over the images of all splits, without augmentation.
 
-Its table (`components/records/image_table.py`) tells which labels may be wrong and which images are
-odd or alike. A pass costs about a third of an epoch of training over the same images.
+Its table (`components/contract/image_table.py`) tells which labels may be wrong and which images
+are odd or alike. A pass costs about a third of an epoch of training over the same images.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from components.contract.example import FILENAME, SHA256
-from components.contract.progress import add_progress
+from components.contract.image_table import write_image_table
+from components.host.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
-from components.records.image_table import write_image_table
 from components.records.record_reader import read_features
 from pipeline_def.data.shards import Shards
 from pipeline_def.serving.signatures import Classifier

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.contract.machine import process_memory
+from components.host.machine import process_memory
 
 _VALIDATION = "val_"
 _GIB = 2**30

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
-from components.contract.progress import report_epoch, report_progress
+from components.host.progress import report_epoch, report_progress
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.host_calls import sharing_captured
 from pipeline_def.training.checkpoint import Checkpoints, Progress

@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.configuration import to_dict
-from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -25,6 +24,7 @@ from components.contract.model_files import (
 )
 from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
 from components.evaluation.metrics.unknowns import Unknowns
+from components.host.machine import available_memory, fits_in_memory, gib
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Calibration, LabelSets

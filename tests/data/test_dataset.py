@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.framework.config import disable_op_determinism, is_op_determinism_enabled
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
-from components.contract.machine import process_memory
+from components.host.machine import process_memory
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, dataset

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.contract.machine import available_cpus
+from components.host.machine import available_cpus
 from tests.faults.conftest import KILLS, Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program

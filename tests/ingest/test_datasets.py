@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.gcs_server import GcsServer
@@ -28,8 +29,6 @@ from components.storage.fetch import Unread
 from tests.ingest.plain import HEADER, Ingested, ingest
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
-
-pa = pytest.importorskip("pyarrow")
 
 
 class Image(NamedTuple):

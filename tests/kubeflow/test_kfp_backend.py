@@ -9,6 +9,7 @@ import yaml
 
 import kfp_runner
 from tests.kubeflow.kfp_backend import Rejected, Unavailable, argo_workflow
+from tests.missing import lack
 
 # One process, which builds KFP's packages once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kfp")]
@@ -41,7 +42,7 @@ def workflow_of(file: Path, **parameters: Any) -> Spec:
     try:
         return argo_workflow(file, parameters)
     except Unavailable as reason:
-        pytest.skip(f"Kubeflow Pipelines: {reason}")
+        lack("kfp", f"Kubeflow Pipelines: {reason}")
 
 
 def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path) -> None:

@@ -15,6 +15,7 @@ from pipeline_def.kubeflow.specification import pod_of
 from tests.kubeflow import kfp_backend
 from tests.kubeflow.kfp_backend import installation
 from tests.kubeflow.kfp_backend.pod import has_namespaces
+from tests.missing import lack
 from tests.nodes import NODES
 from tests.pictures import COLOURS, encode, picture, write_folder
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -40,7 +41,7 @@ def images(tmp_path: Path) -> Path:
 @pytest.fixture
 def kubeflow(tmp_path: Path, images: Path) -> Iterator[installation.Installation]:
     if not has_namespaces():
-        pytest.skip("pods need Linux namespaces")
+        lack("namespaces", "pods need Linux namespaces")
     (tmp_path / "cluster").mkdir()
     with serve_s3(BUCKET) as endpoint:
         try:
@@ -53,7 +54,7 @@ def kubeflow(tmp_path: Path, images: Path) -> Iterator[installation.Installation
             with started as running:
                 yield running
         except kfp_backend.Unavailable as reason:
-            pytest.skip(f"Kubeflow Pipelines: {reason}")
+            lack("kfp", f"Kubeflow Pipelines: {reason}")
 
 
 @pytest.fixture

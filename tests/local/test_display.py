@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.progress import SpinnerColumn
 
-from components.contract.progress import report_epoch, report_progress
+from components.host.progress import report_epoch, report_progress
 from pipeline_def.local.display import run_display
 from pipeline_def.local.display.run_display import (
     RunDisplay,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import local_runner
-from components.contract.progress import report_progress
+from components.host.progress import report_progress
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display import run_display

@@ -9,7 +9,7 @@ import pytest
 
 import local_runner
 from components.contract.errors import DataError, StorageError
-from components.storage.lock import locked
+from components.host.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import Change, compare, trace
 from pipeline_def.runs.record import Data, Output, Pushed, Step, read_records

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-import yaml
 from tfx import types
 from tfx.dsl.io import fileio
-from tfx.orchestration.kubeflow.v2 import compiler_utils
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
@@ -361,8 +359,3 @@ def test_a_text_is_read_where_it_was_written(tmp_path: Path, name: str) -> None:
     write_text(CARD, uri, CARD_FILE)
     assert read_text(uri, CARD_FILE) == CARD
     assert (tmp_path / "folder" / CARD_FILE).is_file() == (name == "folder")
-
-
-def test_kubeflow_knows_the_card_by_its_name() -> None:
-    schema = compiler_utils.get_artifact_schema(Markdown)
-    assert yaml.safe_load(schema)["title"] == "system.Markdown"

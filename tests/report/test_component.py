@@ -25,6 +25,7 @@ from components.contract.artifacts import (
 from components.contract.example import SLICINGS
 from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
+from components.contract.suspects import SUSPECTS_FILE
 from components.evaluation.metrics.classification_metrics import measure
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Predictions
@@ -33,7 +34,6 @@ from components.evaluation.verdict import Verdict, write_thresholds, write_verdi
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
-from components.records.suspects import SUSPECTS_FILE
 from components.report.component import ImageReport
 from components.report.executor import Executor
 from components.report.metrics_file import (

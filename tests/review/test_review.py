@@ -20,10 +20,10 @@ from PIL import Image
 
 import local_runner
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
+from components.contract.suspects import SUSPECTS_FILE, Suspect
 from components.ingest.source.corrections import Correction, read_corrections, write_corrections
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
-from components.records.suspects import SUSPECTS_FILE, Suspect
 from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import SCREEN, ReviewOptions
 from pipeline_def.local.review.pictures import Records

@@ -14,6 +14,7 @@ import pytest
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.tracking.mlflow import report_run
+from tests.missing import lack
 from tests.tracking.conftest import FINGERPRINT
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ _PORT = 5079
 def url(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("mlflow")
     if program is None:
-        pytest.skip("mlflow is not installed")
+        lack("mlflow", "mlflow is not installed")
     store = ("--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db")
     files = ("--artifacts-destination", str(tmp_path / "files"))
     command = [program, "server", "--port", str(_PORT), "--workers", "1", *store, *files]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError, StorageError, UserError, WorkerError
-from components.storage.lock import locked
+from components.host.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.training import handover
 from pipeline_def.training.distribution.cluster import Cluster

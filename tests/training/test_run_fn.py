@@ -14,6 +14,7 @@ import tensorflow_transform as tft
 from components.contract import example
 from components.contract.configuration import to_dict
 from components.contract.errors import ModelError
+from components.contract.image_table import read_embeddings, read_images
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -22,7 +23,6 @@ from components.contract.model_files import (
     WEIGHTS_FILE,
 )
 from components.images.canonical import canonicalize, decode
-from components.records.image_table import read_embeddings, read_images
 from components.records.record_reader import read_features
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from components.contract.artifact_files import open_file
 from components.contract.printable import quote
 from components.ingest.source.corrections import Correction
 from components.ingest.source.listing import Listing
-from components.storage.artifact_files import open_file
 
 CORRECTIONS_FILE = "corrections.jsonl"
 

@@ -11,12 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from components.contract.artifact_files import open_file, reading
 from components.ingest.plan.shard_plan import ShardPlan
 from components.ingest.plan.similar_images import ROW_BYTES, Rows
 from components.ingest.source.listing import ImageFile
 from components.records.shard_files import PLANS, replace_file, shard_path
-from components.records.tfrecord import reading
-from components.storage.artifact_files import open_file
 
 _BYTES = 32
 

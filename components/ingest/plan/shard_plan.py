@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from components.contract.artifact_files import make_folders, read_part, write_parts
 from components.contract.example import SPAN
 from components.ingest.config import IngestConfig
 from components.ingest.source.listing import ImageFile, Listing, place_in_listing
 from components.records.shard_files import PLANS, UNFINISHED
-from components.storage.artifact_files import make_folders
-from components.storage.numbered_parts import read_part, write_parts
 from components.storage.row_table import sort
 
 _FILE = "plans"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.machine import release_pages
+from components.host.machine import release_pages
 from components.images.check_result import CheckedImage
 from components.images.transcode import THUMBPRINT_SIDE as SIDE
 

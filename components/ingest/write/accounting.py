@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.errors import DataError
 from components.contract.printable import quote
 from components.images.check_result import Category
@@ -16,7 +17,6 @@ from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, 
 from components.ingest.plan.corrections import Outcome, summarize, write_outcomes
 from components.ingest.plan.splits import require_splits
 from components.ingest.source.listing import Listing, find_look_alikes
-from components.storage.artifact_files import make_folders, open_file
 
 REJECTS_FILE = "rejects.jsonl"
 SKIPPED_FILE = "skipped.jsonl"

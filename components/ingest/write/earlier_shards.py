@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from components.contract.artifact_files import list_names, make_folders, on_disk, remove
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE
@@ -24,7 +25,6 @@ from components.ingest.plan.facts import (
 from components.ingest.plan.shard_plan import ShardPlan, is_unchanged
 from components.ingest.plan.splits import key_of
 from components.records.shard_files import PLANS, find_earlier, read_index
-from components.storage.artifact_files import list_names, make_folders, on_disk, remove
 from components.storage.folder import share
 
 # Copies within a bucket are mostly waiting.

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from components.contract import example
+from components.contract.artifact_files import remove
 from components.contract.errors import StorageError
-from components.contract.progress import add_progress
+from components.host.progress import add_progress
 from components.images.check import check_image
 from components.images.check_result import CheckedImage, Rejected, usable
 from components.ingest.config import IngestConfig
@@ -29,7 +30,6 @@ from components.ingest.source.listing import ImageFile
 from components.records.record_reader import read_frames
 from components.records.shard_files import open_shard, shard_path
 from components.records.tfrecord import RecordWriter, Value, frame, serialize
-from components.storage.artifact_files import remove
 from components.storage.fetch import Content, Unread
 
 # Bytes at the end of a record that almost always hold all but the image.

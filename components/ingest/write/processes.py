@@ -19,10 +19,10 @@ from logging.handlers import QueueHandler, QueueListener
 from types import ModuleType
 from typing import Any
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ResourceError
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.storage import retry
-from components.storage.artifact_files import on_disk
 
 MIN_FILES = 10_000
 """Number of files from which processes pay off. Starting them takes 0.4 s of CPU time, in which a

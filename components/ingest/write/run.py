@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.machine import pause_collection
 from components.contract.printable import make_printable
-from components.contract.progress import report_result
 from components.contract.rules_of_thumb import FEW_IMAGES
+from components.host.machine import pause_collection
+from components.host.progress import report_result
 from components.images.options import SHRINKING
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import (

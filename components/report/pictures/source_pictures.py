@@ -14,11 +14,11 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
+from components.contract.artifact_files import open_file
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE
 from components.report.facts import DuplicateImage, Reject
-from components.storage.artifact_files import open_file
 from components.storage.folder import is_local, open_folder
 
 # Larger files get no picture. A batch is read, and held in memory, at once.

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from components.contract.artifact_files import on_disk
+from components.contract.suspects import Suspect
 from components.evaluation.slices import spell_path
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
-from components.records.suspects import Suspect
 from components.report.facts import PredictedImage
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
@@ -17,7 +18,6 @@ from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST
 from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.similar import draw_map, find_rows, find_similar
-from components.storage.artifact_files import on_disk
 
 _SIDE, _SMALL_SIDE = 144, 64
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from components.records.suspects import Suspect
+from components.contract.suspects import Suspect
 from components.report.suspects.label_scores import LEAST_IMAGES, score_labels
 from components.report.suspects.odd_images import Columns
 from components.report.suspects.shown import LabelErrors

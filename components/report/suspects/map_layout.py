@@ -8,7 +8,7 @@ leave half of them on top of each other.
 import numpy as np
 import numpy.typing as npt
 
-from components.records.neighbors import Features, find_neighbors, normalize
+from components.report.suspects.neighbors import Features, find_neighbors, normalize
 
 Places = npt.NDArray[np.float64]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from components.contract.artifact_files import open_file
 from components.contract.example import TRAIN
+from components.contract.suspects import Suspect
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.slices import spell_path
 from components.ingest.write.accounting import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
-from components.records.suspects import Suspect
-from components.storage.artifact_files import open_file
 
 # A cluster may have thousands.
 _MOST_TWINS = 3

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import TRAIN
-from components.records.neighbors import Features, find_neighbors, read_rows
-from components.records.suspects import Suspect
+from components.contract.suspects import Suspect
 from components.report.suspects.map_layout import lay_out
+from components.report.suspects.neighbors import Features, find_neighbors, read_rows
 from components.report.suspects.odd_images import Columns
 from components.report.suspects.shown import ImageMap
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.contract.errors import ServiceError
-from components.contract.stopping import before_stopping
+from components.host.stopping import before_stopping
 from pipeline_def.service_errors import Unreachable, one_line
 
 Parameter = str | int | float | bool

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration, make_printable
-from components.contract.stopping import before_stopping
+from components.host.stopping import before_stopping
 from components.images.options import FileOptions
 from components.predict.files import count_files, find_sources
 from components.predict.flow import Outcome, Tally, predict

@@ -4,9 +4,9 @@ import dataclasses
 import os
 import shlex
 
+from components.contract.artifact_files import list_names, open_file
 from components.contract.errors import StorageError
 from components.contract.printable import make_printable
-from components.storage.artifact_files import list_names, open_file
 from pipeline_def.config.command_line import parse
 from pipeline_def.layout import Layout
 from pipeline_def.local.commands.run import name_folder, opened_for_run

@@ -25,7 +25,7 @@ from rich.table import Column
 from rich.text import Text
 
 from components.contract.printable import make_printable
-from components.contract.progress import LOGGER
+from components.host.progress import LOGGER
 
 if TYPE_CHECKING:
     from pipeline_def.runs.record import Step

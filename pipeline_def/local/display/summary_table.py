@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
-from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
 
 if TYPE_CHECKING:

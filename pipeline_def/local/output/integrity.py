@@ -17,8 +17,8 @@ from ml_metadata.errors import StatusError
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
 
+from components.contract.artifact_files import on_disk
 from components.contract.model_files import PUSHED_FORMATS
-from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency

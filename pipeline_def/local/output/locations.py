@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import fsspec
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
-from components.storage.artifact_files import on_disk
 from components.storage.folder import list_folders
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout

@@ -29,8 +29,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from components.contract.errors import UserError
+from components.contract.suspects import REASONS
 from components.ingest.source.corrections import Action, Correction
-from components.records.suspects import REASONS
 from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.review.pictures import SIDES, Pictures

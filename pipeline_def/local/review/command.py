@@ -7,10 +7,10 @@ import shlex
 
 from rich.console import Console
 
+from components.contract.artifact_files import list_names
 from components.contract.errors import DataError
-from components.contract.stopping import leave_to_server
-from components.records.suspects import SUSPECTS_FILE, read_suspects
-from components.storage.artifact_files import list_names
+from components.contract.suspects import SUSPECTS_FILE, read_suspects
+from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from components.contract.artifact_files import on_disk
 from components.contract.configuration import from_dict
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import describe_corrections, quote
@@ -18,7 +19,6 @@ from components.ingest.lookup import list_images
 from components.ingest.plan.corrections import Match, Outcome, choose_labels, judge
 from components.ingest.plan.shard_plan import path_hash
 from components.ingest.source.listing import ImageFile, Listing
-from components.storage.artifact_files import on_disk
 from components.storage.fetch import Unread, read_files
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import StorageError
+from components.host.lock import locked
 from components.ingest.source.corrections import Correction, parse_corrections, write_corrections
-from components.storage.artifact_files import on_disk
 from components.storage.folder import is_file, read_bytes
-from components.storage.lock import locked
 
 
 class Decisions:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import DataError, StorageError
+from components.contract.suspects import REASONS, Suspect
 from components.records.shard_files import read_index
-from components.records.suspects import REASONS, Suspect
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import uvicorn
 from rich.console import Console
 
 from components.contract.errors import ConfigurationError
-from components.contract.stopping import leave_to_server
+from components.host.stopping import leave_to_server
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row
 from pipeline_def.local.server.app import make_app

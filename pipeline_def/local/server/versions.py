@@ -13,8 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ModelError, StorageError, UserError
-from components.storage.artifact_files import on_disk
 from components.storage.mirror import Mirror
 from components.storage.saved_model import whole_versions
 from pipeline_def.local.server.model import Model

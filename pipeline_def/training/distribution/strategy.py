@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_cpus, bound_cpus
+from components.host.machine import available_cpus, bound_cpus
 from components.storage.folder import reason_of
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.distribution.cluster import Cluster

@@ -17,10 +17,10 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.errors import ModelError
-from components.contract.machine import computes_bfloat16
 from components.contract.printable import format_duration
-from components.contract.progress import report_result
-from components.contract.stopping import first_interrupt_raises
+from components.host.machine import computes_bfloat16
+from components.host.progress import report_result
+from components.host.stopping import first_interrupt_raises
 from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision

@@ -18,7 +18,7 @@ import tf_keras
 from numpy.typing import NDArray
 
 from components.contract.errors import ModelError
-from components.contract.progress import naming_fold
+from components.host.progress import naming_fold
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values
 from pipeline_def.config.training import TrainerConfig

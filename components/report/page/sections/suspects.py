@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from components.records.suspects import REASONS
+from components.contract.suspects import REASONS
 from components.report.facts import ReportFacts
 from components.report.suspects.shown import ShownSuspect
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import StorageError
-from components.storage.lock import locked
+from components.host.lock import locked
 
 _HOLDER = """
 import sys, time
-from components.storage.lock import locked
+from components.host.lock import locked
 with locked(sys.argv[1], "it", say=print):
     print("held", flush=True)
     time.sleep(60)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from components.contract import stopping
-from components.contract.stopping import before_stopping
+from components.host import stopping
+from components.host.stopping import before_stopping
 
 _BEGIN = """
 import os, sys
-from components.contract.stopping import before_stopping, stop_with
+from components.host.stopping import before_stopping, stop_with
 stop_with("run.py: stopped.")
 def ready():
     print("ready", flush=True)
@@ -117,7 +117,7 @@ def test_other_signals_do_not_stop_a_busy_process(monkeypatch: pytest.MonkeyPatc
 def test_the_second_interrupt_stops_what_the_first_one_ends_early() -> None:
     program = """
 import time
-from components.contract.stopping import first_interrupt_raises
+from components.host.stopping import first_interrupt_raises
 try:
     with first_interrupt_raises():
         ready()

@@ -5,9 +5,9 @@ import numpy as np
 import psutil
 import pytest
 
+from components.contract import image_table
 from components.contract.errors import StorageError
-from components.records import image_table, neighbors
-from components.records.image_table import (
+from components.contract.image_table import (
     EMBEDDINGS_FILE,
     IMAGES_FILE,
     Texts,
@@ -16,6 +16,7 @@ from components.records.image_table import (
     read_images,
     write_image_table,
 )
+from components.report.suspects import neighbors
 
 
 def columns(first: int, count: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from components.storage.numbered_parts import read_part, write_parts
+from components.contract.artifact_files import read_part, write_parts
 
 
 @pytest.mark.parametrize("parts", [[b"only"], [b"one", b"", b"three" * 1000]])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from components.records.suspects import Suspect, read_suspects, write_suspects
+from components.contract.suspects import Suspect, read_suspects, write_suspects
 
 
 def test_the_table_keeps_every_field_and_puts_the_highest_scores_first(tmp_path: Path) -> None:

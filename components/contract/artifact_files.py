@@ -1,9 +1,18 @@
 """Files of artifacts: TensorFlow, which takes seconds to load, is used for URLs only."""
 
+import contextlib
+import itertools
 import json
 import os
 import shutil
+import struct
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from components.contract.errors import StorageError, UserError
+
+# A file of parts: the parts, the offset of each and the end of the last, and their number.
+_NUMBER = struct.Struct("<Q")
 
 
 def on_disk(path: str) -> bool:
@@ -25,6 +34,19 @@ def read_json(path: str) -> Any:
     """Read a JSON file."""
     with open_file(path) as file:
         return json.loads(file.read())
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors from parsing the file at `path`, a path or URL, into a `StorageError`."""
+    try:
+        yield
+    except (OSError, UserError):
+        raise
+    except Exception as error:  # From IndexError to what NumPy's header parser raises.
+        raise StorageError(
+            f"{path} is damaged ({error}): remove the output folder, and run again."
+        ) from error
 
 
 def make_folders(path: str) -> None:
@@ -78,6 +100,33 @@ def move_paths(content: bytes, old: str, new: str) -> bytes:
     for end in (b"/", b'"'):
         content = content.replace(before + end, after + end)
     return content
+
+
+def write_parts(path: str, parts: Iterable[bytes]) -> None:
+    """Write parts to a file, a path or URL, from which workers read them by their numbers.
+
+    Beam pickles an element about eight times on its way to a worker, and a job's graph ends at
+    2 GB: it moves the numbers of the parts instead.
+    """
+    sizes = []
+    with open_file(path, "wb") as file:
+        for part in parts:
+            sizes.append(len(part))
+            file.write(part)
+        offsets = itertools.accumulate(sizes, initial=0)
+        file.write(b"".join(map(_NUMBER.pack, (*offsets, len(sizes)))))
+
+
+def read_part(path: str, number: int) -> bytes:
+    """Read the part with this number, counted from 0."""
+    with open_file(path, "rb") as file:
+        file.seek(-_NUMBER.size, 2)
+        [count] = _NUMBER.unpack(file.read(_NUMBER.size))
+        file.seek(-_NUMBER.size * (count + 2 - number), 2)
+        start, end = struct.unpack("<2Q", file.read(2 * _NUMBER.size))
+        file.seek(start)
+        content: bytes = file.read(end - start)
+        return content
 
 
 def _gfile() -> Any:

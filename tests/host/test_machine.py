@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.contract import machine
+from components.host import machine
 
 MIB = 2**20
 UNLIMITED = "9223372036854771712"

@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from components.records import neighbors
-from components.records.neighbors import find_neighbors
+from components.report.suspects import neighbors
+from components.report.suspects.neighbors import find_neighbors
 
 
 def draw(rows: int, columns: int = 16) -> npt.NDArray[np.float16]:

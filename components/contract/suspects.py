@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.storage.artifact_files import open_file
+from components.contract.artifact_files import open_file
 
 SUSPECTS_FILE = "suspects.parquet"
 

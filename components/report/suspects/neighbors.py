@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from components.contract.machine import release_pages
+from components.host.machine import release_pages
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from components.records.tfrecord import reading
-from components.storage.artifact_files import make_folders, move, on_disk, open_file
+from components.contract.artifact_files import make_folders, move, on_disk, open_file, reading
 
 IMAGES_FILE = "images.parquet"
 EMBEDDINGS_FILE = "embeddings.npy"
