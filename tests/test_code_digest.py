@@ -52,7 +52,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("pipeline_def/training/search/space.py", {"Tuner"}),
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),
-        ("components/evaluation/metrics/predictions.py", {"Evaluator", "ImageReport"}),
+        ("components/metrics/predictions.py", {"Evaluator", "ImageReport"}),
         ("components/report/page/templates/style.css", {"ImageReport"}),
         ("components/report/card/templates/card.md.j2", {"ImageReport"}),
         (

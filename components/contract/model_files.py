@@ -53,7 +53,7 @@ WEIGHTS_FILE = "backbone.weights.h5"
 
 FOLDS_FILE = "assets.extra/fold_predictions.parquet"
 """In a SavedModel that was trained on all images: for each image, the probabilities by a model that
-has not seen it (`components.evaluation.fold_predictions`)."""
+has not seen it (`components.metrics.fold_predictions`)."""
 
 LEARNING_RATE = "learning_rate"
 """Metric of the history: learning rate of the last training step of an epoch."""

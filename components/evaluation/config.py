@@ -13,11 +13,8 @@ from components.contract.configuration import (
     configuration,
     require,
 )
-from components.contract.example import SLICINGS
-from components.evaluation.metrics.metric_table import MetricName
-
-ALL_COLUMNS = "columns"
-"""The entry of `slices` that stands for every column of few values."""
+from components.contract.example import ALL_COLUMNS, SLICINGS
+from components.metrics.metric_table import MetricName
 
 _Bound = Annotated[Number, Ge(0)]
 

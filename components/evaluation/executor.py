@@ -1,18 +1,16 @@
 """The executor of ImageEvaluator: chooses the split, evaluates, writes predictions and verdict.
 
-Beam workers run the models over whole batches (`inference`). This module reads the predictions in
-batches, keeps a few numbers of each image, and counts them in each slice for TFMA's files.
+Beam workers run the models over whole batches (`inference`); `slice_counts` counts the predictions
+in each slice, once for the verdict and for TFMA's files.
 """
 
 import collections
 import itertools
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from tfx import types
 from tfx.components.evaluator import constants
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
@@ -35,6 +33,7 @@ from components.contract.example import (
     TEST,
     TRAIN,
     count_folds,
+    decode_text,
     name_folds,
 )
 from components.contract.model_files import FORMATS_PROPERTY
@@ -46,42 +45,27 @@ from components.contract.properties import (
     VERSION_PROPERTY,
 )
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.fold_predictions import FoldPredictions, find_unseen, read_folds
 from components.evaluation.format_measurement import measure_formats
 from components.evaluation.inference import Job, predict_shards
-from components.evaluation.metrics.metric_table import AUC
-from components.evaluation.metrics.predictions import (
-    OVERALL,
-    Ints,
-    Predictions,
-    PredictionStats,
-    SliceKey,
-    find_known,
-    find_rows,
-)
-from components.evaluation.prediction_file import (
+from components.evaluation.prediction_writer import (
+    find_unseen,
     join_parts,
-    read_prediction_batches,
-    read_predictions,
     replace_probabilities,
 )
-from components.evaluation.slices import choose_slices, decode_text, make_readable
-from components.evaluation.smoke.smoke_test import SmokeTest
-from components.evaluation.tfma_files import (
-    MeasuredModel,
-    make_eval_config,
-    measure_model,
-    write_results,
-)
-from components.evaluation.thresholds import SliceValues, check_thresholds, describe_thresholds
-from components.evaluation.verdict import (
+from components.evaluation.slice_counts import measure_models, measures_auc
+from components.evaluation.smoke_test import SmokeTest
+from components.evaluation.tfma_files import make_eval_config, write_results
+from components.evaluation.thresholds import check_thresholds, describe_thresholds
+from components.evaluation.verdict import decide, measure_accuracy
+from components.metrics.evaluation_files import (
     Verdict,
-    decide,
-    measure_accuracy,
     write_format_results,
     write_thresholds,
     write_verdict,
 )
+from components.metrics.fold_predictions import FoldPredictions, read_folds
+from components.metrics.prediction_file import read_predictions
+from components.metrics.slices import choose_slices
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.storage.artifact_files import make_folders, open_file
@@ -91,9 +75,6 @@ CONFIG_KEY = "config"
 
 MAX_DROP_KEY = "max_format_drop"
 """The execution property that bounds the accuracy drop of an export, 0 to 1."""
-
-# Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
-_MOST_SCORES = 10_000_000
 
 
 class Executor(BaseBeamExecutor):
@@ -132,23 +113,20 @@ class Executor(BaseBeamExecutor):
         )
         if any(unseen := find_unseen(examples.uri, split, folds)):
             replace_probabilities(evaluation.uri, unseen)
-        stats, slices = _read_stats(evaluation.uri, config)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
-        known = find_known(model.truth for model in stats)
-        values, compared = _write_results(
-            evaluation.uri, config, stats, slices, known, paths=paths, with_auc=with_auc
-        )
-        right = (model.right for model in stats)
+        counted = measure_models(evaluation.uri, config, paths, with_auc=with_auc)
         measured = measure_accuracy(
-            *right, guess=majority_accuracy, selected=split == EVAL, known=known
+            *counted.right, guess=majority_accuracy, selected=split == EVAL, known=counted.known
         )
         check = check_thresholds(
             config,
-            values,
-            compared,
+            counted.models[0].values,
+            counted.compared,
             majority_accuracy=majority_accuracy,
             alone=measured.alone,
         )
+        tfma_config = make_eval_config(config, with_auc=with_auc, compared=len(paths) > 1)
+        write_results(evaluation.uri, tfma_config, counted.models, counted.compared, check)
         verdict = decide(measured, config, check, smoke_failure=smoke_failure)
         write_verdict(evaluation.uri, verdict)
         write_thresholds(evaluation.uri, describe_thresholds(config))
@@ -192,11 +170,6 @@ def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> Eval
     return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
 
 
-def measures_auc(config: EvaluationConfig, *, scores: int) -> bool:
-    """Say whether to measure the AUC, for which all `scores` are held in memory."""
-    return scores <= _MOST_SCORES or any(of.metric == AUC for of in config.thresholds)
-
-
 def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Artifact]:
     """Return the candidate and, unless this is a first run, the model in use."""
     candidate = artifact_utils.get_single_instance(input_dict[MODEL_KEY])
@@ -220,62 +193,6 @@ def _start_smoke_test(
     first = itertools.islice(examples, config.smoke_images)
     images = {decode_text(bytes(one[name])): bytes(one[encoded]) for one in first}
     return SmokeTest(model, images, seconds=config.smoke_seconds)
-
-
-def _read_stats(
-    evaluation_uri: str, config: EvaluationConfig
-) -> tuple[list[PredictionStats], dict[SliceKey, Sequence[int]]]:
-    """Return statistics of the predictions of each model, and the rows of each slice.
-
-    The predictions are read in batches, so that memory does not grow with examples × classes.
-    """
-    stats: list[list[PredictionStats]] = []
-    slices: dict[str, list[str]] = {name: [] for name in config.slices}
-    for batch in read_prediction_batches(evaluation_uri):
-        stats.append([model.stats for model in (batch.candidate, batch.baseline) if model])
-        for name, values in slices.items():
-            # Millions of images have a few values.
-            values += map(sys.intern, make_readable(batch.slices[name]))
-    models = [PredictionStats.concatenate(parts) for parts in zip(*stats, strict=True)]
-    return models, {OVERALL: range(len(models[0].truth)), **find_rows(slices)}
-
-
-def _write_results(
-    evaluation_uri: str,
-    config: EvaluationConfig,
-    stats: list[PredictionStats],
-    slices: Mapping[SliceKey, Sequence[int]],
-    known: Ints,
-    *,
-    paths: list[str],
-    with_auc: bool,
-) -> tuple[SliceValues, tuple[SliceValues, SliceValues] | None]:
-    """Write TFMA's files.
-
-    Returns:
-        The metrics of the candidate; and those of both models on the rows `known`, whose labels
-        both know, or None without any.
-    """
-    eval_config = make_eval_config(config, with_auc=with_auc, compared=len(paths) > 1)
-    predictions: list[Predictions | None] = [None, None]
-    if with_auc:
-        evaluated = read_predictions(evaluation_uri)
-        predictions = [evaluated.candidate, evaluated.baseline]
-    given = list(zip(eval_config.model_specs, paths, stats, predictions, strict=False))
-
-    def measure(rows: Mapping[SliceKey, Sequence[int]]) -> list[MeasuredModel]:
-        return [
-            measure_model(spec, path, of, rows, predicted) for spec, path, of, predicted in given
-        ]
-
-    models = on_known = measure(slices)
-    if len(known) < len(slices[OVERALL]):
-        shared = {key: np.intersect1d(rows, known).tolist() for key, rows in slices.items()}
-        on_known = measure({key: rows for key, rows in shared.items() if rows})
-    pair = (on_known[0].values, on_known[-1].values)
-    compared = pair if len(models) > 1 and len(known) else None
-    write_results(evaluation_uri, eval_config, models, compared)
-    return models[0].values, compared
 
 
 def _bless(

@@ -11,17 +11,16 @@ import tensorflow as tf
 
 from components.contract.confidence import Interval
 from components.contract.configuration import from_dict
-from components.contract.example import ENCODED, FILENAME
+from components.contract.example import ENCODED, FILENAME, decode_text
 from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.proof import Change
-from components.evaluation.slices import decode_text
-from components.evaluation.verdict import PLAIN_RESIZE, FormatResult
 from components.images.canonical import canonicalize, decode, decode_upright
 from components.images.options import CHANNELS, TransformConfig
 from components.images.portable import prepare
 from components.images.upright import read_orientations
+from components.metrics.evaluation_files import PLAIN_RESIZE, FormatResult
+from components.metrics.predictions import Evaluated, Predictions
+from components.metrics.proof import Change
 from components.records.shard_files import list_shards
 from components.storage.artifact_files import open_file, read_json
 

@@ -23,12 +23,13 @@ from components.contract.example import (
     LABEL,
     LUMINANCE,
     WIDTH,
+    encode_text,
 )
 from components.contract.model_files import EXAMPLES_SIGNATURE, KNOWN_SCORE
 from components.contract.progress import add_progress
-from components.evaluation.metrics.predictions import Scores
-from components.evaluation.prediction_file import open_part
-from components.evaluation.slices import MISSING_NUMBER, Columns, describe_slices, encode_text
+from components.evaluation.prediction_writer import open_part
+from components.metrics.predictions import Scores
+from components.metrics.slices import MISSING_NUMBER, Columns, describe_slices
 
 BATCH = 64
 """Examples per call of a model, as many as Transform decodes at once. With 128 images of 192

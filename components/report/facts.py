@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from components.contract.example import EVAL, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.evaluation.metrics.calibration import Scaling, SetCoverage
-from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.metrics.unknowns import Unknowns
-from components.evaluation.verdict import FormatResult, Verdict
 from components.images.picture import Picture
+from components.metrics.calibration import Scaling, SetCoverage
+from components.metrics.classification_metrics import Comparison, ModelMetrics
+from components.metrics.evaluation_files import FormatResult, Verdict
+from components.metrics.unknowns import Unknowns
 from components.report.suspects.near_duplicates import Leaks
 from components.report.suspects.shown import SimilarImage, SuspectFacts
 

@@ -25,14 +25,18 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     PropertiesLike,
 )
-from components.evaluation.metrics.calibration import Scaling, measure_sets, undo_scaling
-from components.evaluation.metrics.classification_metrics import compare
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.metrics.sampled import SampledPredictions, drop_probabilities
-from components.evaluation.metrics.unknowns import Unknowns
-from components.evaluation.prediction_file import read_sampled
-from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
+from components.metrics.calibration import Scaling, measure_sets, undo_scaling
+from components.metrics.classification_metrics import compare
+from components.metrics.evaluation_files import read_format_results, read_thresholds, read_verdict
+from components.metrics.prediction_file import read_sampled
+from components.metrics.predictions import (
+    Evaluated,
+    Predictions,
+    SampledPredictions,
+    drop_probabilities,
+)
+from components.metrics.unknowns import Unknowns
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
@@ -125,13 +129,12 @@ def gather_facts(
 
 
 def _describe_sample(model: Predictions) -> Iterator[str]:
-    """Say which numbers are from histograms and from a sample, if memory holds no more."""
-    if isinstance(model, SampledPredictions) and model.histogram:
+    """Say which numbers are from a sample, if memory holds no more."""
+    if isinstance(model, SampledPredictions):
         yield (
-            f"Areas under curves are from histograms of all {len(model.ids):,} images, AUC within "
-            f"± {model.histogram.measure_error():.2g}. The curves, calibration without its "
-            f"temperature and the coverage of label sets are from {len(model.rows):,} images drawn "
-            f"at random. All other numbers are from all images."
+            f"Curves and the areas under them, calibration without its temperature and the "
+            f"coverage of label sets are from {len(model.rows):,} of {len(model.ids):,} images, "
+            f"drawn at random. All other numbers are from all images."
         )
 
 

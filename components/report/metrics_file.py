@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.metrics.curves import Roc
+from components.metrics.classification_metrics import Comparison, ModelMetrics
+from components.metrics.curves import Roc
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 
@@ -35,7 +35,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
     `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
-    `known`: null, or the fields of `components.evaluation.metrics.unknowns.Unknowns`.
+    `known`: null, or the fields of `components.metrics.unknowns.Unknowns`.
     `range_test`, `warm_start` and `search`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header

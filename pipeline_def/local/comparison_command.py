@@ -10,7 +10,7 @@ from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import describe_corrections
-from components.evaluation.proof import Change
+from components.metrics.proof import Change
 from components.records.shard_files import read_index
 from components.report.comparison.comparison import (
     ComparedRun,

@@ -114,7 +114,7 @@ class Summary:
     headline: str
     """The verdict in a sentence."""
     grade: str
-    """proven, promising or not shown, as `components.evaluation.proof.grade` says."""
+    """proven, promising or not shown, as `components.metrics.proof.grade` says."""
     blessing_reason: str
     findings: list[dict[str, str]]
     """What to look at, the most important first: `text`, `why`, `advice`, and the report's

@@ -59,7 +59,7 @@ class Trained:
         if run is None:
             raise DataError(f"No run in {output} has pushed version {version}.")
         # Takes a second to import.
-        from components.evaluation.prediction_file import read_predictions
+        from components.metrics.prediction_file import read_predictions
 
         schema = os.path.join(run.find_artifact(SCHEMA_GEN.id, "schema"), "schema.pbtxt")
         try:

@@ -15,7 +15,7 @@ import tf_keras
 from numpy.typing import NDArray
 
 from components.contract.progress import naming_fold, report_fold
-from components.evaluation.metrics.unknowns import (
+from components.metrics.unknowns import (
     KINDS,
     Judged,
     LeftOut,

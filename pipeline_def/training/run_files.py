@@ -23,7 +23,7 @@ from components.contract.model_files import (
     RATE,
     TRAINING_FILE,
 )
-from components.evaluation.metrics.unknowns import Unknowns
+from components.metrics.unknowns import Unknowns
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Calibration, LabelSets

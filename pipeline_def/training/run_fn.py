@@ -18,11 +18,11 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
+from components.contract.example import decode_text
 from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
-from components.evaluation.fold_predictions import FoldPredictions, write_folds
-from components.evaluation.slices import decode_text
 from components.images.portable import find_kept
+from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.records.shard_files import read_index
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import make_plain, precision

@@ -5,14 +5,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from components.evaluation.metrics import intervals
-from components.evaluation.metrics.classification_metrics import (
+from components.metrics import intervals
+from components.metrics.classification_metrics import (
     Comparison,
     ModelMetrics,
     compare,
     measure,
 )
-from components.evaluation.metrics.predictions import Ints, Predictions
+from components.metrics.predictions import Ints, Predictions
 from tests.evaluation.predictions_sample import as_evaluated, predict
 
 

@@ -11,9 +11,12 @@ import tensorflow_model_analysis as tfma
 from tfx import types
 
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
+from components.evaluation import fresh_process
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.predictions import (
+from components.metrics.curves import mean_auc
+from components.metrics.evaluation_files import read_verdict
+from components.metrics.prediction_file import PREDICTIONS_FILE, read_predictions
+from components.metrics.predictions import (
     OVERALL,
     Counts,
     Evaluated,
@@ -21,9 +24,6 @@ from components.evaluation.metrics.predictions import (
     PredictionStats,
     SliceKey,
 )
-from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
-from components.evaluation.smoke import fresh_process
-from components.evaluation.verdict import read_verdict
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
 

@@ -13,10 +13,11 @@ from components.contract.properties import FOUND_PROPERTY
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import find_baseline
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.executor import find_models, measures_auc, require_majority_accuracy
-from components.evaluation.metrics.metric_table import METRICS, MetricName
+from components.evaluation.executor import find_models, require_majority_accuracy
+from components.evaluation.slice_counts import measures_auc
 from components.evaluation.tfma_files import make_eval_config
 from components.evaluation.thresholds import describe_thresholds
+from components.metrics.metric_table import METRICS, MetricName
 from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from components.contract.confidence import proportion_interval
-from components.evaluation.metrics.classification_metrics import compare, measure
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.intervals import f1_interval, paired_interval
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Counts, Evaluated
+from components.metrics.classification_metrics import compare, measure
+from components.metrics.curves import mean_auc
+from components.metrics.intervals import f1_interval, paired_interval
+from components.metrics.metric_table import METRICS
+from components.metrics.predictions import Counts, Evaluated
 from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,

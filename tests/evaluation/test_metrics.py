@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from components.evaluation.metrics.calibration import undo_scaling
-from components.evaluation.metrics.classification_metrics import compare, find_confused, measure
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Floats, Ints, Predictions
+from components.metrics.calibration import undo_scaling
+from components.metrics.classification_metrics import compare, find_confused, measure
+from components.metrics.metric_table import METRICS
+from components.metrics.predictions import Floats, Ints, Predictions
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,

@@ -11,9 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.smoke import fresh_process
-from components.evaluation.smoke.smoke_test import SmokeTest, compare
+from components.evaluation import fresh_process
+from components.evaluation.smoke_test import SmokeTest, compare
+from components.metrics.predictions import Evaluated, Predictions
 
 PROBABILITIES = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5]], np.float32)
 EVALUATED = Evaluated(

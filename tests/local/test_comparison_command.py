@@ -15,7 +15,7 @@ import pytest
 import local_runner
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
-from components.evaluation.prediction_file import join_parts, open_part
+from components.evaluation.prediction_writer import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_record

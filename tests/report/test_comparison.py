@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.intervals import paired_interval
 from components.evaluation.thresholds import ThresholdCheck
 from components.evaluation.verdict import decide, measure_accuracy
+from components.metrics.intervals import paired_interval
 from components.report.comparison.comparison import list_parts
 from components.report.comparison.document import render
 from components.report.comparison.paired import Overlap, pair

@@ -8,7 +8,7 @@ import pytest
 
 from components.contract.confidence import Interval
 from components.contract.example import name_folds
-from components.evaluation.verdict import Verdict
+from components.metrics.evaluation_files import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
 from components.report.suspects.near_duplicates import Leaks

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.metrics.predictions import Evaluated, Predictions
 from components.records.suspects import SUSPECTS_FILE, read_suspects, write_suspects
 from components.report.suspects.near_duplicates import (
     Leaks,

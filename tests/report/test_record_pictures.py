@@ -11,9 +11,9 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail, picture_of
+from components.metrics.predictions import Evaluated, Predictions
 from components.report.facts import PredictedImage
 from components.report.pictures.gathering import keep_within, sample_classes
 from components.report.pictures.predicted_images import choose, show

@@ -17,12 +17,12 @@ from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, FILENAME
 from components.contract.machine import require_formats
 from components.evaluation.format_measurement import measure_formats
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.verdict import (
+from components.metrics.evaluation_files import (
     PLAIN_RESIZE,
     read_format_results,
     write_format_results,
 )
+from components.metrics.predictions import Evaluated, Predictions
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig

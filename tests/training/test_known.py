@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from components.contract.example import ENCODED
 from components.contract.model_files import KNOWN, KNOWN_SCORE
-from components.evaluation.metrics.unknowns import Judged, LeftOut, Unknowns, compare_left_out
+from components.metrics.unknowns import Judged, LeftOut, Unknowns, compare_left_out
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.model.networks import build_model

@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from components.contract.confidence import Interval
 from components.contract.printable import format_duration, make_printable
-from components.evaluation.metrics.classification_metrics import SliceMetrics
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.proof import explain_grade
+from components.metrics.classification_metrics import SliceMetrics
+from components.metrics.metric_table import METRICS
+from components.metrics.proof import explain_grade
 from components.report.facts import ReportFacts
 from components.report.templates import load_templates
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 from components.contract.example import EVAL, count_folds
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.classification_metrics import measure
-from components.evaluation.proof import Relation
+from components.metrics.classification_metrics import measure
+from components.metrics.proof import Relation
 from components.report.comparison.paired import (
     Evaluation,
     MetricPair,

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from components.evaluation.metrics.metric_table import METRICS
+from components.metrics.metric_table import METRICS
 from components.report import page
 from components.report.comparison.comparison import (
     ComparisonFacts,

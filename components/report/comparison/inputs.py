@@ -4,11 +4,10 @@ import math
 from collections.abc import Collection
 
 from components.contract.errors import StorageError
-from components.contract.example import FILENAME, SHA256
-from components.evaluation.prediction_file import MOST_SCORES, count_scores, read_predictions
-from components.evaluation.slices import decode_text
+from components.contract.example import FILENAME, SHA256, decode_text
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
+from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
 from components.report.comparison.paired import Evaluation

@@ -12,17 +12,17 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.classification_metrics import (
+from components.images.picture import Picture
+from components.metrics.classification_metrics import (
     ModelMetrics,
     SliceMetrics,
     measure,
     measure_slices,
 )
-from components.evaluation.metrics.intervals import estimate_intervals
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Flags, Ints, Predictions
-from components.evaluation.proof import Change
-from components.images.picture import Picture
+from components.metrics.intervals import estimate_intervals
+from components.metrics.metric_table import METRICS
+from components.metrics.predictions import Flags, Ints, Predictions
+from components.metrics.proof import Change
 
 
 @dataclass(frozen=True, eq=False)

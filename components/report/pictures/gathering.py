@@ -9,11 +9,11 @@ from typing import Any
 
 from components.contract.example import TRAIN
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
-from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.metrics.predictions import Evaluated
 from components.images.picture import Picture
 from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
 from components.images.transcode import Pixels
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.predictions import Evaluated
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES, ClassSample, PredictedImage

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.contract.example import ENCODED, FILENAME
-from components.evaluation.metrics.predictions import Evaluated, Ints
-from components.evaluation.slices import decode_text
+from components.contract.example import ENCODED, FILENAME, decode_text
 from components.images.picture import Picture
 from components.images.thumbnails import SIDE, make_thumbnail
+from components.metrics.predictions import Evaluated, Ints
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
 from components.report.facts import PredictedImage

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from components.evaluation.slices import spell_path
+from components.contract.example import spell_path
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.records.suspects import Suspect

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from components.contract.example import TRAIN
-from components.evaluation.metrics.predictions import Evaluated
-from components.evaluation.slices import spell_path
+from components.contract.example import TRAIN, spell_path
 from components.ingest.ingest_report import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
+from components.metrics.predictions import Evaluated
 from components.records.suspects import Suspect
 from components.storage.artifact_files import open_file
 

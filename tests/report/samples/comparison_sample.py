@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from components.evaluation.metrics.predictions import Predictions
 from components.images.picture import Picture
+from components.metrics.predictions import Predictions
 from components.report.comparison.comparison import ComparedRun, ComparisonFacts, compare_runs
 from components.report.comparison.paired import Evaluation
 from tests.pictures import encode, picture

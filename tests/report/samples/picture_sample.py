@@ -8,10 +8,10 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.metrics.predictions import Floats
 from components.images.picture import Picture
 from components.images.thumbnails import lay_over, picture_of
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.predictions import Floats
 from components.records.suspects import Reason, Suspect
 from components.report.facts import ClassSample, DuplicateImage, PredictedImage, Reject
 from components.report.suspects.shown import (

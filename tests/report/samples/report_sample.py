@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.calibration import Scaling, SetCoverage
-from components.evaluation.metrics.classification_metrics import Comparison
-from components.evaluation.metrics.unknowns import LeftOut, LeftOutClass, Unknowns
-from components.evaluation.verdict import Verdict
+from components.metrics.calibration import Scaling, SetCoverage
+from components.metrics.classification_metrics import Comparison
+from components.metrics.evaluation_files import Verdict
+from components.metrics.unknowns import LeftOut, LeftOutClass, Unknowns
 from components.report.facts import (
     ClassSample,
     ExportedModel,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.metrics.predictions import Ints
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.predictions import Ints
 from components.report.facts import MATRIX_CLASSES, PredictedImage, ReportFacts
 from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
 

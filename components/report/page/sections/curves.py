@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from components.contract.confidence import Interval, proportion_interval
-from components.evaluation.metrics.calibration import Bins
-from components.evaluation.metrics.curves import ClassCurves, Roc
-from components.evaluation.metrics.predictions import Scores
+from components.metrics.calibration import Bins
+from components.metrics.curves import ClassCurves, Roc
+from components.metrics.predictions import Scores
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number

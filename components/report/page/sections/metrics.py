@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.classification_metrics import SliceMetrics
-from components.evaluation.metrics.metric_table import METRICS, Metric
+from components.metrics.classification_metrics import SliceMetrics
+from components.metrics.metric_table import METRICS, Metric
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
 

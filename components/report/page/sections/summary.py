@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.proof import explain_grade
 from components.images.picture import Picture
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.proof import explain_grade
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 from components.report.page.formatting import count, integer, percent, shorten

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.contract.confidence import Interval, proportion_interval
-from components.evaluation.metrics.predictions import (
+from components.metrics.predictions import (
     EDGES,
     Counts,
     Floats,

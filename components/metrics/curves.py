@@ -1,13 +1,13 @@
 """ROC and precision-recall curves, and the areas under them."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn import metrics
 
-from components.evaluation.metrics.predictions import (
+from components.metrics.predictions import (
     Flags,
     Floats,
     Ints,
@@ -19,11 +19,8 @@ from components.evaluation.metrics.predictions import (
 _MOST_POINTS, _MOST_CURVES = 100, 6
 # Shown as 1.000.
 _PERFECT = 0.9995
-# Scores of all classes that are sorted at once: 32 MB.
-_BLOCK = 8_000_000
-
-_Part = tuple[Flags, Scores]
-"""Whether each of some scores is of the positive class, and the scores, [...] each."""
+# Scores of all classes that scikit-learn sorts at once for a micro-average; it takes a second.
+_MOST_SCORES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
     """Return the one-vs-rest ROC AUC and average precision of each class, [classes] each.
 
     Equal to scikit-learn's `roc_auc_score` and `average_precision_score` of each column, which
-    take minutes for 50,000 examples and 1,000 classes.
+    take 30 times as long, too long for slices and resamples.
 
     Args:
         ids: [examples], column of the true class; -1 is none of them.
@@ -108,36 +105,33 @@ def mean_auc(ids: Ints, probabilities: Scores) -> float:
 def trace_roc(predictions: Predictions) -> Roc | None:
     """Return the ROC curve of the second of two classes, or the micro-average of more classes.
 
-    None if all examples are of one class, or probabilities are not finite.
+    The micro-average is of a random sample of the examples if there are too many scores. None if
+    all examples are of one class, or probabilities are not finite.
     """
     labels, ids, probabilities = predictions.labels, predictions.ids, predictions.probabilities
     if len(np.unique(ids)) < 2:
         return None
     if len(labels) == 2:
         column = labels.index(max(labels))
-        of_column = ids == column, probabilities[:, column]
-        return _trace(lambda: [of_column], positive=labels[column])
-    step = max(1, _BLOCK // len(labels))
-
-    def parts() -> Iterator[_Part]:
-        for start in range(0, len(ids), step):
-            rows = slice(start, start + step)
-            yield ids[rows, np.newaxis] == np.arange(len(labels)), probabilities[rows]
-
-    return _trace(parts, positive=None)
+        return _trace(ids == column, probabilities[:, column], positive=labels[column])
+    most = max(1, _MOST_SCORES // len(labels))
+    if len(ids) > most:
+        rows = np.sort(np.random.default_rng(0).choice(len(ids), most, replace=False))
+        ids, probabilities = ids[rows], probabilities[rows]
+    truth = ids[:, np.newaxis] == np.arange(len(labels))
+    return _trace(truth.ravel(), probabilities.ravel(), positive=None)
 
 
-def _trace(parts: Callable[[], Iterable[_Part]], *, positive: str | None) -> Roc | None:
-    facts = [(truth.any(), truth.all(), np.isfinite(scores).all()) for truth, scores in parts()]
-    some, every, finite = zip(*facts, strict=True)
-    if all(every) or not any(some) or not all(finite):
+def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
+    if truth.all() or not truth.any() or not np.isfinite(scores).all():
         return None
-    thresholds, false_positive_rate, recall = _find_corners(parts)
+    false_positive_rate, recall, thresholds = metrics.roc_curve(truth, scores)
     kept = _thin(false_positive_rate, recall)
     return Roc(
         false_positive_rate[kept],
         recall[kept],
-        thresholds[kept],
+        # A first threshold of infinity would be exact, but JSON cannot hold it.
+        thresholds[kept].astype(np.float64).clip(0, 1),
         area=float(metrics.auc(false_positive_rate, recall)),
         positive=positive,
     )
@@ -147,7 +141,7 @@ def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
     """Return the one-vs-rest curves of a class; None where `measure_areas` gives NaN."""
     column = predictions.labels.index(label)
     truth, scores = predictions.ids == column, predictions.probabilities[:, column]
-    roc = _trace(lambda: [(truth, scores)], positive=label)
+    roc = _trace(truth, scores, positive=label)
     if not roc:
         return None
     precision, recall, _ = metrics.precision_recall_curve(truth, scores)
@@ -170,27 +164,6 @@ def trace_worst(
         worst = [label for label in worst if label == labels[1]]
     traced = (trace_class(predictions, label) for label in worst)
     return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))
-
-
-def _find_corners(parts: Callable[[], Iterable[_Part]]) -> tuple[Floats, Floats, Floats]:
-    """Return threshold, false positive rate and recall, [points] each.
-
-    scikit-learn's `roc_curve` gives the same curve, but takes a minute for 50,000 examples and
-    1,000 classes.
-    """
-    highest_first = np.unique(np.concatenate([scores[truth] for truth, scores in parts()]))[::-1]
-    total, below = np.zeros((2, 1), np.int64), np.zeros((2, 2 * len(highest_first)), np.int64)
-    for truth, scores in parts():
-        for kind, chosen in enumerate((~truth, truth)):
-            of_kind = np.sort(scores[chosen])
-            # Scores below: first of just above the threshold, then of the threshold itself.
-            found = [np.searchsorted(of_kind, highest_first, side) for side in ("right", "left")]
-            below[kind] += np.stack(found, axis=1).ravel()
-            total[kind] += len(of_kind)
-    rates = np.pad((total - below) / total, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1)))
-    # A first threshold of infinity would be exact, but JSON cannot hold it.
-    inner = np.repeat(highest_first, 2).astype(np.float64).clip(0, 1)
-    return np.concatenate([[1.0], inner, [0.0]]), rates[0], rates[1]
 
 
 def _thin(x: Floats, y: Floats, most: int = _MOST_POINTS) -> Ints:

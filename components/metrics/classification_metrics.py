@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.contract.confidence import Interval, proportion_interval
-from components.evaluation.metrics.calibration import Bins, bin_by_count, bin_by_width
-from components.evaluation.metrics.curves import (
+from components.metrics.calibration import Bins, bin_by_count, bin_by_width
+from components.metrics.curves import (
     ClassCurves,
     Roc,
     measure_areas,
     trace_roc,
     trace_worst,
 )
-from components.evaluation.metrics.intervals import estimate_intervals, f1_interval, paired_interval
-from components.evaluation.metrics.metric_table import AUC, METRICS
-from components.evaluation.metrics.predictions import (
+from components.metrics.intervals import estimate_intervals, f1_interval, paired_interval
+from components.metrics.metric_table import AUC, METRICS
+from components.metrics.predictions import (
     Counts,
     Evaluated,
     Flags,
@@ -28,7 +28,6 @@ from components.evaluation.metrics.predictions import (
     find_rows,
     mean_known,
 )
-from components.evaluation.metrics.sampled import SampledPredictions
 
 _MOST_CONFUSED = 20
 
@@ -139,11 +138,8 @@ def measure(predictions: Predictions) -> ModelMetrics:
     labels, stats = predictions.labels, predictions.stats
     counts = Counts.of(stats)
     columns = sorted(range(len(labels)), key=labels.__getitem__)
-    histogram = predictions.histogram if isinstance(predictions, SampledPredictions) else None
     held = predictions.held
-    auc, average_precision = (
-        histogram.measure_areas() if histogram else measure_areas(held.ids, held.probabilities)
-    )
+    auc, average_precision = measure_areas(held.ids, held.probabilities)
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
     precision, recall, f1 = (of[1:] for of in (counts.precision, counts.recall, counts.f1))
     return ModelMetrics(

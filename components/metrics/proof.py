@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from components.contract.confidence import Interval, Z
-from components.evaluation.metrics.intervals import paired_interval
-from components.evaluation.metrics.predictions import Flags
+from components.metrics.intervals import paired_interval
+from components.metrics.predictions import Flags
 
 Relation = Literal["better", "worse", "not worse", "undecided"]
 """Of a second model to a first; not worse: by no more than the largest drop allowed."""

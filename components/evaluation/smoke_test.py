@@ -20,8 +20,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from components.evaluation.metrics.predictions import Evaluated
-from components.evaluation.smoke import fresh_process
+from components.evaluation import fresh_process
+from components.metrics.predictions import Evaluated
 
 _IMAGES, _PREDICTIONS, _LOG = "images.json", "predictions.json", "log"
 

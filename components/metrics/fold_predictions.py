@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,18 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.contract.example import EVAL, FILENAME, SHA256, count_folds
 from components.contract.model_files import FOLDS_FILE
-from components.evaluation.slices import decode_text
-from components.records.record_reader import read_features
-from components.records.shard_files import list_shards
 from components.storage.artifact_files import make_folders, open_file
 
 if TYPE_CHECKING:
     # Other metrics need no other training.
-    from components.evaluation.metrics.predictions import Ints, Scores
-
-_NAME, _KEY = FILENAME.encode(), SHA256.encode()
+    from components.metrics.predictions import Ints, Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,24 +82,3 @@ def read_folds(saved_model: str) -> FoldPredictions | None:
         folds=table["fold"].to_numpy(),
         probabilities=flat.reshape(-1, len(labels)),
     )
-
-
-def find_unseen(
-    examples_uri: str, split: str, models: Sequence[FoldPredictions | None]
-) -> list[dict[str, Scores | None]]:
-    """Return what each model, or one of its folds, says of images that it was trained on.
-
-    That is file name → probabilities by a model that has not seen the image, or None if there is
-    none: a model without folds was trained on all splits of these folds but eval.
-    """
-    found: list[dict[str, Scores | None]] = [{} for _ in models]
-    for path in list_shards(examples_uri, split) if any(models) else ():
-        trained_on = count_folds(split) and not path.split("/")[-2].endswith(f"-{EVAL}")
-        for features in read_features(path, (_NAME, _KEY)):
-            name, key = (decode_text(bytes(features.get(of, b""))) for of in (_NAME, _KEY))
-            for rows, folds in zip(found, models, strict=True):
-                if folds and key in folds.rows:
-                    rows[name] = folds.rows[key]
-                elif folds is None and trained_on:
-                    rows[name] = None
-    return found

@@ -11,9 +11,9 @@ from components.contract.confidence import (
     paired_difference,
     proportion_interval,
 )
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.metric_table import TOP
-from components.evaluation.metrics.predictions import (
+from components.metrics.curves import mean_auc
+from components.metrics.metric_table import TOP
+from components.metrics.predictions import (
     MOST_LOSS,
     Counts,
     Flags,

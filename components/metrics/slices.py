@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from components.contract.errors import ConfigurationError
 from components.contract.example import (
+    ALL_COLUMNS,
     COLUMNS,
     FILENAME,
     FORMAT,
@@ -19,8 +20,8 @@ from components.contract.example import (
     SLICINGS,
     SPAN,
     WIDTH,
+    decode_text,
 )
-from components.evaluation.config import ALL_COLUMNS
 
 Columns = Mapping[str, Mapping[str, Any]]
 """Name of a column → its description in the index of the examples."""
@@ -95,21 +96,6 @@ def _describe_column(
         bins = [f"under {bounds[0]}", *between, f"{bounds[-1]} and more"]
         texts = [bins[place] for place in np.searchsorted(bounds, values, side="right")]
     return [_MISSING if gone else text for gone, text in zip(missing, texts, strict=True)]
-
-
-def decode_text(value: bytes) -> str:
-    """Decode text that may be any bytes; `encode_text` reverses it."""
-    return value.decode("utf-8", "surrogateescape")
-
-
-def encode_text(value: str) -> bytes:
-    """Encode text of `decode_text`."""
-    return value.encode("utf-8", "surrogateescape")
-
-
-def spell_path(path: str) -> str:
-    """Spell a path as the table of images does, which holds no invalid bytes."""
-    return encode_text(path).decode(errors="backslashreplace")
 
 
 def make_readable(values: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluation.metrics.metric_table import METRICS, TOP
+from components.metrics.metric_table import METRICS, TOP
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -144,6 +144,60 @@ class Predictions:
     def held(self) -> "Predictions":
         """Predictions for the examples whose probabilities are in memory, here all."""
         return self
+
+
+@dataclass(frozen=True)
+class SampledPredictions(Predictions):
+    """Predictions for more examples than have room in memory.
+
+    All have statistics, but `probabilities` are those of the examples `rows` only.
+    """
+
+    rows: Ints
+    """[held], ascending."""
+    statistics: PredictionStats
+    """Of all examples."""
+
+    @classmethod
+    def of(cls, batches: Iterable[Predictions], rows: Ints) -> Self:
+        """Keep the probabilities of the examples `rows`, ascending, of consecutive batches."""
+        kept, stats, done = [], [], 0
+        for batch in batches:
+            first, last = np.searchsorted(rows, [done, done + len(batch.ids)])
+            kept.append(batch.probabilities[rows[first:last] - done])
+            stats.append(batch.stats)
+            done += len(batch.ids)
+        statistics = PredictionStats.concatenate(stats)
+        return cls(batch.labels, statistics.truth, np.concatenate(kept), rows, statistics)
+
+    def take(self, rows: Ints) -> Predictions:
+        """Return the predictions for some of the examples, `rows` in ascending order."""
+        shared = np.isin(self.rows, rows)
+        return SampledPredictions(
+            self.labels,
+            self.ids[rows],
+            self.probabilities[shared],
+            np.searchsorted(rows, self.rows[shared]),
+            self.statistics.take(rows),
+        )
+
+    @property
+    def stats(self) -> PredictionStats:
+        """Statistics of all examples."""
+        return self.statistics
+
+    @cached_property
+    def held(self) -> Predictions:
+        """Predictions for the examples whose probabilities are in memory."""
+        return Predictions(self.labels, self.ids[self.rows], self.probabilities)
+
+
+def drop_probabilities(model: Predictions) -> Predictions:
+    """Return the predictions with the statistics of all examples, but without probabilities."""
+    none = np.empty(0, np.int64)
+    return SampledPredictions(
+        model.labels, model.ids, model.probabilities[:0].copy(), none, model.stats
+    )
 
 
 @dataclass(frozen=True)
