@@ -9,6 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from components.contract.errors import DataError
+from components.contract.ingest_files import (
+    DUPLICATES_FILE,
+    NEAR_DUPLICATES_FILE,
+    REJECTS_FILE,
+    SKIPPED_FILE,
+    SUMMARY_FILE,
+)
 from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.assignment import Assignment
@@ -21,12 +28,6 @@ from components.ingest.source.listing import ImageFile, Listing, find_look_alike
 from components.ingest.stratification import SplitRule, require_splits
 from components.records.shard_files import shard_path
 from components.storage.artifact_files import make_folders, open_file
-
-REJECTS_FILE = "rejects.jsonl"
-SKIPPED_FILE = "skipped.jsonl"
-DUPLICATES_FILE = "duplicates.jsonl"
-NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
-SUMMARY_FILE = "summary.json"
 
 _NAMED = 3
 # Images dropped as copies, for their labels, or by a person, are usable.

@@ -13,7 +13,11 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+
+from components.contract.anomalies import ANOMALIES_FILE, list_anomalies
 from components.contract.example import EVAL, TRAIN, count_folds
+from components.contract.ingest_files import SUMMARY_FILE
 from components.contract.machine import trim_memory
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
@@ -23,9 +27,9 @@ from components.contract.properties import (
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
+    ArtifactLike,
     PropertiesLike,
 )
-from components.ingest.ingest_report import SUMMARY_FILE
 from components.metrics.calibration import Scaling, measure_sets, undo_scaling
 from components.metrics.classification_metrics import compare
 from components.metrics.evaluation_files import read_format_results, read_thresholds, read_verdict
@@ -43,8 +47,7 @@ from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
 from components.report.suspects.near_duplicates import measure_leaks
 from components.report.suspects.spans import describe_spans
-from components.storage.artifact_files import read_json
-from components.validation.findings import read_anomalies
+from components.storage.artifact_files import open_file, read_json
 
 _PACKAGES = (
     "tfx",
@@ -186,6 +189,18 @@ def _make_header(
         training_seconds=training["seconds"],
         user=training.get("user", ""),
     )
+
+
+def read_anomalies(artifact: ArtifactLike) -> dict[str, list[str]]:
+    """Return split → texts of all anomalies, including drift, each prefixed with the feature."""
+    texts = {}
+    for split in sorted(json.loads(artifact.split_names or "[]")):
+        path = os.path.join(artifact.uri, f"Split-{split}", ANOMALIES_FILE)
+        with open_file(path, "rb") as file:
+            anomalies = anomalies_pb2.Anomalies.FromString(file.read())
+        found = list_anomalies(anomalies, split)
+        texts[split] = [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
+    return texts
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components.contract.anomalies import Anomaly, list_anomalies
 from components.contract.example import LABEL
 from components.validation.anomalies import Reference
 from components.validation.comparison import summarize, validate
 from components.validation.feature_statistics import Statistics
-from components.validation.findings import Finding, list_findings
 
 Floats = NDArray[np.floating[Any]]
 
@@ -68,7 +68,7 @@ def compare_served(
     schema: schema_pb2.Schema,
     train: Statistics,
     seed: int = 0,
-) -> list[Finding]:
+) -> list[Anomaly]:
     """Return how a window of served images differs from those of the run that made the model.
 
     Args:
@@ -89,7 +89,7 @@ def compare_served(
 
 def _validate(
     columns: Mapping[str, Any], schema: schema_pb2.Schema, reference: Reference
-) -> list[Finding]:
+) -> list[Anomaly]:
     """Compare columns with the reference by the drift thresholds of their features."""
     wanted = schema_pb2.Schema()
     for feature in schema.feature:
@@ -99,10 +99,10 @@ def _validate(
             if feature.type == schema_pb2.INT:
                 columns = {**columns, feature.name: columns[feature.name].astype(np.int64)}
     anomalies = validate(summarize(columns), wanted, reference)
-    return [one for one in list_findings(anomalies, "served") if one.kind == "drift"]
+    return [one for one in list_anomalies(anomalies, "served") if one.kind == "drift"]
 
 
-def find_shift(window: Images, judged: Images, *, split: str, seed: int) -> list[Finding]:
+def find_shift(window: Images, judged: Images, *, split: str, seed: int) -> list[Anomaly]:
     """Find columns whose mean, or mean rank, differs from that of the judged images.
 
     The largest difference of all columns, in standard errors, is compared with that of random
@@ -152,14 +152,14 @@ class _Column:
         values -= values.mean()
         return np.asarray(values / max(values.std(), 1e-9), np.float32)
 
-    def explain(self, split: str) -> Finding:
+    def explain(self, split: str) -> Anomaly:
         """Say how the two differ."""
         here, there = float(self.here.mean()), float(self.there.mean())
         if self.is_share:
             text = f"{here:.1%} of the images, {there:.1%} of {split}"
         else:
             text = f"{here:.3g} on average, in {split} {there:.3g}"
-        return Finding("served", self.name, text, "drift")
+        return Anomaly("served", self.name, text, "drift")
 
 
 def _describe(window: Images, judged: Images) -> list[_Column]:

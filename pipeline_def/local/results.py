@@ -7,10 +7,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from components.contract.example import INDEX_FILE, TRAIN
+from components.contract.ingest_files import (
+    CORRECTIONS_FILE,
+    DUPLICATES_FILE,
+    REJECTS_FILE,
+    SUMMARY_FILE,
+)
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
-from components.ingest.decisions import CORRECTIONS_FILE
-from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries

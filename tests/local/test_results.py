@@ -9,8 +9,8 @@ import pytest
 
 import local_runner
 from components.contract.example import INDEX_FILE
+from components.contract.ingest_files import SUMMARY_FILE
 from components.contract.model_files import INPUT_FILE
-from components.ingest.ingest_report import SUMMARY_FILE
 from components.report.metrics_file import METRICS_FILE
 from components.storage.tfx_filesystem import PAGE_FILE
 from pipeline_def.layout import Layout

@@ -20,6 +20,7 @@ from components.contract.example import SPAN
 from components.contract.machine import pause_collection
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
+from components.contract.span_pattern import find_root
 from components.ingest.config import IngestConfig
 from components.ingest.corrections import Corrections, load_corrections
 from components.ingest.datasets.formats import find_shards
@@ -50,7 +51,7 @@ from components.ingest.source.listing import (
     write_listing,
 )
 from components.ingest.source.manifest import FORMATS
-from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
+from components.ingest.source.spans import Span, describe_gaps, find_spans
 from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread
 from components.storage.folder import is_file

@@ -14,9 +14,9 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
+from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
-from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
 from components.report.facts import DuplicateImage, Reject
 from components.storage.artifact_files import open_file
 from components.storage.folder import is_local, open_folder

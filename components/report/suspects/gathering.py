@@ -1,13 +1,15 @@
 """Gathers the suspects of a run: wrong labels and odd images, with the images that explain them."""
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from components.contract.ingest_files import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.machine import trim_memory
 from components.contract.properties import PropertiesLike
-from components.ingest.decisions import read_decided
 from components.records.image_table import open_images, read_embeddings
 from components.records.neighbors import Features
 from components.records.suspects import Suspect
@@ -16,6 +18,7 @@ from components.report.suspects.near_duplicates import find_mislabeled_copies
 from components.report.suspects.odd_images import Columns, find_odd, read_columns
 from components.report.suspects.shown import LabelErrors
 from components.report.suspects.similar import add_neighbors
+from components.storage.artifact_files import open_file
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,20 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     if copies:
         found["near_duplicate"] = len(copies)
     return FoundSuspects(tuple(suspects), found, errors, columns, features)
+
+
+def read_decided(rejects_uri: str) -> set[str]:
+    """Return the digests of images that a person has kept or relabeled, also in the folder itself.
+
+    Such images need no second look: they are no suspects.
+    """
+    try:
+        with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE)) as file:
+            rows = [json.loads(line) for line in file]
+    except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
+        return set()
+    return {
+        row["sha256"]
+        for row in rows
+        if row["result"] in ("kept", "relabeled") or row["reason"].startswith(LABEL_IS_ALREADY)
+    }

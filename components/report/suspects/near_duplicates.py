@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from components.contract.example import TRAIN, spell_path
-from components.ingest.ingest_report import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
+from components.contract.ingest_files import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
 from components.metrics.predictions import Evaluated
 from components.records.suspects import Suspect
 from components.storage.artifact_files import open_file

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.contract.properties import CONFIG_PROPERTY, PATTERN_PROPERTY, PropertiesLike
+from components.contract.span_pattern import name_spans
 from components.images.pixel_statistics import STATISTICS
-from components.ingest.source.spans import name_spans
 from components.report.facts import SpanFacts
 from components.report.suspects.odd_images import Columns
 
