@@ -54,7 +54,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("components/storage/object_store.py", STORES),
         ("components/metrics/predictions.py", {"Evaluator", "ImageReport"}),
         ("components/report/page/templates/style.css", {"ImageReport"}),
-        ("components/report/card/templates/card.md.j2", {"ImageReport"}),
+        ("components/report/templates/card.md.j2", {"ImageReport"}),
         (
             "components/contract/example.py",
             {*STEPS} - {"BaselineFinder", "ImagePredictor", "Pusher"},

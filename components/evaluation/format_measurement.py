@@ -20,7 +20,7 @@ from components.images.portable import prepare
 from components.images.upright import read_orientations
 from components.metrics.evaluation_files import PLAIN_RESIZE, FormatResult
 from components.metrics.predictions import Evaluated, Predictions
-from components.metrics.proof import Change
+from components.metrics.proof import AccuracyChange
 from components.records.shard_files import list_shards
 from components.storage.artifact_files import open_file, read_json
 
@@ -125,7 +125,7 @@ class _Version:
 
     def compare(self, max_drop: float) -> FormatResult:
         """Compare its answers with those of the SavedModel."""
-        change = Change.of(self.model.stats.right, self.columns == self.model.ids)
+        change = AccuracyChange.of(self.model.stats.right, self.columns == self.model.ids)
         drop = change.before - change.after
         lost = f"accuracy is {drop:.3f} below that of the model; at most {max_drop:g} is allowed"
         return FormatResult(

@@ -73,7 +73,7 @@ class SmokeTest:
             self._check_space()
             return f"the exported model cannot be loaded and run: {self._last_line()}"
         predicted = json.loads(self._path(_PREDICTIONS).read_text(encoding="utf-8"))
-        return compare(predicted, self._names, read(self._names))
+        return explain_difference(predicted, self._names, read(self._names))
 
     def _check_space(self) -> None:
         """Raise an error if the disk is full, which the process could not even log."""
@@ -102,7 +102,7 @@ def _start(model: str, folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def compare(predicted: Mapping[str, Any], names: list[str], evaluated: Evaluated) -> str:
+def explain_difference(predicted: Mapping[str, Any], names: list[str], evaluated: Evaluated) -> str:
     """Say how predictions differ from those of the evaluation; "" if they do not."""
     expected = evaluated.candidate
     if tuple(predicted["labels"]) != expected.labels:

@@ -11,7 +11,7 @@ from components.evaluation.thresholds import ALONE, ROUNDING, UNKNOWN_LABELS, Th
 from components.metrics.evaluation_files import Verdict
 from components.metrics.predictions import Flags, Ints
 from components.metrics.proof import (
-    Change,
+    AccuracyChange,
     Grade,
     Relation,
     estimate_images_needed,
@@ -31,7 +31,7 @@ class MeasuredAccuracy:
     interval: Interval
     majority_accuracy: float
     """Accuracy of always predicting the most frequent class."""
-    change: Change | None = None
+    change: AccuracyChange | None = None
     """Against the model in use, on the images that can compare the two; None without any."""
     selected: bool = False
     """Whether the same images selected the weights."""
@@ -78,7 +78,7 @@ def measure_accuracy(
     known = np.arange(images) if known is None else known
     if not len(known):
         return replace(measured, alone=UNKNOWN_LABELS)
-    change = Change.of(baseline[known], right[known])
+    change = AccuracyChange.of(baseline[known], right[known])
     few = (
         f" Only {len(known):,} of {images:,} images are compared: both models know their labels, "
         "and neither was trained on them."

@@ -163,7 +163,7 @@ def _confuse(stats: PredictionStats) -> Ints:
     return np.bincount(cells, minlength=stats.classes**2).reshape(shape)
 
 
-def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
+def compare_models(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
     """Measure the candidate; compare it with the baseline on the images whose labels both know."""
     candidate, baseline, known = evaluated.candidate, evaluated.baseline, evaluated.known
     metrics = measure(candidate)

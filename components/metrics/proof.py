@@ -28,7 +28,7 @@ _MOST_IMAGES = 10_000_000
 
 
 @dataclass(frozen=True)
-class Change:
+class AccuracyChange:
     """The accuracies of two models on the same images."""
 
     images: int

@@ -9,7 +9,7 @@ from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
 from components.records.suspects import SUSPECTS_FILE, write_suspects
-from components.report.card.card import write_card
+from components.report.card import write_card
 from components.report.inputs import gather_facts
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,

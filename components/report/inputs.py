@@ -13,6 +13,8 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from components.contract.anomalies import ANOMALIES_FILE, list_anomalies
@@ -26,12 +28,15 @@ from components.contract.properties import (
     CONFIG_PROPERTY,
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
+    PATTERN_PROPERTY,
     SPLIT_PROPERTY,
     ArtifactLike,
     PropertiesLike,
 )
+from components.contract.span_pattern import name_spans
+from components.images.pixel_statistics import STATISTICS
 from components.metrics.calibration import Scaling, measure_sets, undo_scaling
-from components.metrics.classification_metrics import compare
+from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_format_results, read_thresholds, read_verdict
 from components.metrics.prediction_file import read_sampled
 from components.metrics.predictions import (
@@ -42,11 +47,11 @@ from components.metrics.predictions import (
 )
 from components.metrics.unknowns import Unknowns
 from components.records.shard_files import read_index
-from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
+from components.report.facts import ExportedModel, ReportFacts, RunHeader, SpanFacts, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
-from components.report.suspects.near_duplicates import measure_leaks
-from components.report.suspects.spans import describe_spans
+from components.report.suspects.odd_images import Columns
+from components.report.suspects.similar import measure_leaks
 from components.storage.artifact_files import open_file, read_json
 
 _PACKAGES = (
@@ -72,7 +77,7 @@ def gather_facts(
     _progress(0, "reading predictions")
     evaluated = read_sampled(evaluation.uri)
     _progress(1, "computing metrics")
-    comparison = compare(evaluated)
+    comparison = compare_models(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
     sets, folds = training.get("label_sets"), (training.get("folds") or {}).get("count", 0)
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
@@ -213,3 +218,35 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
 
 def _progress(done: int, note: str) -> None:
     report_progress(done=done, total=_STEPS, unit="parts of the report", note=note)
+
+
+def describe_spans(examples: PropertiesLike, columns: Columns) -> tuple[SpanFacts, ...]:
+    """Return the spans of `ingest.window`, the oldest first; none without a window.
+
+    Args:
+        examples: the artifact, with the configuration and the folder of ingest.
+        columns: of the table of images.
+    """
+    config = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
+    pattern = examples.get_string_custom_property(PATTERN_PROPERTY)
+    # Examples of earlier versions have no pattern.
+    if not (config.get("window") and pattern):
+        return ()
+    spans = np.array(name_spans(pattern, columns["path"]))
+    known = sorted({*spans.tolist()} - {""}, key=lambda name: (len(name), name))
+    return tuple(_describe_span(name, columns, spans == name) for name in known)
+
+
+def _describe_span(name: str, columns: Columns, chosen: NDArray[np.bool_]) -> SpanFacts:
+    labels, counts = np.unique(columns["label"][chosen].astype(str), return_counts=True)
+    images = int(chosen.sum())
+    return SpanFacts(
+        name,
+        images,
+        dict(zip(labels.tolist(), (counts / images).tolist(), strict=True)),
+        {
+            statistic: tuple(np.nanpercentile(columns[statistic][chosen], (25, 50, 75)).tolist())
+            for statistic in STATISTICS
+            if statistic in columns
+        },
+    )

@@ -51,7 +51,7 @@ def render_page(results: Results) -> str:
     from components.report import page
     from components.report.page import formatting
     from components.report.page.document import FILTERS
-    from components.report.templates import load_templates
+    from components.report.page.formatting import load_templates
 
     folders = [Path(of).parent / "templates" for of in (__file__, page.__file__)]
     template = load_templates(folders, formatting.escape, FILTERS).get_template("watch.html.j2")

@@ -9,7 +9,7 @@ from components.metrics import intervals
 from components.metrics.classification_metrics import (
     Comparison,
     ModelMetrics,
-    compare,
+    compare_models,
     measure,
 )
 from components.metrics.predictions import Ints, Predictions
@@ -56,4 +56,4 @@ def make_comparison(
         "size": tuple(sizes[row % 4] for row in rows),
     }
     with patch.multiple(intervals, _MOST_RESAMPLES=50, _LEAST_RESAMPLES=50):
-        return compare(as_evaluated(candidate, baseline if compared else None, slices))
+        return compare_models(as_evaluated(candidate, baseline if compared else None, slices))

@@ -6,7 +6,7 @@ import pytest
 from sklearn import metrics
 
 from components.metrics import curves
-from components.metrics.classification_metrics import compare, measure
+from components.metrics.classification_metrics import compare_models, measure
 from components.metrics.curves import Roc, trace_class, trace_roc
 from components.metrics.predictions import Predictions, PredictionStats
 from tests.evaluation.predictions_sample import (
@@ -115,13 +115,13 @@ def test_roc_curves_have_no_more_points_than_bends(
 
 
 def test_two_classes_share_one_curve() -> None:
-    comparison = compare(as_evaluated(TABLE["two classes"]))
+    comparison = compare_models(as_evaluated(TABLE["two classes"]))
     assert [of.label for of in comparison.curves] == ["class 001"]
 
 
 @pytest.mark.parametrize("labels", ["ab", "abc"])
 def test_examples_of_one_class_have_no_curve(labels: str) -> None:
-    comparison = compare(as_evaluated(predict(labels, truth="bbbb", said="abba")))
+    comparison = compare_models(as_evaluated(predict(labels, truth="bbbb", said="abba")))
     assert comparison.metrics.roc is None
     assert comparison.curves == ()
     assert np.isnan(comparison.metrics.scalars["auc"])
@@ -132,7 +132,7 @@ def test_curves_show_the_classes_with_the_smallest_areas() -> None:
     ids = np.repeat(np.arange(29), 20)
     logits = np.random.default_rng(0).normal(0, 1, (580, 30)) + sureness[ids]
     probabilities = normalize(np.exp(logits)).astype(np.float32)
-    comparison = compare(as_evaluated(Predictions(make_labels(30), ids, probabilities)))
+    comparison = compare_models(as_evaluated(Predictions(make_labels(30), ids, probabilities)))
     shown = [of.label for of in comparison.curves]
     auc = dict(zip(comparison.metrics.labels, comparison.metrics.auc, strict=True))
     known = sorted((label for label in auc if not np.isnan(auc[label])), key=auc.__getitem__)
@@ -143,7 +143,7 @@ def test_curves_show_the_classes_with_the_smallest_areas() -> None:
 
 def test_perfectly_separated_classes_have_no_curves() -> None:
     truth, said = "aaabbbcccddd", "aaabbbcccddc"
-    comparison = compare(as_evaluated(predict("abcd", truth, said)))
+    comparison = compare_models(as_evaluated(predict("abcd", truth, said)))
     assert comparison.metrics.auc[:2].tolist() == [1, 1]
     assert [of.label for of in comparison.curves] == ["d", "c"]
 

@@ -8,7 +8,7 @@ from components.contract.example import SLICINGS
 from components.evaluation import prediction_writer
 from components.evaluation.prediction_writer import join_parts, open_part
 from components.metrics import prediction_file
-from components.metrics.classification_metrics import compare, measure
+from components.metrics.classification_metrics import compare_models, measure
 from components.metrics.prediction_file import read_predictions, read_sampled
 from components.metrics.predictions import Evaluated, SampledPredictions, drop_probabilities
 from tests.evaluation.metrics_sample import draw_answers
@@ -56,7 +56,7 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     for of in (whole, sampled):
         assert of.known_scores is not None
         assert of.known_scores.tolist() == backwards.tolist()
-    found, exact = compare(sampled), compare(whole)
+    found, exact = compare_models(sampled), compare_models(whole)
     bare = drop_probabilities(whole.candidate)
     assert (bare.stats, bare.probabilities.size) == (whole.candidate.stats, 0)
     assert found.slices == exact.slices

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from components.evaluation import fresh_process
-from components.evaluation.smoke_test import SmokeTest, compare
+from components.evaluation.smoke_test import SmokeTest, explain_difference
 from components.metrics.predictions import Evaluated, Predictions
 
 PROBABILITIES = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5]], np.float32)
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[list[str], Any, str]] = {
 def test_predictions_are_those_of_the_evaluation(
     labels: list[str], found: Any, expected: str
 ) -> None:
-    failure = compare({"labels": labels, "probabilities": found}, ["b", "a"], EVALUATED)
+    failure = explain_difference({"labels": labels, "probabilities": found}, ["b", "a"], EVALUATED)
     assert bool(failure) == bool(expected)
     assert re.search(expected, failure)
 

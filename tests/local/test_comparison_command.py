@@ -148,7 +148,7 @@ def test_a_folder_that_was_moved_and_images_that_few_share(
     assert runs("--output", moved, "--compare", "2", "4") == 0
     out = capsys.readouterr().out
     assert "Images evaluated by both runs: 10; only by run 2: 20; only by run 4: 20." in out
-    assert "Each run on all of its images" in (moved / "comparison.html").read_text()
+    assert "Accuracy on all of its images" in (moved / "comparison.html").read_text()
 
 
 def test_of_too_many_images_the_same_some_are_compared(

@@ -10,7 +10,7 @@ from markdown_it.token import Token
 from components.contract.confidence import Interval
 from components.contract.printable import make_printable
 from components.metrics.evaluation_files import FormatResult
-from components.report.card.card import MOST_CLASSES, escape, fence, write_card
+from components.report.card import MOST_CLASSES, escape, fence, write_card
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
 from tests.evaluation.metrics_sample import make_comparison

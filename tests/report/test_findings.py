@@ -11,8 +11,7 @@ from components.contract.example import name_folds
 from components.metrics.evaluation_files import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
-from components.report.suspects.near_duplicates import Leaks
-from components.report.suspects.shown import LabelErrors, SuspectFacts
+from components.report.shown import LabelErrors, Leaks, SuspectFacts
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.report_sample import empty, small
 

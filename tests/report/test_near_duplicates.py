@@ -7,11 +7,8 @@ import pytest
 
 from components.metrics.predictions import Evaluated, Predictions
 from components.records.suspects import SUSPECTS_FILE, read_suspects, write_suspects
-from components.report.suspects.near_duplicates import (
-    Leaks,
-    find_mislabeled_copies,
-    measure_leaks,
-)
+from components.report.shown import Leaks
+from components.report.suspects.similar import find_mislabeled_copies, measure_leaks
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail, picture_of
 from components.metrics.predictions import Evaluated, Predictions
-from components.report.facts import PredictedImage
 from components.report.pictures.gathering import keep_within, sample_classes
 from components.report.pictures.predicted_images import choose, show
+from components.report.shown import PredictedImage
 from tests.report.samples.records import LABELS, make_records, write_splits
 
 RECORDS = make_records(5)
@@ -124,7 +124,7 @@ def test_only_mistakes_have_heat_maps(examples_uri: str) -> None:
     asked: list[Mapping[str, bytes]] = []
     heat_map = picture_of(np.zeros((8, 8, 3), np.uint8))
 
-    def explain(given: Mapping[str, bytes]) -> Mapping[str, Picture]:
+    def explain(given: Mapping[str, bytes]) -> Mapping[str, Thumbnail]:
         asked.append(given)
         return dict.fromkeys(given, heat_map)
 

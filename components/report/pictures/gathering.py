@@ -9,17 +9,18 @@ from typing import Any
 
 from components.contract.example import TRAIN
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
 from components.images.transcode import Pixels
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Evaluated
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
-from components.report.facts import MATRIX_CLASSES, ClassSample, PredictedImage
+from components.report.facts import MATRIX_CLASSES
 from components.report.pictures.predicted_images import Explain, choose, show
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from components.report.pictures.suspect_pictures import show_suspects
+from components.report.shown import ClassSample, PredictedImage
 from components.report.suspects.gathering import FoundSuspects
 from components.storage.artifact_files import open_file
 
@@ -89,7 +90,7 @@ def gather_pictures(
     }
 
 
-def count_bytes(pictures: Iterable[Picture | None]) -> int:
+def count_bytes(pictures: Iterable[Thumbnail | None]) -> int:
     """Add up the sizes of pictures."""
     return sum(len(picture.jpeg) for picture in pictures if picture)
 
@@ -175,7 +176,7 @@ def _find_images(examples_uri: str, ids: Collection[int], each: int) -> dict[int
     return found
 
 
-def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Picture]:
+def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Thumbnail]:
     """Draw a heat map over each image as the model saw it.
 
     Returns:
@@ -189,7 +190,7 @@ def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Pi
     explain = dict(tf.saved_model.load(saved_model).signatures).get(_EXPLAIN_SIGNATURE)
     if explain is None:
         return {}
-    pictures: dict[str, Picture] = {}
+    pictures: dict[str, Thumbnail] = {}
     names = list(files)
     for start in range(0, len(names), _EXPLAIN_BATCH):
         batch = names[start : start + _EXPLAIN_BATCH]

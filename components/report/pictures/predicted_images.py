@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from components.contract.example import ENCODED, FILENAME, decode_text
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import SIDE, make_thumbnail
 from components.metrics.predictions import Evaluated, Ints
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
-from components.report.facts import PredictedImage
+from components.report.shown import PredictedImage
 
 # Mistakes with the same true and predicted class, so that a gallery shows several confusions.
 _MOST_ALIKE = 3
@@ -22,7 +22,7 @@ _MOST_ALIKE = 3
 _FEW = 300
 _NAME, _IMAGE = FILENAME.encode(), ENCODED.encode()
 
-Explain = Callable[[Mapping[str, bytes]], Mapping[str, Picture]]
+Explain = Callable[[Mapping[str, bytes]], Mapping[str, Thumbnail]]
 """Maps file name → encoded image to file name → heat map."""
 
 
@@ -121,7 +121,7 @@ def show(
     side = 2 * SIDE if len(names) <= _FEW else SIDE
     wrong = {evaluated.filenames[row] for row in chosen.mistakes}
     files: dict[str, bytes] = {}
-    pictures: dict[str, Picture | None] = {}
+    pictures: dict[str, Thumbnail | None] = {}
     for name, encoded in read_images(examples_uri, split, names):
         pictures[name] = make_thumbnail(encoded, side=side)
         if name in wrong:
@@ -135,7 +135,7 @@ def show(
 
 
 def _describe(
-    evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Picture | None]
+    evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Thumbnail | None]
 ) -> tuple[PredictedImage, ...]:
     model, stats = evaluated.candidate, evaluated.candidate.stats
     scores = evaluated.known_scores

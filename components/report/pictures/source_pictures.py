@@ -15,9 +15,9 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
-from components.report.facts import DuplicateImage, Reject
+from components.report.shown import DuplicateImage, Reject
 from components.storage.artifact_files import open_file
 from components.storage.folder import is_local, open_folder
 
@@ -67,9 +67,9 @@ def _read_lines(folder: str, name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
+def read_pictures(root: str, paths: Sequence[str]) -> list[Thumbnail | None]:
     """Read files below `root` until the timeout; None for those without a picture."""
-    pictures: list[Picture | None] = []
+    pictures: list[Thumbnail | None] = []
     end = time.monotonic() + _TOTAL_SECONDS
     try:
         fs, folder = open_folder(root)

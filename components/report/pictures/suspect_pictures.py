@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from components.contract.example import spell_path
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
 from components.records.suspects import Suspect
-from components.report.facts import PredictedImage
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
+from components.report.shown import PredictedImage, ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST
-from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.similar import draw_map, find_rows, find_similar
 from components.storage.artifact_files import on_disk
 
@@ -99,7 +98,7 @@ def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 def _read(
     wanted: Mapping[str, int], splits: Iterable[tuple[str, str]], examples_uri: str, root: str
-) -> dict[str, Picture | None]:
+) -> dict[str, Thumbnail | None]:
     """Read pictures of `wanted`, path → side, in its order; `splits` are of paths."""
     if not on_disk(examples_uri):
         # Finding a few records would take a download of all.
@@ -115,7 +114,9 @@ def _read(
     return {path: found.get(path) for path in wanted}
 
 
-def _keep_within(pictures: Mapping[str, Picture | None], limit: int) -> dict[str, Picture | None]:
+def _keep_within(
+    pictures: Mapping[str, Thumbnail | None], limit: int
+) -> dict[str, Thumbnail | None]:
     """Return the last pictures, those of suspects, that have at most `limit` bytes in total."""
     kept = {}
     for path, picture in reversed([*pictures.items()]):

@@ -13,11 +13,10 @@ from components.contract.properties import PropertiesLike
 from components.records.image_table import open_images, read_embeddings
 from components.records.neighbors import Features
 from components.records.suspects import Suspect
+from components.report.shown import LabelErrors
 from components.report.suspects.labels import find_wrong_labels
-from components.report.suspects.near_duplicates import find_mislabeled_copies
 from components.report.suspects.odd_images import Columns, find_odd, read_columns
-from components.report.suspects.shown import LabelErrors
-from components.report.suspects.similar import add_neighbors
+from components.report.suspects.similar import add_neighbors, find_mislabeled_copies
 from components.storage.artifact_files import open_file
 
 

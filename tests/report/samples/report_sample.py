@@ -11,13 +11,9 @@ from components.metrics.calibration import Scaling, SetCoverage
 from components.metrics.classification_metrics import Comparison
 from components.metrics.evaluation_files import Verdict
 from components.metrics.unknowns import LeftOut, LeftOutClass, Unknowns
-from components.report.facts import (
-    ClassSample,
-    ExportedModel,
-    ReportFacts,
-    RunHeader,
-)
+from components.report.facts import ExportedModel, ReportFacts, RunHeader
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
+from components.report.shown import ClassSample
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.picture_sample import (
     digit,

@@ -21,7 +21,7 @@ from components.metrics.classification_metrics import SliceMetrics
 from components.metrics.metric_table import METRICS
 from components.metrics.proof import explain_grade
 from components.report.facts import ReportFacts
-from components.report.templates import load_templates
+from components.report.page.formatting import load_templates
 
 MOST_CLASSES = 50
 """More are summarized, not listed."""
@@ -164,5 +164,5 @@ def _template() -> Template:
         "number": _number,
         "yaml": dump_yaml,
     }
-    folder = Path(__file__).parent / "templates"
+    folder = Path(__file__).with_name("templates")
     return load_templates(folder, escape, filters).get_template("card.md.j2")

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.metrics.classification_metrics import SliceMetrics
+from components.metrics.classification_metrics import Comparison, SliceMetrics
 from components.metrics.metric_table import METRICS, Metric
 from components.report.facts import ReportFacts
-from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
+from components.report.page.drawing import (
+    REPORT_NAMES,
+    Drawing,
+    IntervalRow,
+    ModelNames,
+    draw_intervals,
+)
 
 _DRAWN_SLICES, _MOST_SLICES = 20, 100
 
@@ -37,29 +43,41 @@ class MetricRow:
 
 def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
     """Compile the rows of the table, and draw values and changes."""
-    guesses, comparison = _guess(facts), facts.comparison
-    baseline, classes = comparison.baseline, len(facts.metrics.labels)
+    unknown = int(facts.metrics.support.sum()) - facts.comparison.compared
+    return {**describe_comparison(facts.comparison, guesses=_guess(facts)), "unknown": unknown}
+
+
+def describe_comparison(
+    comparison: Comparison,
+    *,
+    names: ModelNames = REPORT_NAMES,
+    guesses: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Compile the rows of the table of metrics, and draw values and changes."""
+    metrics, baseline = comparison.metrics, comparison.baseline
+    classes = max(len(model.labels) for model in (metrics, baseline) if model)
     # Top-k accuracy of at most k classes is always 1.
     shown = [metric for metric in METRICS.values() if metric.top < classes]
     rows = [
         MetricRow(
             metric,
-            value=facts.metrics.scalars[metric.name],
+            value=metrics.scalars[metric.name],
             interval=comparison.intervals.get(metric.name),
             baseline=baseline.scalars[metric.name] if baseline else math.nan,
             difference=comparison.differences.get(metric.name, math.nan),
             change=comparison.changes.get(metric.name),
-            guess=guesses.get(metric.name, math.nan),
+            guess=(guesses or {}).get(metric.name, math.nan),
         )
         for metric in shown
     ]
     # A common axis from 0 to 1, where higher is better.
     drawn = [row for row in rows if not row.metric.lower_is_better]
-    drawings = (_draw_values(drawn), _draw_changes(drawn))
-    unknown = int(facts.metrics.support.sum()) - comparison.compared
+    drawings = (_draw_values(drawn, names), _draw_changes(drawn, names))
     return {
         "rows": rows,
-        "unknown": unknown,
+        "names": names,
+        "baseline": baseline,
+        "guessed": guesses is not None,
         "drawings": [drawing for drawing in drawings if drawing],
     }
 
@@ -88,7 +106,7 @@ def _guess(facts: ReportFacts) -> dict[str, float]:
     }
 
 
-def _draw_values(rows: Sequence[MetricRow]) -> Drawing | None:
+def _draw_values(rows: Sequence[MetricRow], names: ModelNames) -> Drawing | None:
     shown = [
         IntervalRow(row.metric.title, row.value, row.interval, row.baseline)
         for row in rows
@@ -98,10 +116,11 @@ def _draw_values(rows: Sequence[MetricRow]) -> Drawing | None:
         return None
     known = any(row.interval for row in rows)
     caption = "Metrics with 95% confidence intervals" if known else "Metrics"
-    return draw_intervals(shown, axis="value; 1 is best", caption=caption, table="above")
+    axis = "value; 1 is best"
+    return draw_intervals(shown, axis=axis, names=names, caption=caption, table="above")
 
 
-def _draw_changes(rows: Sequence[MetricRow]) -> Drawing | None:
+def _draw_changes(rows: Sequence[MetricRow], names: ModelNames) -> Drawing | None:
     shown = [
         IntervalRow(row.metric.title, row.difference, row.change)
         for row in rows
@@ -111,11 +130,11 @@ def _draw_changes(rows: Sequence[MetricRow]) -> Drawing | None:
         return None
     return draw_intervals(
         shown,
-        axis="this model − model in use",
+        axis=f"{names.this} − {names.other.removeprefix('the ')}",
         zero=True,
-        caption="Differences to the model in use: this model is better to the right of the dashed "
-        "line",
-        name="Differences to the model in use with 95% confidence intervals; the numbers are in "
+        caption=f"Differences to {names.other}: {names.this} is better to the right of the "
+        "dashed line",
+        name=f"Differences to {names.other} with 95% confidence intervals; the numbers are in "
         "the table above",
     )
 
@@ -123,17 +142,23 @@ def _draw_changes(rows: Sequence[MetricRow]) -> Drawing | None:
 Slicings = Mapping[str, Sequence[SliceMetrics]]
 
 
-def describe_slices(facts: ReportFacts) -> dict[str, Any]:
-    """Draw each informative slicing, and list its slices."""
+def describe_slices(
+    comparison: Comparison, *, names: ModelNames = REPORT_NAMES, by_change: bool = False
+) -> dict[str, Any]:
+    """Draw each informative slicing, and list its slices.
+
+    Of many slices the least accurate come first, or those that lost most (`by_change`).
+    """
     slicings: dict[str, list[SliceMetrics]] = {}
-    for part in facts.comparison.slices:
+    for part in comparison.slices:
         slicings.setdefault(part.slicing, []).append(part)
     repeated = [name for name in slicings if _repeats_classes(name, slicings)]
     return {
         "single": {name: of[0].value for name, of in slicings.items() if len(of) == 1},
         "repeated": repeated,
+        "names": names,
         "drawn": [
-            _describe_slicing(name, slices)
+            _describe_slicing(name, slices, names, by_change=by_change)
             for name, slices in slicings.items()
             if len(slices) > 1 and name not in repeated
         ],
@@ -151,11 +176,19 @@ def _numbers(slices: Sequence[SliceMetrics]) -> list[tuple[int, float, float]]:
     return sorted((s.examples, s.accuracy, s.baseline or 0.0) for s in slices)
 
 
-def _describe_slicing(slicing: str, slices: Sequence[SliceMetrics]) -> dict[str, Any]:
-    """Keep the order of a few slices; of many, show the least accurate first."""
-    many = len(slices) > _DRAWN_SLICES
+def _describe_slicing(
+    slicing: str, slices: Sequence[SliceMetrics], names: ModelNames, *, by_change: bool
+) -> dict[str, Any]:
+    """Keep the order of a few slices; of many, show the worst first."""
+    many, worst = len(slices) > _DRAWN_SLICES, "that lost most" if by_change else "least accurate"
+    order = "those that lost most first" if by_change else "the least accurate first"
+
+    def rank(part: SliceMetrics) -> tuple[bool, float]:
+        value = part.accuracy - (part.baseline or 0.0) if by_change else part.accuracy
+        return math.isnan(value), value
+
     if many:
-        slices = sorted(slices, key=lambda part: (math.isnan(part.accuracy), part.accuracy))
+        slices = sorted(slices, key=rank)
     rows = [
         IntervalRow(
             part.value,
@@ -165,13 +198,13 @@ def _describe_slicing(slicing: str, slices: Sequence[SliceMetrics]) -> dict[str,
         )
         for part in slices[:_DRAWN_SLICES]
     ]
-    least = f", the {_DRAWN_SLICES} least accurate of {len(slices):,}" if many else ""
+    least = f", the {_DRAWN_SLICES} {worst} of {len(slices):,}" if many else ""
     caption = f"Accuracy by {slicing} with 95% confidence intervals{least}"
     return {
         "name": slicing,
-        "drawing": draw_intervals(rows, axis="accuracy", caption=caption),
+        "drawing": draw_intervals(rows, axis="accuracy", names=names, caption=caption),
         "listed": slices[:_MOST_SLICES],
         "total": len(slices),
-        "order": "the least accurate first" if many else "",
+        "order": order if many else "",
         "compared": any(part.baseline is not None for part in slices),
     }

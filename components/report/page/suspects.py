@@ -1,4 +1,4 @@
-"""The map of images: points that are close together where the model finds images similar."""
+"""Suspects, which a person should look at, and the map of images that the model finds similar."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from components.records.suspects import REASONS
 from components.report.facts import ReportFacts
 from components.report.page.formatting import escape, shorten
-from components.report.suspects.shown import ImageMap
+from components.report.shown import ImageMap, ShownSuspect
+
+_TITLES = {"label": "Labels that are probably wrong", "near_duplicate": "Near duplicates"}
+_ODD = "Odd images"
 
 _WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14
 _LONGEST = 80
@@ -19,6 +23,35 @@ _POINT = 12
 # More hues cannot be told apart.
 _COLORED = 12
 _SMALLEST, _LARGEST, _COVERED = 5, 16, 300
+
+
+class SuspectGroup(NamedTuple):
+    """Suspects of a kind."""
+
+    title: str
+    shown: list[ShownSuspect]
+    found: int
+
+
+def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
+    """Group the suspects: labels, near duplicates, and odd images."""
+    suspects = facts.suspects
+    if suspects is None:
+        return {"groups": (), "reasons": REASONS}
+    groups: dict[str, list[ShownSuspect]] = {title: [] for title in (*_TITLES.values(), _ODD)}
+    counts = dict.fromkeys(groups, 0)
+    for shown in suspects.shown:
+        groups[_TITLES.get(shown.suspect.reason, _ODD)].append(shown)
+    for reason, count in suspects.found.items():
+        counts[_TITLES.get(reason, _ODD)] += count
+    return {
+        "groups": [
+            SuspectGroup(title, shown, max(counts[title], len(shown)))
+            for title, shown in groups.items()
+            if shown
+        ],
+        "reasons": REASONS,
+    }
 
 
 class MapClass(NamedTuple):

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.proof import explain_grade
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 from components.report.page.formatting import count, integer, percent, shorten
-from components.report.page.sections.metrics import judge
+from components.report.page.metrics import judge
 
 # Pictures of the strip: one line on a desktop screen.
 _STRIP = 12
@@ -122,7 +122,7 @@ def _find_worst(metrics: ModelMetrics) -> WorstClass | None:
     )
 
 
-def _choose_strip(facts: ReportFacts) -> Iterator[tuple[str, Picture]]:
+def _choose_strip(facts: ReportFacts) -> Iterator[tuple[str, Thumbnail]]:
     """Choose samples of as many classes as there is room for; several of each if there are few."""
     shown = [sample for sample in facts.samples if sample.seen][:_STRIP]
     each = _STRIP // max(1, len(shown))

@@ -9,8 +9,9 @@ import numpy as np
 
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Ints
-from components.report.facts import MATRIX_CLASSES, PredictedImage, ReportFacts
+from components.report.facts import MATRIX_CLASSES, ReportFacts
 from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
+from components.report.shown import PredictedImage
 
 # Longer tables are collapsed.
 _OPEN = 20
