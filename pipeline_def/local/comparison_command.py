@@ -170,8 +170,8 @@ def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
             _list_change(shared.unchanged) if shared and shared.unchanged else None
         ),
         "metrics": _list_metrics(shared.comparison) if shared else {},
-        "right_to_wrong": shared.lost.total if shared else None,
-        "wrong_to_right": shared.won.total if shared else None,
+        "right_to_wrong": shared.lost if shared else None,
+        "wrong_to_right": shared.won if shared else None,
         "page": path,
     }
 

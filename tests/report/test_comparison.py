@@ -99,14 +99,17 @@ def test_changed_images_are_sorted_by_confidence() -> None:
     second = pets("ccccd", "dddcd", "12345", [0.7, 0.9, 0.9, 0.9, 0.6])
     facts = compare(first, second, most=2)
     assert facts.shared
-    lost, won = facts.shared.lost, facts.shared.won
-    assert (lost.total, [image.filename[-5] for image in lost.shown]) == (3, ["2", "0"])
-    assert (won.total, [image.filename[-5] for image in won.shown]) == (1, ["4"])
-    answers = lost.shown[0].first, lost.shown[0].second
-    assert [answer.label for answer in answers] == ["cat", "dog"]
-    assert [answer.probability for answer in answers] == pytest.approx([0.8, 0.9])
+    lost, won = facts.shared.shown_lost, facts.shared.shown_won
+    assert (facts.shared.lost, [image.filename[-5] for image in lost]) == (3, ["2", "0"])
+    assert (facts.shared.won, [image.filename[-5] for image in won]) == (1, ["4"])
+    # The prediction of the model that is wrong.
+    assert [(image.label, image.predicted) for image in (lost[0], won[0])] == [
+        ("cat", "dog"),
+        ("dog", "cat"),
+    ]
+    assert [image.confidence for image in (lost[0], won[0])] == pytest.approx([0.9, 0.9])
     text = words(render(facts))
-    assert "2 of 3 images, those that both models are most confident about first. 1 image" in text
+    assert "2 of 3 images, those that both models are most confident about first." in text
 
 
 def test_the_class_that_lost_most_comes_first() -> None:

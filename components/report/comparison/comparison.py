@@ -1,5 +1,6 @@
 """Compares two runs: what differs between them, and which model is better."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -16,10 +17,11 @@ from components.metrics.classification_metrics import (
 )
 from components.metrics.intervals import estimate_intervals
 from components.metrics.metric_table import METRICS
-from components.metrics.predictions import Flags, Predictions
+from components.metrics.predictions import Flags, Ints
 from components.metrics.proof import AccuracyChange, Relation
 from components.report.comparison.pairs import Overlap, RunPredictions, pair
 from components.report.page.formatting import count, sentence
+from components.report.shown import PredictedImage
 
 Outcome = Relation | Literal["apart"]
 
@@ -82,34 +84,6 @@ class DifferingPart(NamedTuple):
         return f"{self.title}: {names}{more if self.rows[_MOST_NAMES:] else ''}"
 
 
-class PredictedLabel(NamedTuple):
-    """The prediction of a model for an image, and its probability, 0 to 1."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class ChangedImage:
-    """An image that exactly one of the models is right about."""
-
-    filename: str
-    """Path among the images of the second run."""
-    label: str
-    first: PredictedLabel
-    second: PredictedLabel
-    picture: Thumbnail | None
-
-
-@dataclass(frozen=True)
-class ChangedImages:
-    """Images whose predictions changed in one direction."""
-
-    total: int
-    shown: tuple[ChangedImage, ...]
-    """Those that both models are most confident about come first."""
-
-
 @dataclass(frozen=True)
 class SharedImages:
     """Both models on the images that they share."""
@@ -120,9 +94,12 @@ class SharedImages:
     """The same on the images whose label is the same in both runs; None if there are none."""
     comparison: Comparison
     """Metrics of the second model, and recall of each class, with the first as the baseline."""
-    lost: ChangedImages
-    """From right to wrong; `won` is the reverse."""
-    won: ChangedImages
+    lost: int
+    """Number of images that went from right to wrong; `won` is the reverse."""
+    won: int
+    shown_lost: tuple[PredictedImage, ...]
+    """With the wrong prediction; those that both models are most confident about come first."""
+    shown_won: tuple[PredictedImage, ...]
 
 
 @dataclass(frozen=True)
@@ -161,7 +138,7 @@ def compare_runs(
     *both, overlap = pair(*evaluations, newest=newest)
     shared = None
     if overlap.both:
-        shared = _compare_shared(*both, same=overlap.shared, most=most, read_pictures=read_pictures)
+        shared = _compare_shared(*both, same=overlap.shared, most=most, read=read_pictures)
     outcome, headline, reasons = _judge(runs, overlap, shared, newest)
     if share > 1:
         reasons += (
@@ -186,7 +163,7 @@ def _compare_shared(
     *,
     same: int,
     most: int,
-    read_pictures: ReadPictures,
+    read: ReadPictures,
 ) -> SharedImages:
     """Measure both models on the same images, of which up to `most` are shown each way.
 
@@ -209,46 +186,43 @@ def _compare_shared(
         confused=(),
     )
 
-    def show(changed: Flags) -> ChangedImages:
-        return _show_changes(first, second, changed, most, read_pictures)
-
+    lost, won = right & ~now_right, now_right & ~right
     return SharedImages(
         change=AccuracyChange.of(right, now_right),
         unchanged=AccuracyChange.of(right[:same], now_right[:same]) if same else None,
         comparison=comparison,
-        lost=show(right & ~now_right),
-        won=show(now_right & ~right),
+        lost=int(lost.sum()),
+        won=int(won.sum()),
+        shown_lost=_show_mistakes(second, _list_surest(lost, first, second)[:most], read),
+        shown_won=_show_mistakes(first, _list_surest(won, first, second)[:most], read),
     )
 
 
-def _show_changes(
-    first: RunPredictions,
-    second: RunPredictions,
-    changed: Flags,
-    most: int,
-    read_pictures: ReadPictures,
-) -> ChangedImages:
-    """Show the images for which the less confident of both models is most confident."""
-    [rows] = np.nonzero(changed)
-    sure = np.minimum(*(of.predictions.stats.confidence[rows] for of in (first, second)))
-    chosen = rows[np.argsort(-sure, kind="stable")[:most]].tolist()
-    pictures = read_pictures(second, [second.filenames[row] for row in chosen])
-    shown = [
-        ChangedImage(
-            filename=second.filenames[row],
-            label=second.labels[row],
-            first=_predict(first.predictions, row),
-            second=_predict(second.predictions, row),
-            picture=pictures.get(second.filenames[row]),
+def _list_surest(changed: Flags, first: RunPredictions, second: RunPredictions) -> Ints:
+    """Return the changed rows, those first for which the less confident model is most confident."""
+    rows = np.flatnonzero(changed)
+    sure = np.minimum(*(run.predictions.stats.confidence[rows] for run in (first, second)))
+    order: Ints = rows[np.argsort(-sure, kind="stable")]
+    return order
+
+
+def _show_mistakes(
+    wrong: RunPredictions, rows: Ints, read: ReadPictures
+) -> tuple[PredictedImage, ...]:
+    """Show images with the prediction of the run that is wrong about them."""
+    model, stats = wrong.predictions, wrong.predictions.stats
+    pictures = read(wrong, [wrong.filenames[row] for row in rows])
+    return tuple(
+        PredictedImage(
+            filename=wrong.filenames[row],
+            label=wrong.labels[row],
+            predicted=model.labels[stats.predicted[row]],
+            confidence=float(stats.confidence[row]),
+            probability=math.exp(-stats.loss[row]),
+            picture=pictures.get(wrong.filenames[row]),
         )
-        for row in chosen
-    ]
-    return ChangedImages(len(rows), tuple(shown))
-
-
-def _predict(model: Predictions, row: int) -> PredictedLabel:
-    label = model.labels[model.stats.predicted[row]]
-    return PredictedLabel(label, float(model.stats.confidence[row]))
+        for row in rows.tolist()
+    )
 
 
 def _judge(
@@ -285,8 +259,8 @@ def _judge(
     outcome, told = shared.change.relate(max_drop), shared.change.tell(first, second, max_drop)
     numbers = (
         f"{sentence(shared.change.explain(first, second, max_drop))}.",
-        f"From {first} to {second}, {count(shared.lost.total, 'image')} went from right to wrong "
-        f"and {shared.won.total:,} from wrong to right.",
+        f"From {first} to {second}, {count(shared.lost, 'image')} went from right to wrong "
+        f"and {shared.won:,} from wrong to right.",
     )
     headline = f"Undecided: {told}." if outcome == "undecided" else sentence(f"{told}.")
     return outcome, headline, (*numbers, *sentences)

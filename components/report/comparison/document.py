@@ -20,7 +20,7 @@ def render(facts: ComparisonFacts) -> str:
         (key, title, render_template(f"{template}.html.j2", facts=facts, **values))
         for key, title, template, values in _describe_sections(facts)
     ]
-    return render_template("comparison.html.j2", facts=facts, sections=sections)
+    return str(render_template("comparison.html.j2", facts=facts, sections=sections))
 
 
 def _describe_sections(facts: ComparisonFacts) -> Iterator[tuple[str, str, str, dict[str, Any]]]:

@@ -73,7 +73,7 @@ def render(facts: ReportFacts) -> str:
     if not facts.unknowns:
         del shown["unknowns"]
     sections = [(key, title, render_section(key, facts)) for key, title in shown.items()]
-    return render_template("page.html.j2", facts=facts, sections=sections)
+    return str(render_template("page.html.j2", facts=facts, sections=sections))
 
 
 def render_section(key: str, facts: ReportFacts) -> Markup:
