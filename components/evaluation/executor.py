@@ -52,11 +52,11 @@ from components.evaluation.prediction_writer import (
     join_parts,
     replace_probabilities,
 )
-from components.evaluation.slice_counts import measure_models, measures_auc
+from components.evaluation.slice_counts import CountedModels, measure_models, measures_auc
 from components.evaluation.smoke_test import SmokeTest
-from components.evaluation.tfma_files import make_eval_config, write_results
+from components.evaluation.tfma_files import write_results
 from components.evaluation.thresholds import check_thresholds, describe_thresholds
-from components.evaluation.verdict import decide, measure_accuracy
+from components.evaluation.verdict import MeasuredAccuracy, decide, measure_accuracy
 from components.metrics.evaluation_files import (
     Verdict,
     write_format_results,
@@ -115,30 +115,19 @@ class Executor(BaseBeamExecutor):
             replace_probabilities(evaluation.uri, unseen)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         counted = measure_models(evaluation.uri, config, paths, with_auc=with_auc)
-        measured = measure_accuracy(
+        accuracy = measure_accuracy(
             *counted.right, guess=majority_accuracy, selected=split == EVAL, known=counted.known
         )
-        check = check_thresholds(
-            config,
-            counted.models[0].values,
-            counted.compared,
-            majority_accuracy=majority_accuracy,
-            alone=measured.alone,
-        )
-        tfma_config = make_eval_config(config, with_auc=with_auc, compared=len(paths) > 1)
-        write_results(evaluation.uri, tfma_config, counted.models, counted.compared, check)
-        verdict = decide(measured, config, check, smoke_failure=smoke_failure)
-        write_verdict(evaluation.uri, verdict)
-        write_thresholds(evaluation.uri, describe_thresholds(config))
+        verdict = _judge(evaluation.uri, config, counted, accuracy, smoke_failure)
+        if count_folds(split):
+            # The exported model was trained on these images, so only the drop is known.
+            formats = [replace(of, accuracy=accuracy.accuracy - of.drop) for of in formats]
+        write_format_results(evaluation.uri, formats)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
         for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
             version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
             evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
-        if count_folds(split):
-            # The exported model was trained on these images, so only the drop is known.
-            formats = [replace(of, accuracy=measured.accuracy - of.drop) for of in formats]
-        write_format_results(evaluation.uri, formats)
         pushed = ",".join(result.kind for result in formats if not result.reason)
         blessing.set_string_custom_property(FORMATS_PROPERTY, pushed)
         _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
@@ -152,6 +141,28 @@ class Executor(BaseBeamExecutor):
             return smoke_test.find_failure(
                 lambda names: read_predictions(job.evaluation_uri, only=names)
             )
+
+
+def _judge(
+    evaluation_uri: str,
+    config: EvaluationConfig,
+    counted: CountedModels,
+    accuracy: MeasuredAccuracy,
+    smoke_failure: str,
+) -> Verdict:
+    """Compare the metrics with the thresholds; write TFMA's files, the thresholds and a verdict."""
+    check = check_thresholds(
+        config,
+        counted.models[0].values,
+        counted.compared,
+        majority_accuracy=accuracy.majority_accuracy,
+        alone=accuracy.alone,
+    )
+    write_results(evaluation_uri, config, counted, check)
+    verdict = decide(accuracy, config, check, smoke_failure=smoke_failure)
+    write_verdict(evaluation_uri, verdict)
+    write_thresholds(evaluation_uri, describe_thresholds(config))
+    return verdict
 
 
 def _choose_images(

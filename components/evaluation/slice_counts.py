@@ -36,7 +36,7 @@ _MOST_SCORES = 10_000_000
 
 
 @dataclass(frozen=True)
-class MeasuredModel:
+class CountedModel:
     """The measurements of a model."""
 
     path: str
@@ -46,10 +46,10 @@ class MeasuredModel:
     """Slice → result of `count_confusion`."""
 
 
-class Measured(NamedTuple):
+class CountedModels(NamedTuple):
     """The measurements of all models."""
 
-    models: list[MeasuredModel]
+    models: list[CountedModel]
     """The candidate and, if there is one, the model in use."""
     compared: tuple[SliceValues, SliceValues] | None
     """Metrics of both on the rows `known`; None without any."""
@@ -66,7 +66,7 @@ def measures_auc(config: EvaluationConfig, *, scores: int) -> bool:
 
 def measure_models(
     evaluation_uri: str, config: EvaluationConfig, paths: Sequence[str], *, with_auc: bool
-) -> Measured:
+) -> CountedModels:
     """Measure the models on every slice, from the predictions of the evaluation."""
     stats, slices = _read_stats(evaluation_uri, config)
     predictions: list[Predictions | None] = [None, None]
@@ -82,7 +82,7 @@ def measure_models(
         on_known = [_measure(*of_model, shared) for of_model in given]
     pair = (on_known[0].values, on_known[-1].values)
     compared = pair if len(models) > 1 and len(known) else None
-    return Measured(models, compared, known, [of_model.right for of_model in stats])
+    return CountedModels(models, compared, known, [of_model.right for of_model in stats])
 
 
 def _read_stats(
@@ -105,7 +105,7 @@ def _read_stats(
 
 def _measure(
     path: str, stats: PredictionStats, predictions: Predictions | None, slices: Slices
-) -> MeasuredModel:
+) -> CountedModel:
     """Measure a model on every slice; the AUC only if there are `predictions`."""
     values, confusion = {}, {}
     for key, rows in slices.items():
@@ -114,4 +114,4 @@ def _measure(
         if predictions:
             values[key][AUC] = mean_auc(predictions.ids[rows], predictions.probabilities[rows])
         confusion[key] = count_confusion(of_slice)
-    return MeasuredModel(path, values, confusion)
+    return CountedModel(path, values, confusion)

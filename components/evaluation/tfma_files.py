@@ -24,7 +24,7 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from components.contract.example import LABEL_ID
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.slice_counts import MeasuredModel, SliceValues
+from components.evaluation.slice_counts import CountedModel, CountedModels, SliceValues
 from components.evaluation.thresholds import MissedThreshold, ThresholdCheck, list_thresholds
 from components.metrics.metric_table import AUC, METRICS
 from components.metrics.predictions import OVERALL, SliceKey
@@ -115,38 +115,36 @@ def _slice(name: str) -> config_pb2.SlicingSpec:
 
 
 def write_results(
-    evaluation_uri: str,
-    config: config_pb2.EvalConfig,
-    models: Sequence[MeasuredModel],
-    compared: tuple[SliceValues, SliceValues] | None,
-    check: ThresholdCheck,
+    evaluation_uri: str, config: EvaluationConfig, counted: CountedModels, check: ThresholdCheck
 ) -> None:
     """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read.
 
-    The differences of the models are those of `compared`, and the result of `check_thresholds`.
+    They hold the metrics of all models on every slice, and the result of `check_thresholds`.
     """
     make_folders(evaluation_uri)
-    names = [spec.name for spec in config.model_specs]
-    named = list(zip(names, models, strict=True))
+    with_auc = AUC in counted.models[0].values[OVERALL]
+    tfma_config = make_eval_config(config, with_auc=with_auc, compared=len(counted.models) > 1)
+    names = [spec.name for spec in tfma_config.model_specs]
+    named = list(zip(names, counted.models, strict=True))
     with (
         RecordWriter(os.path.join(evaluation_uri, f"metrics{_SHARD}")) as metrics_file,
         RecordWriter(os.path.join(evaluation_uri, f"plots{_SHARD}")) as plots_file,
         RecordWriter(os.path.join(evaluation_uri, f"attributions{_SHARD}")) as attributions_file,
     ):
-        for slice_key in sorted(models[0].values):
+        for slice_key in sorted(counted.models[0].values):
             key = () if slice_key == OVERALL else (slice_key,)
-            metrics = dict(_list_metrics(named, slice_key, compared))
+            metrics = dict(_list_metrics(named, slice_key, counted.compared))
             of_slice = writer.convert_slice_metrics_to_proto((key, metrics), None)
             plots = writer.convert_slice_plots_to_proto((key, _draw(named, slice_key)), None)
             attributions = metrics_for_slice_pb2.AttributionsForSlice(slice_key=of_slice.slice_key)
             metrics_file.write([of_slice.SerializeToString()])
             plots_file.write([plots.SerializeToString()])
             attributions_file.write([attributions.SerializeToString()])
-    _write_config(evaluation_uri, config, {name: model.path for name, model in named})
+    _write_config(evaluation_uri, tfma_config, {name: model.path for name, model in named})
     _write_validation(evaluation_uri, names[0], check)
 
 
-_NamedModels = Sequence[tuple[str, MeasuredModel]]
+_NamedModels = Sequence[tuple[str, CountedModel]]
 """Name of each model, empty if there is only one, as TFMA demands."""
 
 

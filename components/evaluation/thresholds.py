@@ -64,10 +64,9 @@ def check_thresholds(
     `compared` are the values of this model and of the model in use on the images whose labels both
     know; None: there are none, for the reason `alone`.
     """
-    thresholds = list_thresholds(config)
     missed: list[MissedThreshold] = []
     matches = []
-    for threshold in thresholds:
+    for threshold in list_thresholds(config):
         keys = [key for key in candidate if _applies(threshold, key)]
         matches.append((threshold, len(keys)))
         for key in keys:
@@ -78,17 +77,15 @@ def check_thresholds(
             value = candidate[key][threshold.metric]
             missed += find_missed(threshold, key, value, change, majority_accuracy)
     texts = sorted({(of.key, of.text) for of in missed})
-    empty = sorted(
-        {f"{of.slice} has a threshold but no images" for of, slices in matches if not slices}
-    )
+    empty = {f"{of.slice} has a threshold but no images" for of, slices in matches if not slices}
     if texts or empty:
-        reasons = (*(text for _, text in texts), *empty)
+        reasons = (*(text for _, text in texts), *sorted(empty))
         return ThresholdCheck(False, reasons, tuple(missed), tuple(matches))
     met = [
         f"accuracy {candidate[OVERALL][ACCURACY]:.3f} reaches {config.min_accuracy:.4g}, "
         f"{_name_minimum(config.min_accuracy, majority_accuracy)}"
     ]
-    if others := len(thresholds) - 1:
+    if others := len(config.thresholds):
         met.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
     if not compared:
         met.append(alone)
