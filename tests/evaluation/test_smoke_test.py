@@ -54,9 +54,7 @@ def test_broken_and_slow_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 broken.find_failure(lambda _: EVALUATED)
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as slow:
         assert "no predictions within 0.01 s" in slow.find_failure(lambda _: EVALUATED)
-    process = slow._process
-    assert process is not None
-    assert process.returncode == -9
+    assert not psutil.Process().children()
     with SmokeTest(str(tmp_path), {}, seconds=60) as none:
         assert none.find_failure(lambda _: EVALUATED) == ""
 
