@@ -99,7 +99,7 @@ class Executor(BaseBeamExecutor):
             from_json(EvaluationConfig, exec_properties[CONFIG_KEY]), majority_accuracy
         )
         config = replace(config, slices=choose_slices(config.slices, columns))
-        columns = {name: of for name, of in columns.items() if name in config.slices}
+        columns = {name: column for name, column in columns.items() if name in config.slices}
         smoke_failure = self._predict(
             Job(paths, evaluation.uri, total, columns), examples.uri, split=split, config=config
         )
@@ -121,7 +121,9 @@ class Executor(BaseBeamExecutor):
         verdict = _judge(evaluation.uri, config, counted, accuracy, smoke_failure)
         if count_folds(split):
             # The exported model was trained on these images, so only the drop is known.
-            formats = [replace(of, accuracy=accuracy.accuracy - of.drop) for of in formats]
+            formats = [
+                replace(result, accuracy=accuracy.accuracy - result.drop) for result in formats
+            ]
         write_format_results(evaluation.uri, formats)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
@@ -171,8 +173,8 @@ def _choose_images(
     """Return the split to evaluate on, or the name of all folds, and label → images."""
     split = TEST if TEST in labels else name_folds(folds.count) if folds else EVAL
     counts = collections.Counter[str]()
-    for one in labels if count_folds(split) else [split]:
-        counts.update(labels[one])
+    for name in labels if count_folds(split) else [split]:
+        counts.update(labels[name])
     return split, counts
 
 
@@ -202,7 +204,7 @@ def _start_smoke_test(
         read_features(shard, {name, encoded}) for shard in list_shards(examples_uri, split)
     )
     first = itertools.islice(examples, config.smoke_images)
-    images = {decode_text(bytes(one[name])): bytes(one[encoded]) for one in first}
+    images = {decode_text(bytes(example[name])): bytes(example[encoded]) for example in first}
     return SmokeTest(model, images, seconds=config.smoke_seconds)
 
 

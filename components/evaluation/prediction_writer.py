@@ -84,7 +84,7 @@ class PartWriter:
 
     def table(self) -> Any:
         """Return the texts and the known scores of all batches."""
-        columns = {name: pa.array(of, pa.binary()) for name, of in self._texts.items()}
+        columns = {name: pa.array(values, pa.binary()) for name, values in self._texts.items()}
         if self._known:
             columns[KNOWN_SCORE] = pa.array(np.concatenate(self._known), pa.float32())
         return pa.table(columns)
@@ -155,8 +155,8 @@ def _write_sorted(path: str, texts: Any, rows: int) -> None:
             group = order[start : start + _ROW_GROUP]
             models = np.split(_read_rows(rows, group, sum(widths)), np.cumsum(widths)[:-1], axis=1)
             scores = [
-                pa.FixedSizeListArray.from_arrays(pa.array(of.ravel()), of.shape[1])
-                for of in models
+                pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), scores.shape[1])
+                for scores in models
             ]
             columns = [*texts.take(pa.array(group)).columns, *scores]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
@@ -225,7 +225,9 @@ def find_unseen(
     for path in list_shards(examples_uri, split) if any(models) else ():
         trained_on = count_folds(split) and not path.split("/")[-2].endswith(f"-{EVAL}")
         for features in read_features(path, (_NAME, _KEY)):
-            name, key = (decode_text(bytes(features.get(of, b""))) for of in (_NAME, _KEY))
+            name, key = (
+                decode_text(bytes(features.get(feature, b""))) for feature in (_NAME, _KEY)
+            )
             for rows, folds in zip(found, models, strict=True):
                 if folds and key in folds.rows:
                     rows[name] = folds.rows[key]

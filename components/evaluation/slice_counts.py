@@ -61,7 +61,7 @@ class CountedModels(NamedTuple):
 
 def measures_auc(config: EvaluationConfig, *, scores: int) -> bool:
     """Say whether to measure the AUC, for which all `scores` are held in memory."""
-    return scores <= _MOST_SCORES or any(of.metric == AUC for of in config.thresholds)
+    return scores <= _MOST_SCORES or any(threshold.metric == AUC for threshold in config.thresholds)
 
 
 def measure_models(

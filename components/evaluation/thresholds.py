@@ -76,8 +76,12 @@ def check_thresholds(
                 change = ours - theirs
             value = candidate[key][threshold.metric]
             missed += find_missed(threshold, key, value, change, majority_accuracy)
-    texts = sorted({(of.key, of.text) for of in missed})
-    empty = {f"{of.slice} has a threshold but no images" for of, slices in matches if not slices}
+    texts = sorted({(miss.key, miss.text) for miss in missed})
+    empty = {
+        f"{threshold.slice} has a threshold but no images"
+        for threshold, slices in matches
+        if not slices
+    }
     if texts or empty:
         reasons = (*(text for _, text in texts), *sorted(empty))
         return ThresholdCheck(False, reasons, tuple(missed), tuple(matches))

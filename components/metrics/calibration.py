@@ -120,7 +120,7 @@ def bin_by_count(stats: PredictionStats) -> Bins:
     edges = edges if len(edges) > 1 else edges.repeat(2)
     columns = edges[1:-1].searchsorted(confidence)
     weights = np.ones(len(right)), confidence, right
-    sums = np.stack([np.bincount(columns, of, len(edges) - 1) for of in weights])
+    sums = np.stack([np.bincount(columns, weight, len(edges) - 1) for weight in weights])
     return _make_bins(edges, sums.astype(np.float64))
 
 
@@ -129,4 +129,6 @@ def _make_bins(edges: Floats, sums: Floats) -> Bins:
     examples, confidence, right = sums
     means = divide(confidence, examples), divide(right, examples)
     columns = (edges[:-1], edges[1:], examples.astype(np.int64), *means)
-    return tuple(ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True))
+    return tuple(
+        ConfidenceBin(*row) for row in zip(*(column.tolist() for column in columns), strict=True)
+    )

@@ -141,7 +141,7 @@ def measure(predictions: Predictions) -> ModelMetrics:
     held = predictions.held
     auc, average_precision = measure_areas(held.ids, held.probabilities)
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
-    precision, recall, f1 = (of[1:] for of in (counts.precision, counts.recall, counts.f1))
+    precision, recall, f1 = (values[1:] for values in (counts.precision, counts.recall, counts.f1))
     return ModelMetrics(
         labels=tuple(labels[column] for column in columns),
         scalars={metric: scalars[metric] for metric in METRICS},
@@ -208,9 +208,9 @@ def measure_slices(
     slicings, measured = list(slices), []
     compared = np.full(len(right), known is None)
     compared[known] = True
-    found = find_rows(slices)
-    for slicing, value in sorted(found, key=lambda key: (slicings.index(key[0]), _order(key[1]))):
-        rows = found[slicing, value]
+    rows_of = find_rows(slices)
+    for slicing, value in sorted(rows_of, key=lambda key: (slicings.index(key[0]), _order(key[1]))):
+        rows = rows_of[slicing, value]
         hits, both = right[rows], compared[rows]
         before = baseline[rows][both] if baseline is not None and both.any() else None
         of_slice = SliceMetrics(

@@ -172,7 +172,7 @@ def _thin(x: Floats, y: Floats, most: int = _MOST_POINTS) -> Ints:
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     kept = np.array([0, len(x) - 1])
     while len(kept) < most:
-        off = [np.abs(of - np.interp(along, along[kept], of[kept])) for of in (x, y)]
+        off = [np.abs(values - np.interp(along, along[kept], values[kept])) for values in (x, y)]
         distance = np.maximum(*off)
         farthest = distance.argmax()
         if distance[farthest] < 1e-9:

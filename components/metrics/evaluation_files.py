@@ -84,12 +84,12 @@ def write_format_results(evaluation_uri: str, results: Sequence[FormatResult]) -
 def read_format_results(evaluation_uri: str) -> tuple[FormatResult, ...]:
     """Read the results of the exports; none if there are no exports."""
     try:
-        found = read_json(os.path.join(evaluation_uri, _FORMATS_FILE))
+        results = read_json(os.path.join(evaluation_uri, _FORMATS_FILE))
     except FileNotFoundError:
         return ()
     return tuple(
         FormatResult(**fields, interval=ends and Interval(**ends))
-        for fields in found
+        for fields in results
         for ends in [fields.pop("interval")]
     )
 

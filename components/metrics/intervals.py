@@ -69,11 +69,13 @@ def estimate_intervals(
 
     def estimate(rows: Ints) -> Floats:
         value, *before = (_estimate(model, rows) for model in models)
-        return np.stack([value, *(value - of for of in before)])
+        return np.stack([value, *(value - other for other in before)])
 
     low, high = bootstrap(estimate, len(candidate.ids), seed=seed)
     hits = _find_hits(candidate)
-    intervals = {name: proportion_interval(int(of.sum()), len(of)) for name, of in hits.items()}
+    intervals = {
+        name: proportion_interval(int(right.sum()), len(right)) for name, right in hits.items()
+    }
     intervals |= _name(low[0], high[0], least=0)
     if not baseline:
         return intervals, {}

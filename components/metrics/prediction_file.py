@@ -46,19 +46,23 @@ def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -
     filenames, slices, known, wholes = list[str](), dict[str, list[str]](), list[Any](), list[Any]()
     for batch in map(_parse, read_groups(evaluation_uri, only)):
         models = [model for model in (batch.candidate, batch.baseline) if model]
-        wholes = wholes or [np.empty((most, len(of.labels)), np.float32) for of in models]
+        wholes = wholes or [np.empty((most, len(model.labels)), np.float32) for model in models]
         rows = slice(len(filenames), len(filenames) + len(batch.filenames))
         for whole, model in zip(wholes, models, strict=True):
             whole[rows] = model.probabilities
-        parts.append([replace(of, probabilities=of.probabilities[:0]) for of in models])
+        parts.append([replace(model, probabilities=model.probabilities[:0]) for model in models])
         filenames += batch.filenames
         known.append(batch.known_scores)
         for name, values in batch.slices.items():
             # Millions of images have a few values.
             slices.setdefault(name, []).extend(map(sys.intern, values))
     joined = [
-        Predictions(of[0].labels, np.concatenate([p.ids for p in of]), whole[: len(filenames)])
-        for of, whole in zip(zip(*parts, strict=True), wholes, strict=True)
+        Predictions(
+            models_parts[0].labels,
+            np.concatenate([p.ids for p in models_parts]),
+            whole[: len(filenames)],
+        )
+        for models_parts, whole in zip(zip(*parts, strict=True), wholes, strict=True)
     ]
     return Evaluated(
         tuple(filenames),
@@ -95,7 +99,9 @@ def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:
         for model, key in zip(_MODELS, LABEL_KEYS, strict=True)
         if key in facts
     ]
-    slices = {name: tuple(of) for name, of in texts.items() if name not in ("filename", "label")}
+    slices = {
+        name: tuple(values) for name, values in texts.items() if name not in ("filename", "label")
+    }
     baseline = models[1] if len(models) > 1 else None
     scores = set(parquet.schema_arrow.names) & {KNOWN_SCORE}
     known = _read_known(parquet.read(list(scores)))

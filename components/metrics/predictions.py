@@ -228,7 +228,7 @@ class Evaluated:
 
 def find_known(ids: Iterable[Ints]) -> Ints:
     """Return the rows of the examples whose labels all models know; `ids` as in `Predictions`."""
-    return np.flatnonzero(np.logical_and.reduce([of >= 0 for of in ids]))
+    return np.flatnonzero(np.logical_and.reduce([columns >= 0 for columns in ids]))
 
 
 def divide(part: Floats, whole: Floats) -> Floats:

@@ -51,7 +51,7 @@ def choose_slices(slices: Sequence[str], columns: Columns) -> list[str]:
                 f"evaluation.slices names {name!r}, but it must be one of {known}: the last ones "
                 f"are the columns of the examples."
             )
-    few = [name for name, of in columns.items() if of.get("values", 0) <= _MOST_SLICES]
+    few = [name for name, column in columns.items() if column.get("values", 0) <= _MOST_SLICES]
     chosen = [few if name == ALL_COLUMNS else [name] for name in slices]
     return list(dict.fromkeys(itertools.chain.from_iterable(chosen)))
 
@@ -75,7 +75,10 @@ def describe_slices(
         "luminance": brightness.tolist(),
         "format": [decode_text(name) for name in features[FORMAT]],
         "folder": [name or "." for name in names],
-        **{name: _describe_column(name, features, of) for name, of in (columns or {}).items()},
+        **{
+            name: _describe_column(name, features, column)
+            for name, column in (columns or {}).items()
+        },
     }
 
 

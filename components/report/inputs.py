@@ -89,7 +89,7 @@ def gather_facts(
     del candidate
     trim_memory()
     _progress(2, "looking for suspects")
-    found = find_suspects(given, side=training["config"]["transform"]["size"])
+    suspects = find_suspects(given, side=training["config"]["transform"]["size"])
     trim_memory()
     _progress(3, "reading images")
     return ReportFacts(
@@ -112,7 +112,7 @@ def gather_facts(
         warm_start=training.get("warm_start"),
         search=training.get("search"),
         selection_folds=folds,
-        spans=describe_spans(examples, found.columns) if found else (),
+        spans=describe_spans(examples, suspects.columns) if suspects else (),
         input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
@@ -131,7 +131,7 @@ def gather_facts(
             config=training["config"],
             preview_fn=properties["preview_fn"],
             model=model,
-            found=found,
+            found=suspects,
         ),
     )
 

@@ -39,7 +39,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `range_test`, `warm_start` and `search`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
-    found = {
+    report = {
         "split": facts.split,
         "folds": facts.folds,
         "selection_split": facts.selection_split,
@@ -71,7 +71,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "warm_start": facts.warm_start,
         "search": facts.search,
     }
-    return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"
 
 
 def _model(facts: ReportFacts) -> dict[str, Any]:

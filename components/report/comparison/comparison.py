@@ -251,18 +251,18 @@ def _judge(
     sentences = tuple(sentence(reason) for reason in reasons)
     if shared is None:
         headline = f"{first} and {second} cannot be compared: they were evaluated on different "
-        found = ("No image was evaluated by both runs.", *sentences)
-        return "apart", sentence(f"{headline}images."), found
+        all_reasons = ("No image was evaluated by both runs.", *sentences)
+        return "apart", sentence(f"{headline}images."), all_reasons
     max_drop = runs[1].max_drop
     if overlap.relabelled:
         sentences = (*_describe_yardstick(runs, overlap, shared, newest), *sentences)
-    outcome, told = shared.change.relate(max_drop), shared.change.tell(first, second, max_drop)
+    outcome, claim = shared.change.relate(max_drop), shared.change.tell(first, second, max_drop)
     numbers = (
         f"{sentence(shared.change.explain(first, second, max_drop))}.",
         f"From {first} to {second}, {count(shared.lost, 'image')} went from right to wrong "
         f"and {shared.won:,} from wrong to right.",
     )
-    headline = f"Undecided: {told}." if outcome == "undecided" else sentence(f"{told}.")
+    headline = f"Undecided: {claim}." if outcome == "undecided" else sentence(f"{claim}.")
     return outcome, headline, (*numbers, *sentences)
 
 
@@ -288,9 +288,9 @@ def _describe_yardstick(
         f"{runs[newest].name}, the newer run."
     )
     if shared.unchanged:
-        told = shared.unchanged.explain(first, second, runs[1].max_drop)
+        numbers = shared.unchanged.explain(first, second, runs[1].max_drop)
         number = count(overlap.shared, "image")
-        yield f"On the {number} whose label nobody changed, {told}."
+        yield f"On the {number} whose label nobody changed, {numbers}."
 
 
 def _describe_corrections(first: EvaluatedRun, second: EvaluatedRun) -> Iterator[str]:

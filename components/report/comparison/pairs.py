@@ -88,10 +88,10 @@ def pair(
         for content in sorted(left.keys() & right.keys())
         for found in zip(left[content], right[content], strict=False)
     ]
-    pairs = [*((of, of) for of in same), *relabelled]
+    pairs = [*((image, image) for image in same), *relabelled]
     shared = (
-        first.take([rows[of] for of, _ in pairs]),
-        second.take([others[of] for _, of in pairs]),
+        first.take([rows[left_image] for left_image, _ in pairs]),
+        second.take([others[right_image] for _, right_image in pairs]),
     )
     labels = shared[newest].labels
     overlap = Overlap(

@@ -29,7 +29,7 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
     balance = facts.balance
     # The most frequent first.
     labels = sorted(
-        facts.classes, key=lambda label: -sum(of.get(label, 0) for of in balance.values())
+        facts.classes, key=lambda label: -sum(counts.get(label, 0) for counts in balance.values())
     )
     draw_all = _draw_bars if len(labels) <= _BARS else _draw_curves
     return {

@@ -55,10 +55,12 @@ class ImageLinks:
     def find(self, label: str | None = None, predicted: str | None = None) -> ImageLink | None:
         """Return the link to the images of a class or a pair; None if there are none."""
         if label is not None and predicted is not None:
-            found = (label, predicted) in self.pairs
+            exists = (label, predicted) in self.pairs
         else:
-            found = any(label in (None, of) and predicted in (None, to) for of, to in self.pairs)
-        if not found:
+            exists = any(
+                label in (None, true) and predicted in (None, to) for true, to in self.pairs
+            )
+        if not exists:
             return None
         number = None if label is None else self.numbers[label]
         target = _IMAGES if number is None else f"{_IMAGES}-{number}"

@@ -23,7 +23,9 @@ def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
     metrics, bins = facts.metrics, facts.metrics.calibration
     if not bins:
         return {"drawing": None}
-    intervals = [proportion_interval(round(of.accuracy * of.examples), of.examples) for of in bins]
+    intervals = [
+        proportion_interval(round(bin_.accuracy * bin_.examples), bin_.examples) for bin_ in bins
+    ]
     error = metrics.scalars["ece"]
     return {
         "error": error,
@@ -59,13 +61,16 @@ def _draw_reliability(
 
 def _paint_dots(axes: Axes, bins: Bins, intervals: list[Interval]) -> None:
     axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-    confidence = [of.confidence for of in bins]
+    confidence = [bin_.confidence for bin_ in bins]
     axes.vlines(
-        confidence, [of.low for of in intervals], [of.high for of in intervals], color=FIRST
+        confidence,
+        [of.low for of in intervals],
+        [interval.high for interval in intervals],
+        color=FIRST,
     )
-    total = sum(of.examples for of in bins)
-    sizes = [max(_SMALLEST, _LARGEST * of.examples / total) for of in bins]
-    axes.scatter(confidence, [of.accuracy for of in bins], sizes, color=FIRST, zorder=3)
+    total = sum(bin_.examples for bin_ in bins)
+    sizes = [max(_SMALLEST, _LARGEST * bin_.examples / total) for bin_ in bins]
+    axes.scatter(confidence, [bin_.accuracy for bin_ in bins], sizes, color=FIRST, zorder=3)
 
 
 def describe_unknowns(facts: ReportFacts) -> dict[str, Any]:

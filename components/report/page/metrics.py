@@ -95,8 +95,8 @@ def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
 def _guess(facts: ReportFacts) -> dict[str, float]:
     """Measure a model that always predicts the majority class, where that is simple."""
     accuracy = facts.majority_accuracy
-    found = np.count_nonzero(facts.metrics.support)
-    recall = 1 / found if found else math.nan
+    classes = np.count_nonzero(facts.metrics.support)
+    recall = 1 / classes if classes else math.nan
     return {
         "accuracy": accuracy,
         "balanced_accuracy": recall,
@@ -154,7 +154,7 @@ def describe_slices(
         slicings.setdefault(part.slicing, []).append(part)
     repeated = [name for name in slicings if _repeats_classes(name, slicings)]
     return {
-        "single": {name: of[0].value for name, of in slicings.items() if len(of) == 1},
+        "single": {name: slices[0].value for name, slices in slicings.items() if len(slices) == 1},
         "repeated": repeated,
         "names": names,
         "drawn": [

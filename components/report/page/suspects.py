@@ -68,28 +68,30 @@ class MapClass(NamedTuple):
 
 def describe_map(facts: ReportFacts) -> dict[str, Any]:
     """Write the points of each class, the most frequent class first."""
-    found = facts.suspects.image_map if facts.suspects else None
-    if found is None:
+    image_map = facts.suspects.image_map if facts.suspects else None
+    if image_map is None:
         return {"classes": (), "points": 0}
-    rows = _choose(found)
-    x, y = (_MARGIN + found.places * (np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN)).round().T
+    rows = _choose(image_map)
+    x, y = (_MARGIN + image_map.places * (np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN)).round().T
     points = [f"M{column:.0f} {row:.0f}h0" for column, row in zip(x, y, strict=True)]
-    counts = Counter(found.labels[row] for row in rows)
+    counts = Counter(image_map.labels[row] for row in rows)
     order = sorted(counts, key=lambda label: (-counts[label], label))
     of_class: dict[str, list[int]] = {label: [] for label in order}
     for row in rows:
-        of_class[found.labels[row]].append(row)
+        of_class[image_map.labels[row]].append(row)
     return {
         "classes": [
             MapClass(
                 label,
                 360 * place // min(_COLORED, len(order)) if place < _COLORED else None,
                 "".join(points[row] for row in members),
-                Markup("&#10;").join(shorten(found.paths[row], _LONGEST) for row in members),
+                Markup("&#10;").join(shorten(image_map.paths[row], _LONGEST) for row in members),
             )
             for place, (label, members) in enumerate(of_class.items())
         ],
-        "rings": [(int(x[row]), int(y[row])) for row in rows if found.paths[row] in found.suspects],
+        "rings": [
+            (int(x[row]), int(y[row])) for row in rows if image_map.paths[row] in image_map.suspects
+        ],
         "points": len(rows),
         "others": max(0, len(order) - _COLORED),
         "size": int(np.clip(_COVERED / np.sqrt(len(rows)), _SMALLEST, _LARGEST)),

@@ -133,7 +133,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     """List the trials of a search, the most accurate first, and draw them in time."""
     trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
     common = _find_common([trial["values"] for trial in trials if trial["number"]])
-    options = sorted({one for trial in trials for one in trial["values"]} - common.keys())
+    options = sorted({option for trial in trials for option in trial["values"]} - common.keys())
     rows = [
         (
             f"{trial['number']}{' (chosen)' if trial['number'] == search['chosen'] else ''}",
@@ -165,7 +165,7 @@ def _find_common(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(values) < 2:
         return {}
     first, *others = values
-    alike = (key for key in first if all(first[key] == one.get(key) for one in others))
+    alike = (key for key in first if all(first[key] == other.get(key) for other in others))
     return {key: first[key] for key in sorted(alike)}
 
 
@@ -181,7 +181,7 @@ def _describe_ensemble(search: Mapping[str, Any]) -> str:
 
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     """Say how far the accuracy that chose the trial is above that on images it has not seen."""
-    [chosen] = [one for one in search["trials"] if one["number"] == search["chosen"]]
+    [chosen] = [trial for trial in search["trials"] if trial["number"] == search["chosen"]]
     name, score, error = "chosen trial", chosen["score"], search["error"]
     if (ensemble := search.get("ensemble")) and ensemble["exported"]:
         name, score, error = "ensemble", ensemble["score"], ensemble["error"]
@@ -189,13 +189,13 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
     measure = search["measure"]
     found, interval = facts.metrics.scalars[measure], facts.comparison.intervals.get(measure)
-    told = f"{score - found:+.3f}"
+    difference = f"{score - found:+.3f}"
     if interval:
         half = math.hypot(Z * error, (interval.high - interval.low) / 2)
-        told += f" ± {half:.3f}"
+        difference += f" ± {half:.3f}"
     return (
         f"The {name} has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
-        f"chose it, and {found:.3f} on test: {told}."
+        f"chose it, and {found:.3f} on test: {difference}."
     )
 
 
@@ -243,9 +243,11 @@ def _draw_importance(search: Mapping[str, Any]) -> list[Drawing]:
         axes.set_xlim(0, max(1.0, float((shares + errors).max())))
 
     caption = "Importance of each option for the accuracy early in training, ± one standard error"
-    told = ", ".join(f"{key} {one:.2f} ± {error:.2f}" for key, (one, error) in importance.items())
+    numbers = ", ".join(
+        f"{key} {share:.2f} ± {error:.2f}" for key, (share, error) in importance.items()
+    )
     height = 0.8 + 0.3 * len(names)
-    return [draw(paint, caption=caption, name=f"{caption}: {told}", height=height)]
+    return [draw(paint, caption=caption, name=f"{caption}: {numbers}", height=height)]
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:

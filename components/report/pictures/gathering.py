@@ -69,9 +69,11 @@ def gather_pictures(
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
-    left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
+    left -= count_bytes(
+        picture for mistake in mistakes for picture in (mistake.picture, mistake.heat_map)
+    )
     strange = keep_within(strange, left)
-    left -= count_bytes(one.picture for one in strange)
+    left -= count_bytes(image.picture for image in strange)
     suspects = None
     if found:
         limit = min(left, _SUSPECT_BYTES)
@@ -140,10 +142,10 @@ def sample_classes(
     ids = {label: number for number, label in enumerate(vocabulary)}
     known = {label: ids[label] for label in shown if label in ids}
     try:
-        found = _find_images(examples_uri, known.values(), each)
+        images = _find_images(examples_uri, known.values(), each)
     except FileNotFoundError:
         return ()
-    files = {label: found[number] for label, number in known.items() if found[number]}
+    files = {label: images[number] for label, number in known.items() if images[number]}
     if not files:
         return ()
     seen, augmented = preview_images(list(itertools.chain.from_iterable(files.values())))

@@ -36,11 +36,11 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
     Returns:
         Rejects, with pictures if anything is readable and `root` can be read in a minute.
     """
-    found = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
-    pictures = read_pictures(root, [reject["path"] for reject in found])
+    rejects = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
+    pictures = read_pictures(root, [reject["path"] for reject in rejects])
     return tuple(
         Reject(reject["path"], reject["category"], reject["reason"], picture)
-        for reject, picture in zip(found, pictures, strict=True)
+        for reject, picture in zip(rejects, pictures, strict=True)
     )
 
 
@@ -50,11 +50,11 @@ def show_duplicates(rejects_uri: str, root: str, *, most: int) -> tuple[Duplicat
     Ties are in the order of their first paths. See `show_rejects` for the arguments.
     """
     # There may be a million lines.
-    found = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
-    pictures = read_pictures(root, [copy["paths"][0] for copy in found])
+    copies = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
+    pictures = read_pictures(root, [copy["paths"][0] for copy in copies])
     return tuple(
         DuplicateImage(tuple(copy["paths"]), tuple(copy["labels"]), tuple(copy["splits"]), picture)
-        for copy, picture in zip(found, pictures, strict=True)
+        for copy, picture in zip(copies, pictures, strict=True)
     )
 
 

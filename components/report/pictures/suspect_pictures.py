@@ -66,22 +66,26 @@ def show_suspects(
     label_of = dict(zip(paths, labels, strict=True))
 
     def describe(paths: Iterable[str]) -> tuple[SimilarImage, ...]:
-        return tuple(SimilarImage(of, label_of.get(of, ""), pictures.get(of)) for of in paths)
+        return tuple(
+            SimilarImage(path, label_of.get(path, ""), pictures.get(path)) for path in paths
+        )
 
     return SuspectPictures(
         SuspectFacts(
             rows=found.suspects,
             shown=tuple(
-                ShownSuspect(one, pictures.get(one.path), describe(one.neighbors)) for one in chosen
+                ShownSuspect(suspect, pictures.get(suspect.path), describe(suspect.neighbors))
+                for suspect in chosen
             ),
             found=found.found,
             errors=found.errors,
-            image_map=draw_map(columns, found.features, {one.path for one in chosen})
+            image_map=draw_map(columns, found.features, {suspect.path for suspect in chosen})
             if found.features is not None
             else None,
         ),
         tuple(
-            dataclasses.replace(one, similar=describe(near.get(names[one], ()))) for one in mistakes
+            dataclasses.replace(mistake, similar=describe(near.get(names[mistake], ())))
+            for mistake in mistakes
         ),
         sum(len(picture.jpeg) for picture in pictures.values() if picture),
     )
@@ -90,7 +94,7 @@ def show_suspects(
 def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:
     """Return the suspects with the highest scores: wrong labels, near duplicates, odd images."""
     groups: dict[str, list[Suspect]] = defaultdict(list)
-    for suspect in sorted(suspects, key=lambda one: (-one.score, one.path)):
+    for suspect in sorted(suspects, key=lambda suspect: (-suspect.score, suspect.path)):
         kind = suspect.reason if suspect.reason in ("label", "near_duplicate") else ""
         groups[kind].append(suspect)
     return [suspect for group in groups.values() for suspect in group[:MOST]]
@@ -106,12 +110,12 @@ def _read(
     of_split: dict[str, set[str]] = defaultdict(set)
     for path, split in splits:
         of_split[split].add(path)
-    found = {
+    thumbnails = {
         name: make_thumbnail(encoded, side=wanted[name])
         for split, names in of_split.items()
         for name, encoded in read_images(examples_uri, split, names)
     }
-    return {path: found.get(path) for path in wanted}
+    return {path: thumbnails.get(path) for path in wanted}
 
 
 def _keep_within(

@@ -119,7 +119,7 @@ class Groups:
 
     def _densities(self, margins: Margins) -> Margins:
         mean, deviation, weight = (
-            of[:, np.newaxis] for of in (self.mean, self.deviation, self.weight)
+            values[:, np.newaxis] for values in (self.mean, self.deviation, self.weight)
         )
         density: Margins = weight / deviation * np.exp(-0.5 * ((margins - mean) / deviation) ** 2)
         return density + 1e-300
@@ -168,13 +168,13 @@ def count_confident_errors(confidence: Margins, wrong: NDArray[np.bool_]) -> Mar
     counts: fewer images are uncertain, more are hard.
     """
     order = np.argsort(-confidence, kind="stable")
-    found = []
+    bounds = []
     for fraction in _MOST_CONFIDENT:
         chosen = order[: max(1, round(len(order) * fraction))]
         errors = int(wrong[chosen].sum())
         interval = proportion_interval(errors, len(chosen))
-        found.append((interval.high, interval.low, errors / len(chosen)))
-    high, low, likely = min(found)
+        bounds.append((interval.high, interval.low, errors / len(chosen)))
+    high, low, likely = min(bounds)
     return np.array([low, likely, high])
 
 

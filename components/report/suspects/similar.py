@@ -38,11 +38,11 @@ def find_similar(
     """Map each of `paths` that has features to the most similar training images."""
     rows = find_rows(paths, columns["path"])
     train = np.flatnonzero(columns["split"] == TRAIN)
-    found = find_neighbors(features, rows, among=train, most=_SIMILAR).rows
-    near = columns["path"][found.clip(0).ravel()].reshape(found.shape)
+    neighbors = find_neighbors(features, rows, among=train, most=_SIMILAR).rows
+    near = columns["path"][neighbors.clip(0).ravel()].reshape(neighbors.shape)
     return {
         path: tuple(of[exists].tolist())
-        for path, of, exists in zip(columns["path"][rows], near, found >= 0, strict=True)
+        for path, of, exists in zip(columns["path"][rows], near, neighbors >= 0, strict=True)
     }
 
 
@@ -106,7 +106,7 @@ def _scale(places: Places) -> Places:
 
 def find_mislabeled_copies(rejects_uri: str, decided: Collection[str] = ()) -> list[Suspect]:
     """Return the images in use whose near duplicates have another label, but for `decided` ones."""
-    found = []
+    suspects = []
     for cluster in _read_lines(rejects_uri, NEAR_DUPLICATES_FILE):
         names = ("paths", "labels", "splits", "sha256", "likeness")
         rows = [row for row in zip(*(cluster[name] for name in names), strict=True) if row[2]]
@@ -114,8 +114,8 @@ def find_mislabeled_copies(rejects_uri: str, decided: Collection[str] = ()) -> l
         for path, label, split, sha256, likeness in rows:
             if twins[label] and sha256 not in decided:
                 of = (sha256, spell_path(path), split, label)
-                found.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins[label]))
-    return found
+                suspects.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins[label]))
+    return suspects
 
 
 def _find_others(rows: Iterable[tuple[str, ...]], label: str) -> tuple[str, ...]:
