@@ -103,26 +103,17 @@ def gather_facts(
         ),
         files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies=read_anomalies(given["anomalies"]),
-        history=read_json(os.path.join(run, HISTORY_FILE)),
-        phases=tuple(
-            TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
-            for phase in training.get("phases", ())
-        ),
-        range_test=training.get("range_test"),
-        warm_start=training.get("warm_start"),
-        search=training.get("search"),
         selection_folds=folds,
         spans=describe_spans(examples, suspects.columns) if suspects else (),
-        input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
-        model=ExportedModel(**_read_optional(run, MODEL_FILE)),
         formats=read_format_results(evaluation.uri),
         notes=notes,
         scaling=scaling,
         unknowns=_find_unknowns(training, evaluated, held_out=held_out),
         known_scores=evaluated.known_scores,
         sets=coverage,
+        **_read_training(run, training),
         **gather_pictures(
             given,
             evaluated,
@@ -134,6 +125,22 @@ def gather_facts(
             found=suspects,
         ),
     )
+
+
+def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` that the training has written."""
+    return {
+        "history": read_json(os.path.join(run, HISTORY_FILE)),
+        "phases": tuple(
+            TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
+            for phase in training.get("phases", ())
+        ),
+        "range_test": training.get("range_test"),
+        "warm_start": training.get("warm_start"),
+        "search": training.get("search"),
+        "input_advice": _read_optional(run, INPUT_FILE).get("advice") or "",
+        "model": ExportedModel(**_read_optional(run, MODEL_FILE)),
+    }
 
 
 def _describe_sample(model: Predictions) -> Iterator[str]:

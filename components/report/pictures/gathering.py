@@ -63,9 +63,7 @@ def gather_pictures(
     chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown)
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
     mistakes, images, strange = show(evaluated, chosen, examples_uri, split, explain)
-    left = MOST_BYTES
-    for sample in samples:
-        left -= count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
+    left = MOST_BYTES - _count_samples(samples)
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
@@ -95,6 +93,13 @@ def gather_pictures(
 def count_bytes(pictures: Iterable[Thumbnail | None]) -> int:
     """Add up the sizes of pictures."""
     return sum(len(picture.jpeg) for picture in pictures if picture)
+
+
+def _count_samples(samples: Iterable[ClassSample]) -> int:
+    return sum(
+        count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
+        for sample in samples
+    )
 
 
 def keep_within(images: Sequence[PredictedImage], limit: int) -> tuple[PredictedImage, ...]:
