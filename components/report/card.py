@@ -116,7 +116,7 @@ def _choose_slices(facts: ReportFacts) -> list[SliceMetrics]:
     return sorted(slices, key=lambda part: part.accuracy)
 
 
-def escape(value: object) -> Markup:
+def escape_markdown(value: object) -> Markup:
     """Return Markdown that shows a text literally in one line, also in a table cell.
 
     Markdown, which is `Markup`, stays unchanged.
@@ -165,4 +165,4 @@ def _template() -> Template:
         "yaml": dump_yaml,
     }
     folder = Path(__file__).with_name("templates")
-    return load_templates(folder, escape, filters).get_template("card.md.j2")
+    return load_templates(folder, escape_markdown, filters).get_template("card.md.j2")

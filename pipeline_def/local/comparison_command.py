@@ -21,8 +21,8 @@ from components.report.comparison.comparison import (
     compare_runs,
     list_parts,
 )
-from components.report.comparison.document import render
-from components.report.comparison.inputs import choose_share, read_evaluation, read_pictures
+from components.report.comparison.document import render_comparison
+from components.report.comparison.inputs import choose_share, read_evaluation, read_thumbnails
 from components.report.comparison.pairs import RunPredictions
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
@@ -57,14 +57,14 @@ def show_comparison(
         (_describe(names[0], first), _describe(names[1], second)),
         evaluations,
         most=_MOST_IMAGES,
-        read_pictures=read_pictures,
+        read_thumbnails=read_thumbnails,
         newest=1 if second.record.started >= first.record.started else 0,
         share=share,
     )
     path = os.path.abspath(to or Layout(second.output).comparison)
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(render(facts))
+            file.write(render_comparison(facts))
     except OSError as error:
         raise StorageError(
             f"Cannot write {path} ({error.strerror}): choose another file with --to."

@@ -9,7 +9,7 @@ from components.evaluation.thresholds import ThresholdCheck
 from components.evaluation.verdict import decide, measure_accuracy
 from components.metrics.intervals import paired_interval
 from components.report.comparison.comparison import list_parts
-from components.report.comparison.document import render
+from components.report.comparison.document import render_comparison
 from components.report.comparison.pairs import Overlap, pair
 from tests.report.conftest import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
@@ -108,7 +108,7 @@ def test_changed_images_are_sorted_by_confidence() -> None:
         ("dog", "cat"),
     ]
     assert [image.confidence for image in (lost[0], won[0])] == pytest.approx([0.9, 0.9])
-    text = words(render(facts))
+    text = words(render_comparison(facts))
     assert "2 of 3 images, those that both models are most confident about first." in text
 
 
@@ -123,7 +123,7 @@ def test_the_class_that_lost_most_comes_first() -> None:
 def test_runs_without_shared_images_are_not_paired() -> None:
     facts = compare(pets("cd", "cd", "12"), pets("cd", "cc", "34"))
     assert (facts.outcome, facts.shared) == ("apart", None)
-    page = render(facts)
+    page = render_comparison(facts)
     text = words(page)
     assert "A and B cannot be compared: they were evaluated on different images." in text
     assert "Images evaluated by both runs: 0; only by A: 2; only by B: 2" in text
@@ -187,7 +187,7 @@ def test_the_corrections_of_both_runs_are_named(changes: dict[str, Any], more: s
     assert f"Corrections of A: none; of B: {USED}." in told
     assert ("corrections alone may not" in told) == bool(more)
     assert more in told
-    assert "corrections none /c.csv" in words(render(facts))
+    assert "corrections none /c.csv" in words(render_comparison(facts))
 
 
 def test_warnings() -> None:
@@ -216,7 +216,7 @@ def test_only_what_differs_is_listed() -> None:
         "code of steps: Trainer",
         "versions: tfx",
     ]
-    text = words(render(compare(first, second, **changed)))
+    text = words(render_comparison(compare(first, second, **changed)))
     assert "train: cat 100 90" in text
     assert "Settings A B training.epochs 20 30" in text
     assert "fingerprint files:5,sha256:aaaa files:6,sha256:bbbb" in text
@@ -224,7 +224,7 @@ def test_only_what_differs_is_listed() -> None:
     assert "Evaluator" not in text
     assert "tfx 1.16.0 1.21.0" in text
 
-    text = words(render(compare(first, second)))
+    text = words(render_comparison(compare(first, second)))
     assert "The same in both runs: images, settings, code of steps, versions." in text
 
 
@@ -244,7 +244,7 @@ def test_the_verdict_says_what_the_comparison_says(before: float, after: float) 
 
 
 def test_only_a_proven_winner_is_called_better() -> None:
-    assert "▲ better" in render(compare(draw_answers(0.5), draw_answers(0.9, seed=1)))
-    even = render(compare(draw_answers(0.7), draw_answers(0.7)))
+    assert "▲ better" in render_comparison(compare(draw_answers(0.5), draw_answers(0.9, seed=1)))
+    even = render_comparison(compare(draw_answers(0.7), draw_answers(0.7)))
     assert "▲ better" not in even
     assert "no clear difference" in even

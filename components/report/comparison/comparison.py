@@ -126,7 +126,7 @@ def compare_runs(
     evaluations: tuple[RunPredictions, RunPredictions],
     *,
     most: int,
-    read_pictures: ReadPictures,
+    read_thumbnails: ReadPictures,
     newest: Literal[0, 1] = 1,
     share: int = 1,
 ) -> ComparisonFacts:
@@ -138,7 +138,7 @@ def compare_runs(
     *both, overlap = pair(*evaluations, newest=newest)
     shared = None
     if overlap.both:
-        shared = _compare_shared(*both, same=overlap.shared, most=most, read=read_pictures)
+        shared = _compare_shared(*both, same=overlap.shared, most=most, read=read_thumbnails)
     outcome, headline, reasons = _judge(runs, overlap, shared, newest)
     if share > 1:
         reasons += (

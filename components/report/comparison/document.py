@@ -14,7 +14,7 @@ from components.report.page.metrics import describe_comparison, describe_slices
 _MOST = 100
 
 
-def render(facts: ComparisonFacts) -> str:
+def render_comparison(facts: ComparisonFacts) -> str:
     """Write the page; the same facts give the same text."""
     sections = [
         (key, title, render_template(f"{template}.html.j2", facts=facts, **values))

@@ -56,7 +56,7 @@ def read_evaluation(
     return RunPredictions(evaluated.filenames, labels, predictions, digests, examples_uri, split)
 
 
-def read_pictures(run: RunPredictions, filenames: Collection[str]) -> dict[str, Thumbnail | None]:
+def read_thumbnails(run: RunPredictions, filenames: Collection[str]) -> dict[str, Thumbnail | None]:
     """Make thumbnails of some images of a run."""
     images = read_images(run.examples, run.split, filenames)
     return {name: make_thumbnail(encoded) for name, encoded in images}

@@ -17,7 +17,7 @@ from components.metrics.predictions import Evaluated
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES
-from components.report.pictures.predicted_images import Explain, choose, show
+from components.report.pictures.predicted_images import Explain, choose_images, show_images
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from components.report.pictures.suspect_pictures import show_suspects
 from components.report.shown import ClassSample, PredictedImage
@@ -60,9 +60,11 @@ def gather_pictures(
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
     duplicates = show_duplicates(rejects_uri, root, most=_DUPLICATES)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
-    chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown)
+    chosen = choose_images(
+        evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown
+    )
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
-    mistakes, images, strange = show(evaluated, chosen, examples_uri, split, explain)
+    mistakes, images, strange = show_images(evaluated, chosen, examples_uri, split, explain)
     left = MOST_BYTES - _count_samples(samples)
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(duplicate.picture for duplicate in duplicates)

@@ -37,7 +37,7 @@ class Chosen(NamedTuple):
     """Images with the lowest scores of `known`, the lowest first; none without scores."""
 
 
-def choose(
+def choose_images(
     evaluated: Evaluated,
     *,
     mistakes: int,
@@ -64,7 +64,7 @@ def choose(
     lowest = np.argsort([] if scores is None else scores, kind="stable")[:strange]
     return Chosen(
         wrong[np.sort(varied)],
-        _choose_images(evaluated, predicted, order, shown)[:images],
+        _order_images(evaluated, predicted, order, shown)[:images],
         lowest,
     )
 
@@ -77,7 +77,7 @@ def _sort(evaluated: Evaluated, predicted: Ints) -> Ints:
     return order
 
 
-def _choose_images(
+def _order_images(
     evaluated: Evaluated, predicted: Ints, order: Ints, shown: Collection[str]
 ) -> Ints:
     labels = evaluated.candidate.labels
@@ -104,7 +104,7 @@ def _take_turns(kinds: Iterable[Hashable]) -> Ints:
     return np.array(turns, np.int64)
 
 
-def show(
+def show_images(
     evaluated: Evaluated,
     chosen: Chosen,
     examples_uri: str,

@@ -84,7 +84,7 @@ def compare(
     """Compare two runs, the second with `changes`."""
     runs = describe("A", model=model), describe("B", **{"model": model, **changes})
     both = first, second
-    return compare_runs(runs, both, most=most, read_pictures=show, newest=newest)
+    return compare_runs(runs, both, most=most, read_thumbnails=show, newest=newest)
 
 
 def nasty() -> ComparisonFacts:
