@@ -25,8 +25,7 @@ from benchmarks.measuring import options
 from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, Spread, write_results
 from components.contract.image_table import read_embeddings, read_images
-from components.report.suspects.label_scores import score_labels
-from components.report.suspects.labels import find_wrong_labels
+from components.report.suspects.labels import find_wrong_labels, score_labels
 from pipeline_def.local.preparation import write_digits
 
 _MODULE = "benchmarks.label_errors"

@@ -136,4 +136,4 @@ def transformed(
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Speed up the bootstrap of intervals whose width does not matter."""
     for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
-        monkeypatch.setattr(f"components.evaluation.metrics.intervals.{name}", 50)
+        monkeypatch.setattr(f"components.metrics.intervals.{name}", 50)

@@ -52,9 +52,9 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("pipeline_def/training/search/space.py", {"Tuner"}),
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),
-        ("components/evaluation/metrics/predictions.py", {"Evaluator", "ImageReport"}),
+        ("components/metrics/predictions.py", {"Evaluator", "ImageReport"}),
         ("components/report/page/templates/style.css", {"ImageReport"}),
-        ("components/report/card/templates/card.md.j2", {"ImageReport"}),
+        ("components/report/templates/card.md.j2", {"ImageReport"}),
         (
             "components/contract/example.py",
             {*STEPS} - {"BaselineFinder", "ImagePredictor", "Pusher"},

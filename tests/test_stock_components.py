@@ -34,7 +34,7 @@ from components import (
 )
 from components.contract.example import ENCODED, LABEL
 from components.records.shard_files import count_examples, read_index
-from components.validation.findings import read_anomalies
+from components.report.inputs import read_anomalies
 from pipeline_def.kubeflow.spec_check import find_problems
 from tests.nodes import IN_MEMORY
 from tests.pictures import COLOURS, encode, picture, write_folder

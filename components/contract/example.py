@@ -40,6 +40,9 @@ SPAN = "span"
 SLICINGS = ("class", "size", "luminance", "format", "folder")
 """Slicings of the evaluation that every example has; columns are further ones."""
 
+ALL_COLUMNS = "columns"
+"""The entry of `evaluation.slices` that stands for every column of few values."""
+
 INDEX_FILE = "index.json"
 """Counts the records of each shard; lies next to the split folders of an Examples artifact."""
 
@@ -81,3 +84,18 @@ def sort_splits(by_split: Mapping[str, _Value]) -> dict[str, _Value]:
     known = [split for split in used if split in by_split]
     others = sorted(split for split in by_split if split not in used)
     return {split: by_split[split] for split in (*known, *others)}
+
+
+def decode_text(value: bytes) -> str:
+    """Decode text that may be any bytes; `encode_text` reverses it."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def encode_text(value: str) -> bytes:
+    """Encode text of `decode_text`."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def spell_path(path: str) -> str:
+    """Spell a path as the table of images does, which holds no invalid bytes."""
+    return encode_text(path).decode(errors="backslashreplace")

@@ -15,7 +15,7 @@ from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whethe
 instead of images; `exported`, the name of the phase whose weights were exported; `calibration`,
 null or the fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent
 or the fields of `LabelSets` beside it; `known`, null or absent or the fields of
-`components.evaluation.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation,
+`components.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
@@ -51,7 +51,7 @@ WEIGHTS_FILE = "backbone.weights.h5"
 
 FOLDS_FILE = "assets.extra/fold_predictions.parquet"
 """In a SavedModel that was trained on all images: for each image, the probabilities by a model that
-has not seen it (`components.evaluation.fold_predictions`)."""
+has not seen it (`components.metrics.fold_predictions`)."""
 
 LEARNING_RATE = "learning_rate"
 """Metric of the history: learning rate of the last training step of an epoch."""

@@ -56,17 +56,17 @@ def BaselineFinder(
         pushed_models: folder of Pusher's versions. Empty: there is no model in use.
         found_baseline: result of the driver; None if no driver ran.
     """
-    found = found_baseline
-    if found is None:
-        found = find_baseline(pushed_models, path_utils.serving_model_path(model.uri))
-    if found:
+    folder = found_baseline
+    if folder is None:
+        folder = find_baseline(pushed_models, path_utils.serving_model_path(model.uri))
+    if folder:
         register_object_stores()
-        _copy(found, path_utils.serving_model_dir(baseline.uri))
-        baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
+        _copy(folder, path_utils.serving_model_dir(baseline.uri))
+        baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(folder))
     else:
         # Kubeflow's interface opens every artifact, and an empty one is an error.
         write_text(_NOTHING_FOUND, os.path.join(baseline.uri, _NOTE), _NOTE)
-    baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
+    baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(folder)))
 
 
 def _copy(model: str, target: str) -> None:

@@ -12,11 +12,8 @@ from components.contract.configuration import (
     configuration,
     require,
 )
-from components.contract.example import SLICINGS
-from components.evaluation.metrics.metric_table import MetricName
-
-ALL_COLUMNS = "columns"
-"""The entry of `slices` that stands for every column of few values."""
+from components.contract.example import ALL_COLUMNS, SLICINGS
+from components.metrics.metric_table import MetricName
 
 _Bound = Annotated[Number, Ge(0)]
 
@@ -51,14 +48,14 @@ class Threshold:
     def __post_init__(self) -> None:
         """Check the fields against each other."""
         name = f"evaluation.thresholds of {self.metric}"
-        bounds = {of: getattr(self, of) for of in ("at_least", "at_most", "max_worsening")}
-        bounds = {of: value for of, value in bounds.items() if value is not None}
+        bounds = {bound: getattr(self, bound) for bound in ("at_least", "at_most", "max_worsening")}
+        bounds = {bound: value for bound, value in bounds.items() if value is not None}
         require(bool(bounds), f"{name}: set at_least, at_most or max_worsening.")
-        for of, value in bounds.items():
+        for bound, value in bounds.items():
             # Only the loss may exceed 1.
             require(
                 self.metric == "loss" or value <= 1,
-                f"{name}: {of} is {value}: it must be from 0 to 1.",
+                f"{name}: {bound} is {value}: it must be from 0 to 1.",
             )
         low, high = bounds.get("at_least", 0), bounds.get("at_most", float("inf"))
         require(low <= high, f"{name}: at_least is {low}, above at_most, {high}.")

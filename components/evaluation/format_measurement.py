@@ -12,17 +12,16 @@ import tensorflow as tf
 from components.contract.artifact_files import open_file, read_json
 from components.contract.confidence import Interval
 from components.contract.configuration import from_dict
-from components.contract.example import ENCODED, FILENAME
+from components.contract.example import ENCODED, FILENAME, decode_text
 from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.proof import Change
-from components.evaluation.slices import decode_text
-from components.evaluation.verdict import PLAIN_RESIZE, FormatResult
 from components.host.machine import require_formats
 from components.images.canonical import canonicalize, decode, decode_upright
 from components.images.options import CHANNELS, TransformConfig
 from components.images.portable import prepare
 from components.images.upright import read_orientations
+from components.metrics.evaluation_files import PLAIN_RESIZE, FormatResult
+from components.metrics.predictions import Evaluated, Predictions
+from components.metrics.proof import AccuracyChange
 from components.records.shard_files import list_shards
 
 _AHEAD = 2
@@ -126,7 +125,7 @@ class _Version:
 
     def compare(self, max_drop: float) -> FormatResult:
         """Compare its answers with those of the SavedModel."""
-        change = Change.of(self.model.stats.right, self.columns == self.model.ids)
+        change = AccuracyChange.of(self.model.stats.right, self.columns == self.model.ids)
         drop = change.before - change.after
         lost = f"accuracy is {drop:.3f} below that of the model; at most {max_drop:g} is allowed"
         return FormatResult(

@@ -23,12 +23,13 @@ from components.contract.example import (
     LABEL,
     LUMINANCE,
     WIDTH,
+    encode_text,
 )
 from components.contract.model_files import EXAMPLES_SIGNATURE, KNOWN_SCORE
-from components.evaluation.metrics.predictions import Scores
-from components.evaluation.prediction_file import open_part
-from components.evaluation.slices import MISSING_NUMBER, Columns, describe_slices, encode_text
+from components.evaluation.prediction_writer import open_part
 from components.host.progress import add_progress
+from components.metrics.predictions import Scores
+from components.metrics.slices import MISSING_NUMBER, Columns, describe_slices
 
 BATCH = 64
 """Examples per call of a model, as many as Transform decodes at once. With 128 images of 192
@@ -83,11 +84,11 @@ def read_batches(
 
     The features are those of `describe_slices`, [examples] each, without the images.
     """
-    spec = _SPEC | {COLUMNS + name: _COLUMN[of["type"]] for name, of in columns.items()}
+    spec = _SPEC | {COLUMNS + name: _COLUMN[column["type"]] for name, column in columns.items()}
     records = tf.data.TFRecordDataset(shard, buffer_size=_READ_BYTES)
     for examples in records.batch(BATCH).prefetch(_AHEAD):
         features = tf.io.parse_example(examples, spec)
-        yield examples, {name: of.numpy() for name, of in features.items()}
+        yield examples, {name: tensor.numpy() for name, tensor in features.items()}
 
 
 class _ServedModel:
@@ -103,7 +104,7 @@ class _ServedModel:
         They are `probabilities`, [examples, classes], and possibly `known_score`, [examples].
         """
         outputs = self._model.signatures[EXAMPLES_SIGNATURE](examples=examples)
-        return {name: of.numpy() for name, of in outputs.items()}
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
 
     def read_labels(self, examples: tf.Tensor) -> list[bytes]:
         """Return the labels of the columns, which come with the prediction of an image."""
@@ -151,7 +152,9 @@ class PredictShard(beam.DoFn):
         outputs = [model.predict(examples) for model in self._models]
         texts = {"filename": features[FILENAME].tolist(), "label": features[LABEL].tolist()}
         slices = describe_slices(features, self._job.columns)
-        texts |= {name: list(map(encode_text, of)) for name, of in slices.items()}
-        part.add(texts, [of["probabilities"] for of in outputs], outputs[0].get(KNOWN_SCORE))
+        texts |= {name: list(map(encode_text, values)) for name, values in slices.items()}
+        part.add(
+            texts, [output["probabilities"] for output in outputs], outputs[0].get(KNOWN_SCORE)
+        )
         done, total = len(texts["label"]), self._job.total
         add_progress(self._job.evaluation_uri, done, total=total, unit="images")

@@ -1,15 +1,14 @@
 """The thresholds of a model: which it meets, which it misses, and by how much, in words."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.metric_table import ACCURACY, METRICS
-from components.evaluation.metrics.predictions import OVERALL, SliceKey
-
-SliceValues = Mapping[SliceKey, Mapping[str, float]]
-"""Slice → metric → value."""
+from components.evaluation.slice_counts import SliceValues
+from components.metrics.metric_table import ACCURACY, METRICS
+from components.metrics.predictions import OVERALL, SliceKey
 
 ALONE = "there is no model in use to compare with"
 UNKNOWN_LABELS = "the model in use knows none of these labels"
@@ -19,6 +18,19 @@ ROUNDING = 1e-9
 """Tolerance of bounds: 0.9 - 0.92 is slightly less than -0.02 in floating point."""
 
 
+class MissedThreshold(NamedTuple):
+    """A threshold that a model misses on a slice."""
+
+    key: SliceKey
+    text: str
+    """By how much, as a clause."""
+    threshold: Threshold
+    value: float
+    """What was measured."""
+    is_change: bool
+    """Whether that is a difference to the model in use."""
+
+
 @dataclass(frozen=True)
 class ThresholdCheck:
     """Whether a model meets all thresholds, and why."""
@@ -26,6 +38,9 @@ class ThresholdCheck:
     holds: bool
     reasons: tuple[str, ...]
     """Clauses: the thresholds that are missed, or those that are met."""
+    missed: tuple[MissedThreshold, ...] = field(default=(), compare=False)
+    matches: tuple[tuple[Threshold, int], ...] = field(default=(), compare=False)
+    """Each threshold, and the number of slices that it applies to."""
 
 
 def list_thresholds(config: EvaluationConfig) -> list[Threshold]:
@@ -49,32 +64,36 @@ def check_thresholds(
     `compared` are the values of this model and of the model in use on the images whose labels both
     know; None: there are none, for the reason `alone`.
     """
-    failures: set[tuple[SliceKey, str]] = set()
-    missing: set[str] = set()
-    thresholds = list_thresholds(config)
-    for threshold in thresholds:
+    missed: list[MissedThreshold] = []
+    matches = []
+    for threshold in list_thresholds(config):
         keys = [key for key in candidate if _applies(threshold, key)]
-        if not keys:
-            missing.add(f"{threshold.slice} has a threshold but no images")
+        matches.append((threshold, len(keys)))
         for key in keys:
-            value = candidate[key][threshold.metric]
             change = None
             if compared and key in compared[1]:
                 ours, theirs = (model[key][threshold.metric] for model in compared)
                 change = ours - theirs
-            texts = explain_failures(threshold, key, value, change, majority_accuracy)
-            failures |= {(key, text) for text in texts}
-    if failures or missing:
-        return ThresholdCheck(False, (*(text for _, text in sorted(failures)), *sorted(missing)))
-    reasons = [
+            value = candidate[key][threshold.metric]
+            missed += find_missed(threshold, key, value, change, majority_accuracy)
+    texts = sorted({(miss.key, miss.text) for miss in missed})
+    empty = {
+        f"{threshold.slice} has a threshold but no images"
+        for threshold, slices in matches
+        if not slices
+    }
+    if texts or empty:
+        reasons = (*(text for _, text in texts), *sorted(empty))
+        return ThresholdCheck(False, reasons, tuple(missed), tuple(matches))
+    met = [
         f"accuracy {candidate[OVERALL][ACCURACY]:.3f} reaches {config.min_accuracy:.4g}, "
         f"{_name_minimum(config.min_accuracy, majority_accuracy)}"
     ]
-    if others := len(thresholds) - 1:
-        reasons.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
+    if others := len(config.thresholds):
+        met.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
     if not compared:
-        reasons.append(alone)
-    return ThresholdCheck(True, tuple(reasons))
+        met.append(alone)
+    return ThresholdCheck(True, tuple(met), matches=tuple(matches))
 
 
 def _applies(threshold: Threshold, key: SliceKey) -> bool:
@@ -83,35 +102,39 @@ def _applies(threshold: Threshold, key: SliceKey) -> bool:
     return key[0] == threshold.slice
 
 
-def explain_failures(
+def find_missed(
     threshold: Threshold,
     key: SliceKey,
     value: float,
     change: float | None,
     majority_accuracy: float,
-) -> Iterator[str]:
-    """Say which bounds a metric misses, on which slice, and by how much."""
+) -> Iterator[MissedThreshold]:
+    """Yield the bounds that a metric misses on a slice, with a clause that says by how much."""
     least, most, worsening = threshold.at_least, threshold.at_most, threshold.max_worsening
     metric = METRICS[threshold.metric]
     subject = metric.text if key == OVERALL else f"{metric.text} on {'='.join(key)}"
     bounded = least is not None or most is not None
     if (bounded and math.isnan(value)) or (worsening is not None and math.isnan(change or 0)):
-        yield f"{subject} has a threshold but is not defined"
+        undefined = f"{subject} has a threshold but is not defined"
+        yield MissedThreshold(key, undefined, threshold, math.nan, not math.isnan(value))
         return
     if least is not None and value < least - ROUNDING:
         overall = threshold.metric == ACCURACY and key == OVERALL
         bound = _name_minimum(least, majority_accuracy) if overall else "its threshold"
-        yield f"{subject} {value:.3f} is {least - value:.3f} below {least:.4g}, {bound}"
+        text = f"{subject} {value:.3f} is {least - value:.3f} below {least:.4g}, {bound}"
+        yield MissedThreshold(key, text, threshold, value, False)
     if most is not None and value > most + ROUNDING:
-        yield f"{subject} {value:.3f} is {value - most:.3f} above {most:.4g}, its threshold"
+        text = f"{subject} {value:.3f} is {value - most:.3f} above {most:.4g}, its threshold"
+        yield MissedThreshold(key, text, threshold, value, False)
     if worsening is None or change is None:
         return
     if (change if metric.lower_is_better else -change) > worsening + ROUNDING:
         side = "below" if change < 0 else "above"
-        yield (
+        text = (
             f"{subject} is {abs(change):.3f} {side} that of the model in use; at most "
             f"{worsening:g} is allowed"
         )
+        yield MissedThreshold(key, text, threshold, change, True)
 
 
 def _name_minimum(least_accuracy: float, majority_accuracy: float) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Picture:
+class Thumbnail:
     """A thumbnail, small enough to be part of the page."""
 
     jpeg: bytes

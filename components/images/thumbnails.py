@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from components.images.iso_media import check_boxes
 from components.images.jpeg_frame import START
 from components.images.options import ImageOptions
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.transcode import UNKNOWN_RANGE, Pixels, as_seen
 
 SIDE = 96
@@ -42,7 +42,7 @@ _WHOLE = {"quality": 90, "colorsubsampling": "444"}
 _RAMP = np.array([(20, 20, 60, 0.55), (190, 50, 90, 0.6), (255, 200, 60, 0.75)], np.float32)
 
 
-def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Picture | None:
+def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Thumbnail | None:
     """Show the first frame of any file as a person sees it: upright, transparency on white.
 
     Smaller images are not enlarged to `side` pixels. The missing part of a truncated image is black
@@ -89,7 +89,7 @@ def _load(image: Image.Image) -> bool:
     return True
 
 
-def picture_of(pixels: Pixels, *, side: int = SIDE) -> Picture:
+def picture_of(pixels: Pixels, *, side: int = SIDE) -> Thumbnail:
     """Encode uint8 [height, width, 3] RGB, shrunk to at most `side` pixels on the longer side.
 
     Images that are not shrunk keep full chroma, as they may have only a few pixels.
@@ -103,7 +103,7 @@ def picture_of(pixels: Pixels, *, side: int = SIDE) -> Picture:
         np.ascontiguousarray(pixels), **(_SHRUNK if factor > 1 else _WHOLE)
     )
     height, width = pixels.shape[:2]
-    return Picture(jpeg, width, height)
+    return Thumbnail(jpeg, width, height)
 
 
 def lay_over(heat: npt.NDArray[np.float32], image: Pixels) -> Pixels:

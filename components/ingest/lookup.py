@@ -19,6 +19,7 @@ from components.contract.errors import DataError
 from components.contract.example import SPAN
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
+from components.contract.span_pattern import find_root
 from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import find_shards, read_images
@@ -45,7 +46,7 @@ from components.ingest.source.listing import (
     write_listing,
 )
 from components.ingest.source.manifest import FORMATS
-from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
+from components.ingest.source.spans import Span, describe_gaps, find_spans
 from components.storage.checksums import digest
 from components.storage.fetch import Unread
 from components.storage.folder import is_file

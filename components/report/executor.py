@@ -10,7 +10,7 @@ from tfx.utils import path_utils
 from components.contract.artifact_files import make_folders
 from components.contract.artifacts import Artifacts
 from components.contract.suspects import SUSPECTS_FILE, write_suspects
-from components.report.card.card import write_card
+from components.report.card import write_card
 from components.report.inputs import gather_facts
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,
@@ -31,17 +31,17 @@ class Executor(base_executor.BaseExecutor):
     ) -> None:
         """Report on the split that the Evaluator chose."""
         given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}
-        made = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
+        outputs = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
         # TFX puts the SavedModel into a folder of its own.
         model = path_utils.serving_model_path(given["model"].uri) if "model" in given else ""
         facts = gather_facts(given, properties=exec_properties, model=model)
-        write_text(render(facts), made["html"].uri, PAGE_FILE)
-        write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
-        write_text(write_card(facts), made["card"].uri, CARD_FILE)
+        write_text(render(facts), outputs["html"].uri, PAGE_FILE)
+        write_text(write_metrics(facts), outputs["metrics"].uri, METRICS_FILE)
+        write_text(write_card(facts), outputs["card"].uri, CARD_FILE)
         rows = facts.suspects.rows if facts.suspects else ()
         # On Kubeflow nobody has made the folder.
-        make_folders(made["suspects"].uri)
-        write_suspects(os.path.join(made["suspects"].uri, SUSPECTS_FILE), rows)
-        set_metrics(made["metrics"], facts.metrics)
-        drawn = set_classification(made["classification"], facts.metrics)
-        write_text(drawn, made["classification"].uri, CLASSIFICATION_FILE)
+        make_folders(outputs["suspects"].uri)
+        write_suspects(os.path.join(outputs["suspects"].uri, SUSPECTS_FILE), rows)
+        set_metrics(outputs["metrics"], facts.metrics)
+        drawn = set_classification(outputs["classification"], facts.metrics)
+        write_text(drawn, outputs["classification"].uri, CLASSIFICATION_FILE)

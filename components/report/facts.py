@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 
 from components.contract.example import EVAL, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.evaluation.metrics.calibration import Scaling, SetCoverage
-from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.metrics.unknowns import Unknowns
-from components.evaluation.verdict import FormatResult, Verdict
-from components.images.picture import Picture
-from components.report.suspects.near_duplicates import Leaks
-from components.report.suspects.shown import SimilarImage, SuspectFacts
+from components.metrics.calibration import Scaling, SetCoverage
+from components.metrics.classification_metrics import Comparison, ModelMetrics
+from components.metrics.evaluation_files import FormatResult, Verdict
+from components.metrics.unknowns import Unknowns
+from components.report.shown import (
+    ClassSample,
+    DuplicateImage,
+    Leaks,
+    PredictedImage,
+    Reject,
+    SuspectFacts,
+)
 
 MATRIX_CLASSES = 50
 """Most classes of the confusion matrix on the page; a larger one is unreadable."""
@@ -65,68 +70,6 @@ class ExportedModel:
     parameters: int | None = None
     bytes: int | None = None
     """Size of all files of the served model."""
-
-
-@dataclass(frozen=True)
-class ClassSample:
-    """A few training images of a class."""
-
-    label: str
-    seen: tuple[Picture, ...]
-    """As the model sees them, without augmentation."""
-    augmented: tuple[Picture, ...]
-    """As a training step may see them."""
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether training does not augment them."""
-        return self.augmented == self.seen
-
-
-@dataclass(frozen=True)
-class Reject:
-    """A rejected file."""
-
-    path: str
-    category: str
-    reason: str
-    picture: Picture | None
-
-
-@dataclass(frozen=True)
-class DuplicateImage:
-    """An image that several files hold, byte for byte."""
-
-    paths: tuple[str, ...]
-    labels: tuple[str, ...]
-    """More than one is a conflict."""
-    splits: tuple[str, ...]
-    """More than one is a leak."""
-    picture: Picture | None
-
-
-@dataclass(frozen=True)
-class PredictedImage:
-    """An image of the evaluated split with the model's prediction."""
-
-    filename: str
-    label: str
-    predicted: str
-    confidence: float
-    """Probability of `predicted`, 0 to 1."""
-    probability: float
-    """Probability of `label`, 0 to 1."""
-    picture: Picture | None
-    heat_map: Picture | None = None
-    """Areas that contributed most to `predicted`, over the image as the model saw it."""
-    similar: tuple[SimilarImage, ...] = ()
-    """The most similar training images."""
-    known_score: float | None = None
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the prediction is right."""
-        return self.label == self.predicted
 
 
 class TrainedPhase(NamedTuple):

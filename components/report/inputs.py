@@ -13,34 +13,46 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from components.contract.artifact_files import read_json
+import numpy as np
+from numpy.typing import NDArray
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+
+from components.contract.anomalies import ANOMALIES_FILE, list_anomalies
+from components.contract.artifact_files import open_file, read_json
 from components.contract.example import EVAL, TRAIN, count_folds
+from components.contract.ingest_files import SUMMARY_FILE
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import (
     BASELINE_PROPERTY,
     CONFIG_PROPERTY,
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
+    PATTERN_PROPERTY,
     SPLIT_PROPERTY,
+    ArtifactLike,
     PropertiesLike,
 )
-from components.evaluation.metrics.calibration import Scaling, measure_sets, undo_scaling
-from components.evaluation.metrics.classification_metrics import compare
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.metrics.sampled import SampledPredictions, drop_probabilities
-from components.evaluation.metrics.unknowns import Unknowns
-from components.evaluation.prediction_file import read_sampled
-from components.evaluation.verdict import read_format_results, read_thresholds, read_verdict
+from components.contract.span_pattern import name_spans
 from components.host.machine import trim_memory
 from components.host.progress import report_progress
-from components.ingest.write.accounting import SUMMARY_FILE
+from components.images.pixel_statistics import STATISTICS
+from components.metrics.calibration import Scaling, measure_sets, undo_scaling
+from components.metrics.classification_metrics import compare_models
+from components.metrics.evaluation_files import read_format_results, read_thresholds, read_verdict
+from components.metrics.prediction_file import read_sampled
+from components.metrics.predictions import (
+    Evaluated,
+    Predictions,
+    SampledPredictions,
+    drop_probabilities,
+)
+from components.metrics.unknowns import Unknowns
 from components.records.shard_files import read_index
-from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
+from components.report.facts import ExportedModel, ReportFacts, RunHeader, SpanFacts, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
-from components.report.suspects.near_duplicates import measure_leaks
-from components.report.suspects.spans import describe_spans
-from components.validation.findings import read_anomalies
+from components.report.suspects.odd_images import Columns
+from components.report.suspects.similar import measure_leaks
 
 _PACKAGES = (
     "tfx",
@@ -65,7 +77,7 @@ def gather_facts(
     _progress(0, "reading predictions")
     evaluated = read_sampled(evaluation.uri)
     _progress(1, "computing metrics")
-    comparison = compare(evaluated)
+    comparison = compare_models(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
     sets, folds = training.get("label_sets"), (training.get("folds") or {}).get("count", 0)
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
@@ -77,7 +89,7 @@ def gather_facts(
     del candidate
     trim_memory()
     _progress(2, "looking for suspects")
-    found = find_suspects(given, side=training["config"]["transform"]["size"])
+    suspects = find_suspects(given, side=training["config"]["transform"]["size"])
     trim_memory()
     _progress(3, "reading images")
     return ReportFacts(
@@ -91,25 +103,17 @@ def gather_facts(
         ),
         files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies=read_anomalies(given["anomalies"]),
-        history=read_json(os.path.join(run, HISTORY_FILE)),
-        phases=tuple(
-            TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
-            for phase in training.get("phases", ())
-        ),
-        warm_start=training.get("warm_start"),
-        search=training.get("search"),
         selection_folds=folds,
-        spans=describe_spans(examples, found.columns) if found else (),
-        input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
+        spans=describe_spans(examples, suspects.columns) if suspects else (),
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
-        model=ExportedModel(**_read_optional(run, MODEL_FILE)),
         formats=read_format_results(evaluation.uri),
         notes=notes,
         scaling=scaling,
         unknowns=_find_unknowns(training, evaluated, held_out=held_out),
         known_scores=evaluated.known_scores,
         sets=coverage,
+        **_read_training(run, training),
         **gather_pictures(
             given,
             evaluated,
@@ -118,19 +122,33 @@ def gather_facts(
             config=training["config"],
             preview_fn=properties["preview_fn"],
             model=model,
-            found=found,
+            found=suspects,
         ),
     )
 
 
+def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` that the training has written."""
+    return {
+        "history": read_json(os.path.join(run, HISTORY_FILE)),
+        "phases": tuple(
+            TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
+            for phase in training.get("phases", ())
+        ),
+        "warm_start": training.get("warm_start"),
+        "search": training.get("search"),
+        "input_advice": _read_optional(run, INPUT_FILE).get("advice") or "",
+        "model": ExportedModel(**_read_optional(run, MODEL_FILE)),
+    }
+
+
 def _describe_sample(model: Predictions) -> Iterator[str]:
-    """Say which numbers are from histograms and from a sample, if memory holds no more."""
-    if isinstance(model, SampledPredictions) and model.histogram:
+    """Say which numbers are from a sample, if memory holds no more."""
+    if isinstance(model, SampledPredictions):
         yield (
-            f"Areas under curves are from histograms of all {len(model.ids):,} images, AUC within "
-            f"± {model.histogram.measure_error():.2g}. The curves, calibration without its "
-            f"temperature and the coverage of label sets are from {len(model.rows):,} images drawn "
-            f"at random. All other numbers are from all images."
+            f"Curves and the areas under them, calibration without its temperature and the "
+            f"coverage of label sets are from {len(model.rows):,} of {len(model.ids):,} images, "
+            f"drawn at random. All other numbers are from all images."
         )
 
 
@@ -184,6 +202,18 @@ def _make_header(
     )
 
 
+def read_anomalies(artifact: ArtifactLike) -> dict[str, list[str]]:
+    """Return split → texts of all anomalies, including drift, each prefixed with the feature."""
+    texts = {}
+    for split in sorted(json.loads(artifact.split_names or "[]")):
+        path = os.path.join(artifact.uri, f"Split-{split}", ANOMALIES_FILE)
+        with open_file(path, "rb") as file:
+            anomalies = anomalies_pb2.Anomalies.FromString(file.read())
+        found = list_anomalies(anomalies, split)
+        texts[split] = [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
+    return texts
+
+
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
     """Read a file, or return nothing if the training code did not write it."""
     try:
@@ -194,3 +224,35 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
 
 def _progress(done: int, note: str) -> None:
     report_progress(done=done, total=_STEPS, unit="parts of the report", note=note)
+
+
+def describe_spans(examples: PropertiesLike, columns: Columns) -> tuple[SpanFacts, ...]:
+    """Return the spans of `ingest.window`, the oldest first; none without a window.
+
+    Args:
+        examples: the artifact, with the configuration and the folder of ingest.
+        columns: of the table of images.
+    """
+    config = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
+    pattern = examples.get_string_custom_property(PATTERN_PROPERTY)
+    # Examples of earlier versions have no pattern.
+    if not (config.get("window") and pattern):
+        return ()
+    spans = np.array(name_spans(pattern, columns["path"]))
+    known = sorted({*spans.tolist()} - {""}, key=lambda name: (len(name), name))
+    return tuple(_describe_span(name, columns, spans == name) for name in known)
+
+
+def _describe_span(name: str, columns: Columns, chosen: NDArray[np.bool_]) -> SpanFacts:
+    labels, counts = np.unique(columns["label"][chosen].astype(str), return_counts=True)
+    images = int(chosen.sum())
+    return SpanFacts(
+        name,
+        images,
+        dict(zip(labels.tolist(), (counts / images).tolist(), strict=True)),
+        {
+            statistic: tuple(np.nanpercentile(columns[statistic][chosen], (25, 50, 75)).tolist())
+            for statistic in STATISTICS
+            if statistic in columns
+        },
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.metrics.curves import Roc
+from components.metrics.classification_metrics import Comparison, ModelMetrics
+from components.metrics.curves import Roc
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 
@@ -35,11 +35,11 @@ def write_metrics(facts: ReportFacts) -> str:
     `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
     `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
-    `known`: null, or the fields of `components.evaluation.metrics.unknowns.Unknowns`.
+    `known`: null, or the fields of `components.metrics.unknowns.Unknowns`.
     `warm_start` and `search`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
-    found = {
+    report = {
         "split": facts.split,
         "folds": facts.folds,
         "selection_split": facts.selection_split,
@@ -70,7 +70,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "warm_start": facts.warm_start,
         "search": facts.search,
     }
-    return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"
 
 
 def _model(facts: ReportFacts) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from components.validation.feature_statistics import (
     read_statistics,
     statistics_file,
 )
-from components.validation.findings import explain_stop, read_findings
+from components.validation.findings import explain_stop, read_findings, stops_run
 from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
 
 _LOGGER = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def AnomalyGate(
     """
     choices = from_json(ValidationConfig, config)
     findings = read_findings(anomalies)
-    if stopping := [finding for finding in findings if finding.stops(choices)]:
+    if stopping := [finding for finding in findings if stops_run(finding, choices)]:
         raise DataError(explain_stop(stopping))
     for finding in findings:
         _LOGGER.warning("The run continues despite: %s.", finding)

@@ -30,10 +30,10 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         UserError: the run would fail later, or be about other labels than the model in use, and
             `new_task` is not set.
     """
-    from components.evaluation.slices import choose_slices
     from components.ingest.lookup import list_source
     from components.ingest.source.columns import describe_columns
     from components.ingest.source.listing import write_listing
+    from components.metrics.slices import choose_slices
     from pipeline_def.local.first_look import describe, look
 
     console = Console(highlight=False)

@@ -14,10 +14,14 @@ from typing import Any
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE, TRAIN
+from components.contract.ingest_files import (
+    CORRECTIONS_FILE,
+    DUPLICATES_FILE,
+    REJECTS_FILE,
+    SUMMARY_FILE,
+)
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
-from components.ingest.plan.corrections import CORRECTIONS_FILE
-from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
@@ -125,7 +129,7 @@ class Summary:
     headline: str
     """The verdict in a sentence."""
     grade: str
-    """proven, promising or not shown, as `components.evaluation.proof.grade` says."""
+    """proven, promising or not shown, as `components.metrics.proof.grade` says."""
     blessing_reason: str
     findings: list[dict[str, str]]
     """What to look at, the most important first: `text`, `why`, `advice`, and the report's

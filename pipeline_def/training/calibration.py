@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from components.evaluation.metrics.unknowns import Unknowns
+from components.metrics.unknowns import Unknowns
 from pipeline_def.serving.signatures import Classifier, energy
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.

@@ -23,8 +23,8 @@ from components.contract.model_files import (
     TRAINING_FILE,
 )
 from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
-from components.evaluation.metrics.unknowns import Unknowns
 from components.host.machine import available_memory, fits_in_memory, gib
+from components.metrics.unknowns import Unknowns
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Calibration, LabelSets

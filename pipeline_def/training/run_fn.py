@@ -16,10 +16,10 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
+from components.contract.example import decode_text
 from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
-from components.evaluation.fold_predictions import FoldPredictions, write_folds
-from components.evaluation.slices import decode_text
 from components.host.machine import require_formats
+from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.records.shard_files import read_index
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import make_plain, precision

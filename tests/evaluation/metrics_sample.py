@@ -5,14 +5,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from components.evaluation.metrics import intervals
-from components.evaluation.metrics.classification_metrics import (
+from components.metrics import intervals
+from components.metrics.classification_metrics import (
     Comparison,
     ModelMetrics,
-    compare,
+    compare_models,
     measure,
 )
-from components.evaluation.metrics.predictions import Ints, Predictions
+from components.metrics.predictions import Ints, Predictions
 from tests.evaluation.predictions_sample import as_evaluated, predict
 
 
@@ -56,4 +56,4 @@ def make_comparison(
         "size": tuple(sizes[row % 4] for row in rows),
     }
     with patch.multiple(intervals, _MOST_RESAMPLES=50, _LEAST_RESAMPLES=50):
-        return compare(as_evaluated(candidate, baseline if compared else None, slices))
+        return compare_models(as_evaluated(candidate, baseline if compared else None, slices))

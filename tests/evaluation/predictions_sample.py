@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.metrics.predictions import Evaluated, Flags, Floats, Predictions
+from components.metrics.predictions import Evaluated, Flags, Floats, Predictions
 
 
 def make_labels(classes: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from components.contract.configuration import to_json
 from components.contract.properties import FOUND_PROPERTY
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import Executor
-from components.evaluation.metrics.predictions import Predictions
+from components.metrics.predictions import Predictions
 from components.records.shard_files import write_index
 from pipeline_def.config.config import Config
 

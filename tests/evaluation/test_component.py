@@ -2,6 +2,8 @@
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,12 @@ import tensorflow_model_analysis as tfma
 from tfx import types
 
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
+from components.evaluation import fresh_process
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.predictions import (
+from components.metrics.curves import mean_auc
+from components.metrics.evaluation_files import read_verdict
+from components.metrics.prediction_file import PREDICTIONS_FILE, read_predictions
+from components.metrics.predictions import (
     OVERALL,
     Counts,
     Evaluated,
@@ -21,9 +26,6 @@ from components.evaluation.metrics.predictions import (
     PredictionStats,
     SliceKey,
 )
-from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
-from components.evaluation.smoke import fresh_process
-from components.evaluation.verdict import read_verdict
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
 
@@ -272,7 +274,9 @@ def test_the_smoke_test_can_load_all_of_tensorflow(
     files = [base64.b64encode(np.log(row).tobytes()).decode() for row in probabilities]
     images.write_text(json.dumps(files))
     folder = f"{model.uri}/Format-Serving"
-    fresh_process._main(["--whole-tensorflow", folder, str(images), str(found)])
+    arguments = ["--whole-tensorflow", folder, str(images), str(found)]
+    command = [sys.executable, str(fresh_process.__file__), *arguments]
+    subprocess.run(command, check=True, capture_output=True)
     said = json.loads(found.read_text())
     assert said["labels"] == list(LABELS)
     np.testing.assert_allclose(said["probabilities"], probabilities, atol=1e-6)

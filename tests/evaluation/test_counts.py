@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from components.contract.example import SLICINGS
-from components.evaluation.metrics.predictions import (
+from components.evaluation.prediction_writer import join_parts, open_part
+from components.metrics.prediction_file import read_predictions
+from components.metrics.predictions import (
     Counts,
     PredictionStats,
     count_confusion,
     find_rows,
 )
-from components.evaluation.prediction_file import join_parts, open_part, read_predictions
 from tests.evaluation.predictions_sample import TABLE
 
 

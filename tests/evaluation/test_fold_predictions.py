@@ -9,10 +9,10 @@ from tfx import types
 
 from components.contract.properties import SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.fold_predictions import FoldPredictions, read_folds, write_folds
-from components.evaluation.metrics.predictions import Predictions
-from components.evaluation.prediction_file import read_predictions
-from components.evaluation.verdict import read_verdict
+from components.metrics.evaluation_files import read_verdict
+from components.metrics.fold_predictions import FoldPredictions, read_folds, write_folds
+from components.metrics.prediction_file import read_predictions
+from components.metrics.predictions import Predictions
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
 

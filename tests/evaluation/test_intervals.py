@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from components.contract.confidence import proportion_interval
-from components.evaluation.metrics.classification_metrics import compare, measure
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.intervals import f1_interval, paired_interval
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Counts, Evaluated
+from components.metrics.classification_metrics import compare_models, measure
+from components.metrics.curves import mean_auc
+from components.metrics.intervals import f1_interval, paired_interval
+from components.metrics.metric_table import METRICS
+from components.metrics.predictions import Counts, Evaluated
 from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,
@@ -80,7 +80,7 @@ def draw_models(seed: int) -> Evaluated:
 
 @pytest.mark.slow
 def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
-    comparison = compare(draw_models(300))
+    comparison = compare_models(draw_models(300))
     samples = []
     for seed in range(1, 100):
         drawn = draw_models(seed)
@@ -107,7 +107,7 @@ def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
 @pytest.mark.slow
 def test_intervals_hold_the_value_of_many_rare_classes() -> None:
     model = draw_predictions([5] * 150, sureness=3)
-    comparison = compare(as_evaluated(model))
+    comparison = compare_models(as_evaluated(model))
     truth = measure(draw_predictions([100] * 150, sureness=3)).scalars
     # Of five examples of a class a resample often has one or two, whose F1 is lower.
     for name in ("balanced_accuracy", "macro_precision", "macro_recall", "macro_f1"):
@@ -119,7 +119,7 @@ def test_intervals_hold_the_value_of_many_rare_classes() -> None:
 @few_resamples
 def test_the_same_seed_gives_the_same_intervals() -> None:
     drawn = draw_models(3)
-    first, second, other = (compare(drawn, seed=seed) for seed in (5, 5, 6))
+    first, second, other = (compare_models(drawn, seed=seed) for seed in (5, 5, 6))
     assert (first.intervals, first.changes) == (second.intervals, second.changes)
     assert first.intervals["loss"] != other.intervals["loss"]
     assert tuple(first.intervals) == tuple(
@@ -130,7 +130,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 @few_resamples
 def test_intervals_of_perfect_models() -> None:
     model = predict("abcd", truth="abcd" * 10, said="abcd" * 10)
-    comparison = compare(as_evaluated(model, model, {"all": ("of them",) * 40}))
+    comparison = compare_models(as_evaluated(model, model, {"all": ("of them",) * 40}))
     assert comparison.metrics.scalars["accuracy"] == 1
     # Resamples cannot show mistakes that were not seen.
     assert (
@@ -150,7 +150,7 @@ def test_a_baseline_with_other_labels() -> None:
     candidate = predict("dcba", truth=truth, said=said)
     # It knows no d, and an e that there is not.
     baseline = predict("abce", truth=truth, said=before)
-    comparison = compare(as_evaluated(candidate, baseline, {"class": tuple(truth)}))
+    comparison = compare_models(as_evaluated(candidate, baseline, {"class": tuple(truth)}))
     assert comparison.baseline
     assert comparison.metrics.scalars["accuracy"] == 7 / 8
     assert comparison.compared == 30
@@ -167,7 +167,7 @@ def test_a_baseline_with_other_labels() -> None:
 def test_a_baseline_without_a_label_in_common_is_not_compared() -> None:
     candidate = predict("ab", truth="ab" * 5, said="ab" * 5)
     baseline = predict("cd", truth="ab" * 5, said="cd" * 5)
-    comparison = compare(as_evaluated(candidate, baseline, {"class": tuple("ab" * 5)}))
+    comparison = compare_models(as_evaluated(candidate, baseline, {"class": tuple("ab" * 5)}))
     assert (comparison.baseline, comparison.compared) == (None, 0)
     assert (comparison.differences, comparison.changes) == ({}, {})
     assert comparison.slices[0].change is None
@@ -176,7 +176,7 @@ def test_a_baseline_without_a_label_in_common_is_not_compared() -> None:
 @few_resamples
 def test_a_single_example() -> None:
     model = draw_predictions([1, 0, 0, 0])
-    comparison = compare(as_evaluated(model, model, {"size": ("32 to 63 px",)}))
+    comparison = compare_models(as_evaluated(model, model, {"size": ("32 to 63 px",)}))
     assert set(comparison.intervals) == {"accuracy", "top_3_accuracy"}
     assert comparison.slices[0].examples == 1
     change = comparison.slices[0].change
@@ -191,7 +191,7 @@ def test_nan_probabilities_count_as_wrong(missing: str) -> None:
     models[missing] = replace(
         models[missing], probabilities=np.full((27, 3), np.nan, dtype=np.float32)
     )
-    comparison = compare(as_evaluated(models["candidate"], models["baseline"]))
+    comparison = compare_models(as_evaluated(models["candidate"], models["baseline"]))
     assert comparison.baseline
     worse = comparison.metrics if missing == "candidate" else comparison.baseline
     assert worse.scalars["top_3_accuracy"] == 0

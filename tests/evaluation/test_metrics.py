@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from components.evaluation.metrics.calibration import undo_scaling
-from components.evaluation.metrics.classification_metrics import compare, find_confused, measure
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Floats, Ints, Predictions
+from components.metrics.calibration import undo_scaling
+from components.metrics.classification_metrics import compare_models, find_confused, measure
+from components.metrics.metric_table import METRICS
+from components.metrics.predictions import Floats, Ints, Predictions
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,
@@ -167,7 +167,7 @@ def test_slices_are_sorted_by_number() -> None:
     sizes = ("128 to 255 px", "under 32 px", "32 to 63 px", "1024 and more px", "32 to 63 px")
     model = predict("ab", truth="aaaab", said="aabba")
     slices = {"size": sizes, "folder": ("b/10", "b/9", "a", "", "a")}
-    found = compare(as_evaluated(model, slices=slices)).slices
+    found = compare_models(as_evaluated(model, slices=slices)).slices
     assert [(of.slicing, of.value, of.examples, of.accuracy) for of in found] == [
         ("size", "under 32 px", 1, 1),
         ("size", "32 to 63 px", 2, 0),
@@ -185,7 +185,7 @@ def test_slices_are_sorted_by_number() -> None:
 def test_confused_pairs_are_sorted_by_examples_then_by_fraction() -> None:
     truth = "a" * 10 + "b" * 4 + "c" * 4 + "d" * 2
     said = "aaaaaaabbc" + "bbaa" + "ccba" + "dd"
-    found = compare(as_evaluated(predict("dcba", truth=truth, said=said))).confused
+    found = compare_models(as_evaluated(predict("dcba", truth=truth, said=said))).confused
     assert [(of.label, of.predicted, of.examples, of.share) for of in found] == [
         ("b", "a", 2, 0.5),
         ("a", "b", 2, 0.2),

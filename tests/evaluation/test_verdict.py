@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.predictions import OVERALL
-from components.evaluation.proof import explain_grade
 from components.evaluation.thresholds import (
     ThresholdCheck,
     check_thresholds,
-    explain_failures,
+    find_missed,
 )
-from components.evaluation.verdict import MeasuredAccuracy, Verdict, decide, measure_accuracy
+from components.evaluation.verdict import MeasuredAccuracy, decide, measure_accuracy
+from components.metrics.evaluation_files import Verdict
+from components.metrics.predictions import OVERALL
+from components.metrics.proof import explain_grade
 
 
 def measured(
@@ -255,7 +256,8 @@ def test_failures_name_metric_slice_and_distance(
     threshold: Threshold, value: float, change: float | None, texts: list[str]
 ) -> None:
     key = CAT if threshold.slice else OVERALL
-    assert list(explain_failures(threshold, key, value, change, 0.5)) == texts
+    found = find_missed(threshold, key, value, change, 0.5)
+    assert [of.text for of in found] == texts
 
 
 def test_thresholds_apply_to_their_slices() -> None:

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import SMALLEST_HEAT_MAP, lay_over, make_thumbnail, picture_of
 from tests.pictures import encode, png_bomb, turned
 
 WIDTH, HEIGHT = 300, 200
 
 
-def pixels_of(shown: Picture | None) -> np.ndarray[Any, Any]:
+def pixels_of(shown: Thumbnail | None) -> np.ndarray[Any, Any]:
     assert shown is not None
     image = Image.open(io.BytesIO(shown.jpeg))
     assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (shown.width, shown.height))

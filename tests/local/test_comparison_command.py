@@ -15,7 +15,7 @@ import pytest
 import local_runner
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
-from components.evaluation.prediction_file import join_parts, open_part
+from components.evaluation.prediction_writer import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_record
@@ -148,7 +148,7 @@ def test_a_folder_that_was_moved_and_images_that_few_share(
     assert runs("--output", moved, "--compare", "2", "4") == 0
     out = capsys.readouterr().out
     assert "Images evaluated by both runs: 10; only by run 2: 20; only by run 4: 20." in out
-    assert "Each run on all of its images" in (moved / "comparison.html").read_text()
+    assert "Accuracy on all of its images" in (moved / "comparison.html").read_text()
 
 
 def test_of_too_many_images_the_same_some_are_compared(

@@ -9,8 +9,8 @@ from markdown_it.token import Token
 
 from components.contract.confidence import Interval
 from components.contract.printable import make_printable
-from components.evaluation.verdict import FormatResult
-from components.report.card.card import MOST_CLASSES, escape, fence, write_card
+from components.metrics.evaluation_files import FormatResult
+from components.report.card import MOST_CLASSES, escape_markdown, fence, write_card
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
 from tests.evaluation.metrics_sample import make_comparison
@@ -125,7 +125,7 @@ def words(tokens: list[Token]) -> str:
 @pytest.mark.parametrize("place", ["{}", "- {}", "| h |\n| --- |\n| {} |"])
 def test_labels_are_shown_literally(place: str) -> None:
     for label in (*NASTY_LABELS, *MARKUP):
-        tokens = parse(place.format(str(escape(label))))
+        tokens = parse(place.format(str(escape_markdown(label))))
         [shown] = [token for token in tokens if token.type == "inline"][-1:]
         assert text_of(shown) == make_printable(label)
         assert not any(token.type in {"html_block", "heading_open", "hr"} for token in tokens)
@@ -134,7 +134,9 @@ def test_labels_are_shown_literally(place: str) -> None:
 @pytest.mark.parametrize("label", ["", " ", "     a *b*", "a "])
 def test_spaces_at_the_ends_can_be_seen(label: str) -> None:
     for place in ("- {}", "| h |\n| --- |\n| {} |"):
-        *_, shown = (t for t in parse(place.format(str(escape(label)))) if t.type == "inline")
+        *_, shown = (
+            t for t in parse(place.format(str(escape_markdown(label)))) if t.type == "inline"
+        )
         assert text_of(shown) == f"“{label}”"
 
 

@@ -1,17 +1,16 @@
 """Comparison of two runs: pairs, outcome and page."""
 
-import re
 from typing import Any
 
 import pytest
 
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.intervals import paired_interval
 from components.evaluation.thresholds import ThresholdCheck
 from components.evaluation.verdict import decide, measure_accuracy
+from components.metrics.intervals import paired_interval
 from components.report.comparison.comparison import list_parts
-from components.report.comparison.document import render
-from components.report.comparison.paired import Overlap, pair
+from components.report.comparison.document import render_comparison
+from components.report.comparison.pairs import Overlap, pair
 from tests.report.conftest import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
 
@@ -76,8 +75,8 @@ def test_the_paired_interval_decides(before: float, after: float, outcome: str, 
     first, second = draw_answers(before), draw_answers(after, seed=1)
     facts = compare(first, second)
     right, now = first.predictions.stats.right, second.predictions.stats.right
-    assert facts.paired
-    assert facts.paired.change.interval == paired_interval(now, right)
+    assert facts.shared
+    assert facts.shared.change.interval == paired_interval(now, right)
     assert (facts.outcome, facts.headline) == (outcome, said)
     assert any("includes 0" in reason for reason in facts.reasons) == (outcome == "undecided")
 
@@ -86,8 +85,10 @@ def test_the_models_may_have_other_classes() -> None:
     first = answer(["cat", "dog", "dog"], ["cat", "dog", "cat"], labels=PETS)
     second = answer(["cat", "dog", "dog"], ["cat", "dog", "dog"], labels=("bird", "dog", "cat"))
     facts = compare(first, second)
-    assert facts.paired
-    assert {part.value: (part.baseline, part.accuracy) for part in facts.paired.recalls} == {
+    assert facts.shared
+    assert {
+        part.value: (part.baseline, part.accuracy) for part in facts.shared.comparison.slices
+    } == {
         "cat": (1.0, 1.0),
         "dog": (0.5, 1.0),
     }
@@ -97,33 +98,36 @@ def test_changed_images_are_sorted_by_confidence() -> None:
     first = pets("ccccd", "ccccc", "12345", [0.9, 0.6, 0.8, 0.7, 0.9])
     second = pets("ccccd", "dddcd", "12345", [0.7, 0.9, 0.9, 0.9, 0.6])
     facts = compare(first, second, most=2)
-    assert facts.paired
-    lost, won = facts.paired.lost, facts.paired.won
-    assert (lost.total, [image.filename[-5] for image in lost.shown]) == (3, ["2", "0"])
-    assert (won.total, [image.filename[-5] for image in won.shown]) == (1, ["4"])
-    answers = lost.shown[0].first, lost.shown[0].second
-    assert [answer.label for answer in answers] == ["cat", "dog"]
-    assert [answer.probability for answer in answers] == pytest.approx([0.8, 0.9])
-    text = words(render(facts))
-    assert "2 of 3 images, those that both models are most confident about first. 1 image" in text
+    assert facts.shared
+    lost, won = facts.shared.shown_lost, facts.shared.shown_won
+    assert (facts.shared.lost, [image.filename[-5] for image in lost]) == (3, ["2", "0"])
+    assert (facts.shared.won, [image.filename[-5] for image in won]) == (1, ["4"])
+    # The prediction of the model that is wrong.
+    assert [(image.label, image.predicted) for image in (lost[0], won[0])] == [
+        ("cat", "dog"),
+        ("dog", "cat"),
+    ]
+    assert [image.confidence for image in (lost[0], won[0])] == pytest.approx([0.9, 0.9])
+    text = words(render_comparison(facts))
+    assert "2 of 3 images, those that both models are most confident about first." in text
 
 
 def test_the_class_that_lost_most_comes_first() -> None:
     first = pets("ccccdddd", "ccccddcc", "12345678")
     second = pets("ccccdddd", "ccdddddc", "12345678")
     facts = compare(first, second)
-    assert facts.paired
-    assert [part.value for part in facts.paired.recalls] == ["cat", "dog"]
+    assert facts.shared
+    assert [part.value for part in facts.shared.comparison.slices] == ["cat", "dog"]
 
 
 def test_runs_without_shared_images_are_not_paired() -> None:
     facts = compare(pets("cd", "cd", "12"), pets("cd", "cc", "34"))
-    assert (facts.outcome, facts.paired) == ("apart", None)
-    page = render(facts)
+    assert (facts.outcome, facts.shared) == ("apart", None)
+    page = render_comparison(facts)
     text = words(page)
     assert "A and B cannot be compared: they were evaluated on different images." in text
     assert "Images evaluated by both runs: 0; only by A: 2; only by B: 2" in text
-    assert "Accuracy 1.000 0.500" in text
+    assert "Accuracy on all of its images 1.000 0.500" in text
     assert "<svg" not in page
     assert "Changed predictions" not in text
 
@@ -132,22 +136,20 @@ def test_both_models_are_judged_by_the_newer_labels() -> None:
     old, new = "ccccccdddd", "ccccdddddd"
     first, second = pets(old, old, "0123456789"), pets(new, "ccccddddcd", "0123456789")
     facts = compare(first, second)
-    assert facts.paired
-    assert facts.paired.unchanged
-    assert (facts.paired.change.before, facts.paired.change.after) == (0.8, 0.9)
-    assert (facts.paired.unchanged.before, facts.paired.unchanged.after) == (1, 7 / 8)
+    assert facts.shared
+    assert facts.shared.unchanged
+    assert (facts.shared.change.before, facts.shared.change.after) == (0.8, 0.9)
+    assert (facts.shared.unchanged.before, facts.shared.unchanged.after) == (1, 7 / 8)
     right = first.predictions.stats.right[[0, 1, 2, 3, 6, 7, 8, 9]]
     now = second.predictions.stats.right[[0, 1, 2, 3, 6, 7, 8, 9]]
-    assert facts.paired.unchanged.interval == paired_interval(now, right)
+    assert facts.shared.unchanged.interval == paired_interval(now, right)
     told = " ".join(facts.reasons)
     assert "2 images of 10 got another label between A and B" in told
     assert "judged by the labels of B, the newer run. On the 8 images whose label nobody" in told
-    text = words(render(facts))
-    assert "All 10 images 0.800 0.900 +0.100" in text
-    assert "8 images whose label nobody changed 1.000 0.875 −0.125" in text
+    assert "0.875 for B, 1.000 for A; the difference is -0.125" in told
     facts = compare(second, first, newest=0)
-    assert facts.paired
-    assert (facts.paired.change.before, facts.paired.change.after) == (0.9, 0.8)
+    assert facts.shared
+    assert (facts.shared.change.before, facts.shared.change.after) == (0.9, 0.8)
     assert "judged by the labels of A, the newer run" in " ".join(facts.reasons)
 
 
@@ -155,15 +157,15 @@ def test_a_label_that_the_older_model_does_not_know_counts_as_wrong() -> None:
     first = answer(["cat", "cat"], ["cat", "cat"], labels=PETS)
     second = answer(["owl", "cat"], ["owl", "cat"], labels=("cat", "owl"))
     facts = compare(first, second)
-    assert facts.paired
-    assert (facts.paired.change.before, facts.paired.change.after) == (0.5, 1)
+    assert facts.shared
+    assert (facts.shared.change.before, facts.shared.change.after) == (0.5, 1)
 
 
 def test_without_a_common_label_all_images_are_judged_anew() -> None:
     facts = compare(pets("cd", "cd", "12"), pets("dc", "dc", "12"))
-    assert facts.paired
-    assert facts.paired.unchanged is None
-    assert facts.paired.change.after == 1
+    assert facts.shared
+    assert facts.shared.unchanged is None
+    assert facts.shared.change.after == 1
 
 
 USED = "/c.csv (12345678): 3 relabeled"
@@ -185,7 +187,7 @@ def test_the_corrections_of_both_runs_are_named(changes: dict[str, Any], more: s
     assert f"Corrections of A: none; of B: {USED}." in told
     assert ("corrections alone may not" in told) == bool(more)
     assert more in told
-    assert "Corrections differs none /c.csv" in words(render(facts))
+    assert "corrections none /c.csv" in words(render_comparison(facts))
 
 
 def test_warnings() -> None:
@@ -209,22 +211,21 @@ def test_only_what_differs_is_listed() -> None:
     first, second = draw_answers(0.6), draw_answers(0.8)
     parts = list_parts(describe("A"), describe("B", **changed))
     assert [str(part) for part in parts] == [
-        "images: fingerprint",
+        "images: fingerprint, train: cat, train: dog",
         "settings: training.epochs",
         "code of steps: Trainer",
         "versions: tfx",
     ]
-    text = words(render(compare(first, second, **changed)))
+    text = words(render_comparison(compare(first, second, **changed)))
     assert "train: cat 100 90" in text
-    assert "1 of 3 settings differs. Setting A B training.epochs 20 30" in text
-    assert "Fingerprint differs files:5,sha256:aaaa files:6,sha256:bbbb" in text
+    assert "Settings A B training.epochs 20 30" in text
+    assert "fingerprint files:5,sha256:aaaa files:6,sha256:bbbb" in text
     assert "Trainer t1 t2" in text
     assert "Evaluator" not in text
     assert "tfx 1.16.0 1.21.0" in text
 
-    text = words(render(compare(first, second)))
-    assert "Both runs have the same images, settings, code and versions." in text
-    assert "Both runs have the same configuration." in text
+    text = words(render_comparison(compare(first, second)))
+    assert "The same in both runs: images, settings, code of steps, versions." in text
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.6, 0.8), (0.8, 0.6), (0.7, 0.72), (0.7, 0.7)])
@@ -242,8 +243,8 @@ def test_the_verdict_says_what_the_comparison_says(before: float, after: float) 
     assert numbers.replace("for B", "for this model")[1:-1] == verdict.reasons[-1][1:]
 
 
-def test_only_a_proven_winner_is_bold() -> None:
-    assert "<strong>" in render(compare(draw_answers(0.5), draw_answers(0.9, seed=1)))
-    even = compare(draw_answers(0.7), draw_answers(0.7))
-    [metrics] = re.findall(r'id="metrics".*?</section>', render(even), re.DOTALL)
-    assert "<strong>" not in metrics
+def test_only_a_proven_winner_is_called_better() -> None:
+    assert "▲ better" in render_comparison(compare(draw_answers(0.5), draw_answers(0.9, seed=1)))
+    even = render_comparison(compare(draw_answers(0.7), draw_answers(0.7)))
+    assert "▲ better" not in even
+    assert "no clear difference" in even

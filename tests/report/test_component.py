@@ -23,17 +23,18 @@ from components.contract.artifacts import (
     Metrics,
 )
 from components.contract.example import SLICINGS
+from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.contract.suspects import SUSPECTS_FILE
-from components.evaluation.metrics.classification_metrics import measure
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Predictions
-from components.evaluation.prediction_file import join_parts, open_part, read_predictions
-from components.evaluation.verdict import Verdict, write_thresholds, write_verdict
+from components.evaluation.prediction_writer import join_parts, open_part
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
-from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
+from components.metrics.classification_metrics import measure
+from components.metrics.evaluation_files import Verdict, write_thresholds, write_verdict
+from components.metrics.metric_table import METRICS
+from components.metrics.prediction_file import read_predictions
+from components.metrics.predictions import Predictions
 from components.report.component import ImageReport
 from components.report.executor import Executor
 from components.report.metrics_file import (

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from components.report.suspects import labels
-from components.report.suspects.label_scores import count_confident_errors, score_labels
-from components.report.suspects.labels import find_wrong_labels
+from components.report.suspects.labels import (
+    count_confident_errors,
+    find_wrong_labels,
+    score_labels,
+)
 
 TRAINED, HELD = 1600, 400
 

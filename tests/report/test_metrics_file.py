@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.metric_table import METRICS
-from components.report.card.card import write_card
+from components.metrics.metric_table import METRICS
+from components.report.card import write_card
 from components.report.facts import ExportedModel
 from components.report.metrics_file import write_metrics
 from components.report.page.document import render

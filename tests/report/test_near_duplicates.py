@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from components.contract.suspects import SUSPECTS_FILE, read_suspects, write_suspects
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.report.suspects.near_duplicates import (
-    Leaks,
-    find_mislabeled_copies,
-    measure_leaks,
-)
+from components.metrics.predictions import Evaluated, Predictions
+from components.report.shown import Leaks
+from components.report.suspects.similar import find_mislabeled_copies, measure_leaks
 
 
 @pytest.fixture

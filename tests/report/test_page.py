@@ -11,7 +11,9 @@ import pytest
 
 from components.contract.confidence import Interval
 from components.contract.printable import format_duration
-from components.report.facts import PredictedImage, ReportFacts
+from components.report.facts import ReportFacts
+from components.report.inputs import describe_spans
+from components.report.page.classes import ImageLinks
 from components.report.page.document import render_section
 from components.report.page.formatting import (
     clip,
@@ -22,10 +24,8 @@ from components.report.page.formatting import (
     shorten,
     signed,
 )
-from components.report.page.sections.classes import ImageLinks
-from components.report.page.sections.training import describe_training
-from components.report.suspects.shown import ImageMap, LabelErrors, SuspectFacts
-from components.report.suspects.spans import describe_spans
+from components.report.page.training import describe_training
+from components.report.shown import ImageMap, LabelErrors, PredictedImage, SuspectFacts
 from tests.report.conftest import say, words
 from tests.report.samples import comparison_sample, report_sample
 from tests.report.samples.picture_sample import make_suspects

@@ -11,12 +11,12 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail, picture_of
-from components.report.facts import PredictedImage
+from components.metrics.predictions import Evaluated, Predictions
 from components.report.pictures.gathering import keep_within, sample_classes
-from components.report.pictures.predicted_images import choose, show
+from components.report.pictures.predicted_images import choose_images, show_images
+from components.report.shown import PredictedImage
 from tests.report.samples.records import LABELS, make_records, write_splits
 
 RECORDS = make_records(5)
@@ -48,8 +48,8 @@ def evaluate(answers: dict[str, tuple[int, dict[int, float]]]) -> Evaluated:
 def show_mistakes(
     evaluated: Evaluated, examples_uri: str, split: str, *, most: int
 ) -> tuple[PredictedImage, ...]:
-    chosen = choose(evaluated, mistakes=most, images=0)
-    return show(evaluated, chosen, examples_uri, split)[0]
+    chosen = choose_images(evaluated, mistakes=most, images=0)
+    return show_images(evaluated, chosen, examples_uri, split)[0]
 
 
 def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str) -> None:
@@ -113,7 +113,7 @@ BROWSED = {
 @pytest.mark.parametrize("most", [0, 3, 5, 99])
 def test_images_to_browse_are_the_most_informative(most: int) -> None:
     evaluated = evaluate(BROWSED)
-    chosen = choose(evaluated, mistakes=0, images=most, shown=LABELS[:2])
+    chosen = choose_images(evaluated, mistakes=0, images=most, shown=LABELS[:2])
     assert [evaluated.filenames[row] for row in chosen.images] == list(BROWSED)[:most]
 
 
@@ -124,12 +124,12 @@ def test_only_mistakes_have_heat_maps(examples_uri: str) -> None:
     asked: list[Mapping[str, bytes]] = []
     heat_map = picture_of(np.zeros((8, 8, 3), np.uint8))
 
-    def explain(given: Mapping[str, bytes]) -> Mapping[str, Picture]:
+    def explain(given: Mapping[str, bytes]) -> Mapping[str, Thumbnail]:
         asked.append(given)
         return dict.fromkeys(given, heat_map)
 
-    chosen = choose(evaluated, mistakes=9, images=99)
-    mistakes, browsed, _ = show(evaluated, chosen, examples_uri, "eval", explain)
+    chosen = choose_images(evaluated, mistakes=9, images=99)
+    mistakes, browsed, _ = show_images(evaluated, chosen, examples_uri, "eval", explain)
     assert asked == [{names[0]: files[names[0]]}]
     assert [mistake.heat_map for mistake in mistakes] == [heat_map]
     assert not any(image.heat_map for image in browsed)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.gcs_server import GcsServer
+from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
 from components.images.thumbnails import make_thumbnail
-from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE
 from components.report.pictures import source_pictures
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from tests.pictures import encode, picture

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
+from components.contract.ingest_files import CORRECTIONS_FILE
 from components.images.pixel_statistics import measure_pixels
-from components.ingest.plan.corrections import CORRECTIONS_FILE
-from components.report.facts import PredictedImage
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
+from components.report.shown import PredictedImage
 from components.report.suspects import similar
 from components.report.suspects.gathering import find_suspects
 from tests.pictures import encode

@@ -15,13 +15,13 @@ from tf_keras.src.applications import convnext
 from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, FILENAME
 from components.evaluation.format_measurement import measure_formats
-from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.verdict import (
+from components.host.machine import require_formats
+from components.metrics.evaluation_files import (
     PLAIN_RESIZE,
     read_format_results,
     write_format_results,
 )
-from components.host.machine import require_formats
+from components.metrics.predictions import Evaluated, Predictions
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig

@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 from components.contract.artifact_files import read_json
 from components.contract.example import ENCODED
 from components.contract.model_files import KNOWN, KNOWN_SCORE
-from components.evaluation.metrics.unknowns import Unknowns
 from components.images.canonical import canonicalize
+from components.metrics.unknowns import Unknowns
 from components.predict.model import RankingModel
 from components.transform.config import TransformConfig
 from pipeline_def.local.server.model import Model

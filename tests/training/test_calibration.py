@@ -9,8 +9,8 @@ import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.evaluation.metrics.calibration import measure_sets
-from components.evaluation.metrics.predictions import Predictions
+from components.metrics.calibration import measure_sets
+from components.metrics.predictions import Predictions
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training import calibration
 from pipeline_def.training.calibration import (

@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 
+from components.contract.anomalies import Anomaly, list_anomalies
 from components.contract.errors import ConfigurationError
 from components.contract.example import HEIGHT, LABEL
 from components.validation.anomalies import Reference, raise_thresholds
 from components.validation.config import ValidationConfig
 from components.validation.feature_statistics import Statistics
-from components.validation.findings import Finding, explain_stop, list_findings
+from components.validation.findings import explain_stop, stops_run
 
-NEW_LABEL = Finding("eval", "image/class/text", "a new label", "anomaly")
-MOVED = Finding("train", "image/height", "taller", "drift")
+NEW_LABEL = Anomaly("eval", "image/class/text", "a new label", "anomaly")
+MOVED = Anomaly("train", "image/height", "taller", "drift")
 
 
 def test_each_reason_of_each_anomaly_is_a_finding() -> None:
@@ -25,18 +26,18 @@ def test_each_reason_of_each_anomaly_is_a_finding() -> None:
     both.reason.add(type=info.COMPARATOR_JENSEN_SHANNON_DIVERGENCE_HIGH, description="Taller. ")
     both.reason.add(type=info.INT_TYPE_SMALL_INT, description="One is 3.")
     anomalies.anomaly_info["image/format"].description = "webp"
-    assert list(list_findings(anomalies, "train")) == [
-        Finding("train", "dataset", "Too few", "anomaly"),
-        Finding("train", "image/format", "webp", "anomaly"),
-        Finding("train", "image/height", "Taller", "drift"),
-        Finding("train", "image/height", "One is 3", "anomaly"),
+    assert list(list_anomalies(anomalies, "train")) == [
+        Anomaly("train", "dataset", "Too few", "anomaly"),
+        Anomaly("train", "image/format", "webp", "anomaly"),
+        Anomaly("train", "image/height", "Taller", "drift"),
+        Anomaly("train", "image/height", "One is 3", "anomaly"),
     ]
 
 
 def test_the_configuration_decides_which_findings_stop_a_run() -> None:
     default, strict = ValidationConfig(), ValidationConfig(anomalies="warn", drift="stop")
-    assert [finding.stops(default) for finding in (NEW_LABEL, MOVED)] == [True, False]
-    assert [finding.stops(strict) for finding in (NEW_LABEL, MOVED)] == [False, True]
+    assert [stops_run(finding, default) for finding in (NEW_LABEL, MOVED)] == [True, False]
+    assert [stops_run(finding, strict) for finding in (NEW_LABEL, MOVED)] == [False, True]
 
 
 def test_a_stop_names_some_findings_and_the_ways_out() -> None:

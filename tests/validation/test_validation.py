@@ -24,6 +24,7 @@ from components.contract import example
 from components.contract.configuration import to_json
 from components.contract.errors import DataError, StorageError
 from components.contract.properties import LookupInput
+from components.report.inputs import read_anomalies
 from components.validation import schema_gen as image_schema_gen
 from components.validation import statistics_gen as image_statistics_gen
 from components.validation import validator as image_validator
@@ -35,7 +36,7 @@ from components.validation.feature_statistics import (
     find_feature,
     read_statistics,
 )
-from components.validation.findings import describe_warnings, read_anomalies, read_findings
+from components.validation.findings import describe_warnings, read_findings
 from components.validation.gate import AnomalyGate, add_to_history
 from components.validation.lookup import (
     find_earlier,

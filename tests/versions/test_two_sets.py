@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.evaluation.prediction_file import read_predictions
+from components.metrics.prediction_file import read_predictions
 
 ROOT = Path(__file__).parents[2]
 # The outputs of two runs: `old` with Python 3.11, and `new` with a later one.

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from components.contract.artifact_files import open_file
+from components.contract.ingest_files import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.printable import quote
 from components.ingest.source.corrections import Correction
 from components.ingest.source.listing import Listing
 
-CORRECTIONS_FILE = "corrections.jsonl"
-
 _RESULTS = {"relabel": "relabeled", "remove": "removed", "keep": "kept", "unsure": "unsure"}
 _NOT_APPLIED = "not_applied"
-_ALREADY = "the label is already"
 _NAMED = 5
 
 
@@ -113,7 +111,7 @@ def _find_reason(
     if all(file.path in rejected for file in files):
         return f"the file was rejected: {rejected[files[0].path]}"
     if row.action == "relabel" and given == {row.to_label}:
-        return f"{_ALREADY} {quote(row.to_label)}"
+        return f"{LABEL_IS_ALREADY} {quote(row.to_label)}"
     if _is_outdated(row, given):
         return (
             f"the label is {' and '.join(map(quote, sorted(given)))}, not {quote(row.from_label)}"
@@ -143,21 +141,4 @@ def summarize(listing: Listing, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "sha256": listing.corrections.digest,
         **{result: counts[result] for result in (*_RESULTS.values(), _NOT_APPLIED)},
         "reasons": [f"{of.correction.path}: {of.reason}" for of in missed[:_NAMED]],
-    }
-
-
-def read_decided(rejects_uri: str) -> set[str]:
-    """Return the digests of images that a person has kept or relabeled, also in the folder itself.
-
-    Such images need no second look: they are no suspects.
-    """
-    try:
-        with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE)) as file:
-            rows = [json.loads(line) for line in file]
-    except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
-        return set()
-    return {
-        row["sha256"]
-        for row in rows
-        if row["result"] in ("kept", "relabeled") or row["reason"].startswith(_ALREADY)
     }

@@ -10,6 +10,13 @@ from typing import Any
 
 from components.contract.artifact_files import make_folders, open_file
 from components.contract.errors import DataError
+from components.contract.ingest_files import (
+    DUPLICATES_FILE,
+    NEAR_DUPLICATES_FILE,
+    REJECTS_FILE,
+    SKIPPED_FILE,
+    SUMMARY_FILE,
+)
 from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
@@ -17,12 +24,6 @@ from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, 
 from components.ingest.plan.corrections import Outcome, summarize, write_outcomes
 from components.ingest.plan.splits import require_splits
 from components.ingest.source.listing import Listing, find_look_alikes
-
-REJECTS_FILE = "rejects.jsonl"
-SKIPPED_FILE = "skipped.jsonl"
-DUPLICATES_FILE = "duplicates.jsonl"
-NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
-SUMMARY_FILE = "summary.json"
 
 _NAMED = 3
 # Images dropped for their labels, or by a person, are usable.

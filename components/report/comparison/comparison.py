@@ -1,35 +1,41 @@
 """Compares two runs: what differs between them, and which model is better."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from components.contract.example import EVAL, count_folds
-from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.classification_metrics import measure
-from components.evaluation.proof import Relation
-from components.report.comparison.paired import (
-    Evaluation,
-    MetricPair,
-    Overlap,
-    Paired,
-    ReadPictures,
-    measure_pairs,
-    pair,
-    pair_metrics,
+from components.images.picture import Thumbnail
+from components.metrics.classification_metrics import (
+    Comparison,
+    ModelMetrics,
+    measure,
+    measure_slices,
 )
-from components.report.page.formatting import count
+from components.metrics.intervals import estimate_intervals
+from components.metrics.metric_table import METRICS
+from components.metrics.predictions import Flags, Ints
+from components.metrics.proof import AccuracyChange, Relation
+from components.report.comparison.pairs import Overlap, RunPredictions, pair
+from components.report.page.formatting import count, sentence
+from components.report.shown import PredictedImage
 
 Outcome = Relation | Literal["apart"]
 
 _MOST_NAMES = 6
 _CORRECTIONS = "corrections"
 # What corrections change, besides numbers of images, such as "train: images".
-_OF_CORRECTIONS = (_CORRECTIONS, "ingest.corrections", "images per label")
+_OF_CORRECTIONS = (_CORRECTIONS, "ingest.corrections")
+
+ReadPictures = Callable[[RunPredictions, Collection[str]], Mapping[str, Thumbnail | None]]
+"""Maps file names of a run to thumbnails of its images."""
 
 
 @dataclass(frozen=True)
-class ComparedRun:
+class EvaluatedRun:
     """One of the two runs."""
 
     name: str
@@ -51,51 +57,62 @@ class ComparedRun:
     """Step → digest of its code."""
     versions: Mapping[str, str]
     """Package → version."""
+    max_drop: float
+    """Largest drop in accuracy that still lets a model replace another."""
     model: str = ""
     """URI of the model; the same for both runs if nothing was trained in between."""
 
-    @property
-    def max_drop(self) -> float:
-        """Largest drop in accuracy that still lets a model replace another."""
-        name, default = "evaluation.max_accuracy_drop", EvaluationConfig.max_accuracy_drop
-        return float(self.configuration.get(name, default))
-
 
 class Difference(NamedTuple):
-    """A fact about both runs; None where it is missing."""
+    """A fact that differs between the runs; None where it is missing."""
 
     name: str
     first: Any
     second: Any
 
 
-class Part(NamedTuple):
+class DifferingPart(NamedTuple):
     """A part of the runs, such as their settings, and what differs in it."""
 
-    section: str
-    """Section of the page."""
     title: str
-    differing: tuple[str, ...]
-    """Names of what differs; empty if all is the same."""
+    rows: tuple[Difference, ...]
 
     def __str__(self) -> str:
         """Name what differs, up to a limit."""
-        names = ", ".join(self.differing[:_MOST_NAMES])
-        more = f" and {len(self.differing) - _MOST_NAMES} more"
-        return f"{self.title}: {names}{more if self.differing[_MOST_NAMES:] else ''}"
+        names = ", ".join(row.name for row in self.rows[:_MOST_NAMES])
+        more = f" and {len(self.rows) - _MOST_NAMES} more"
+        return f"{self.title}: {names}{more if self.rows[_MOST_NAMES:] else ''}"
+
+
+@dataclass(frozen=True)
+class SharedImages:
+    """Both models on the images that they share."""
+
+    change: AccuracyChange
+    """The accuracy of the second model against that of the first."""
+    unchanged: AccuracyChange | None
+    """The same on the images whose label is the same in both runs; None if there are none."""
+    comparison: Comparison
+    """Metrics of the second model, and recall of each class, with the first as the baseline."""
+    lost: int
+    """Number of images that went from right to wrong; `won` is the reverse."""
+    won: int
+    shown_lost: tuple[PredictedImage, ...]
+    """With the wrong prediction; those that both models are most confident about come first."""
+    shown_won: tuple[PredictedImage, ...]
 
 
 @dataclass(frozen=True)
 class ComparisonFacts:
     """Everything on the page of two runs."""
 
-    first: ComparedRun
-    second: ComparedRun
+    first: EvaluatedRun
+    second: EvaluatedRun
     overlap: Overlap
-    paired: Paired | None
+    shared: SharedImages | None
     """None if the runs share no images."""
-    whole: tuple[MetricPair, ...]
-    """Metrics of each run on all of its images, without differences."""
+    whole: tuple[ModelMetrics, ModelMetrics]
+    """Metrics of each run on all of its images."""
     outcome: Outcome
     """Of the second run against the first; apart: they share no images."""
     headline: str
@@ -105,11 +122,11 @@ class ComparisonFacts:
 
 
 def compare_runs(
-    runs: tuple[ComparedRun, ComparedRun],
-    evaluations: tuple[Evaluation, Evaluation],
+    runs: tuple[EvaluatedRun, EvaluatedRun],
+    evaluations: tuple[RunPredictions, RunPredictions],
     *,
     most: int,
-    read_pictures: ReadPictures,
+    read_thumbnails: ReadPictures,
     newest: Literal[0, 1] = 1,
     share: int = 1,
 ) -> ComparisonFacts:
@@ -119,32 +136,99 @@ def compare_runs(
     `share`.
     """
     *both, overlap = pair(*evaluations, newest=newest)
-    paired = None
+    shared = None
     if overlap.both:
-        paired = measure_pairs(*both, same=overlap.shared, most=most, read_pictures=read_pictures)
-    outcome, headline, reasons = _judge(runs, overlap, paired, newest)
+        shared = _compare_shared(*both, same=overlap.shared, most=most, read=read_thumbnails)
+    outcome, headline, reasons = _judge(runs, overlap, shared, newest)
     if share > 1:
         reasons += (
             f"The runs have too many predictions for the memory: all numbers here are from one "
             f"image in {share:,}, chosen by its content.",
         )
-    first, second = (measure(evaluation.predictions) for evaluation in evaluations)
     return ComparisonFacts(
         first=runs[0],
         second=runs[1],
         overlap=overlap,
-        paired=paired,
-        whole=pair_metrics(first, second, {}),
+        shared=shared,
+        whole=(measure(evaluations[0].predictions), measure(evaluations[1].predictions)),
         outcome=outcome,
         headline=headline,
         reasons=reasons,
     )
 
 
+def _compare_shared(
+    first: RunPredictions,
+    second: RunPredictions,
+    *,
+    same: int,
+    most: int,
+    read: ReadPictures,
+) -> SharedImages:
+    """Measure both models on the same images, of which up to `most` are shown each way.
+
+    The first `same` images have the same label in both runs.
+    """
+    before, after = first.predictions, second.predictions
+    right, now_right = before.stats.right, after.stats.right
+    _, changes = estimate_intervals(after, before, seed=0)
+    metrics, baseline = measure(after), measure(before)
+    recalls = measure_slices({"class": second.labels}, now_right, right)
+    comparison = Comparison(
+        metrics=metrics,
+        intervals={},
+        baseline=baseline,
+        compared=len(right),
+        differences={name: metrics.scalars[name] - baseline.scalars[name] for name in METRICS},
+        changes=changes,
+        curves=(),
+        slices=tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0))),
+        confused=(),
+    )
+
+    lost, won = right & ~now_right, now_right & ~right
+    return SharedImages(
+        change=AccuracyChange.of(right, now_right),
+        unchanged=AccuracyChange.of(right[:same], now_right[:same]) if same else None,
+        comparison=comparison,
+        lost=int(lost.sum()),
+        won=int(won.sum()),
+        shown_lost=_show_mistakes(second, _list_surest(lost, first, second)[:most], read),
+        shown_won=_show_mistakes(first, _list_surest(won, first, second)[:most], read),
+    )
+
+
+def _list_surest(changed: Flags, first: RunPredictions, second: RunPredictions) -> Ints:
+    """Return the changed rows, those first for which the less confident model is most confident."""
+    rows = np.flatnonzero(changed)
+    sure = np.minimum(*(run.predictions.stats.confidence[rows] for run in (first, second)))
+    order: Ints = rows[np.argsort(-sure, kind="stable")]
+    return order
+
+
+def _show_mistakes(
+    wrong: RunPredictions, rows: Ints, read: ReadPictures
+) -> tuple[PredictedImage, ...]:
+    """Show images with the prediction of the run that is wrong about them."""
+    model, stats = wrong.predictions, wrong.predictions.stats
+    pictures = read(wrong, [wrong.filenames[row] for row in rows])
+    return tuple(
+        PredictedImage(
+            filename=wrong.filenames[row],
+            label=wrong.labels[row],
+            predicted=model.labels[stats.predicted[row]],
+            confidence=float(stats.confidence[row]),
+            probability=math.exp(-stats.loss[row]),
+            picture=pictures.get(wrong.filenames[row]),
+        )
+        for row in rows.tolist()
+    )
+
+
 def _judge(
-    runs: tuple[ComparedRun, ComparedRun],
+    runs: tuple[EvaluatedRun, EvaluatedRun],
     overlap: Overlap,
-    paired: Paired | None,
+    shared: SharedImages | None,
     newest: Literal[0, 1],
 ) -> tuple[Outcome, str, tuple[str, ...]]:
     """Return outcome, headline and reasons, by the rule of the Evaluator's verdict."""
@@ -164,26 +248,22 @@ def _judge(
     ]
     if runs[0].model and runs[0].model == runs[1].model:
         reasons.append("Both runs evaluated the same model: nothing was trained in between.")
-    sentences = tuple(_capitalize(reason) for reason in reasons)
-    if paired is None:
+    sentences = tuple(sentence(reason) for reason in reasons)
+    if shared is None:
         headline = f"{first} and {second} cannot be compared: they were evaluated on different "
-        found = ("No image was evaluated by both runs.", *sentences)
-        return "apart", _capitalize(f"{headline}images."), found
+        all_reasons = ("No image was evaluated by both runs.", *sentences)
+        return "apart", sentence(f"{headline}images."), all_reasons
     max_drop = runs[1].max_drop
     if overlap.relabelled:
-        sentences = (*_describe_yardstick(runs, overlap, paired, newest), *sentences)
-    outcome, told = paired.change.relate(max_drop), paired.change.tell(first, second, max_drop)
+        sentences = (*_describe_yardstick(runs, overlap, shared, newest), *sentences)
+    outcome, claim = shared.change.relate(max_drop), shared.change.tell(first, second, max_drop)
     numbers = (
-        f"{_capitalize(paired.change.explain(first, second, max_drop))}.",
-        f"From {first} to {second}, {count(paired.lost.total, 'image')} went from right to wrong "
-        f"and {paired.won.total:,} from wrong to right.",
+        f"{sentence(shared.change.explain(first, second, max_drop))}.",
+        f"From {first} to {second}, {count(shared.lost, 'image')} went from right to wrong "
+        f"and {shared.won:,} from wrong to right.",
     )
-    headline = f"Undecided: {told}." if outcome == "undecided" else _capitalize(f"{told}.")
+    headline = f"Undecided: {claim}." if outcome == "undecided" else sentence(f"{claim}.")
     return outcome, headline, (*numbers, *sentences)
-
-
-def _capitalize(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _describe_overlap(overlap: Overlap, first: str, second: str) -> Iterator[str]:
@@ -198,7 +278,7 @@ def _describe_overlap(overlap: Overlap, first: str, second: str) -> Iterator[str
 
 
 def _describe_yardstick(
-    runs: tuple[ComparedRun, ComparedRun], overlap: Overlap, paired: Paired, newest: int
+    runs: tuple[EvaluatedRun, EvaluatedRun], overlap: Overlap, shared: SharedImages, newest: int
 ) -> Iterator[str]:
     """Say by which labels both models are judged, and how they relate without the changed ones."""
     first, second = (run.name for run in runs)
@@ -207,13 +287,13 @@ def _describe_yardstick(
         f"another label between {first} and {second}. Both models are judged by the labels of "
         f"{runs[newest].name}, the newer run."
     )
-    if paired.unchanged:
-        told = paired.unchanged.explain(first, second, runs[1].max_drop)
+    if shared.unchanged:
+        numbers = shared.unchanged.explain(first, second, runs[1].max_drop)
         number = count(overlap.shared, "image")
-        yield f"On the {number} whose label nobody changed, {told}."
+        yield f"On the {number} whose label nobody changed, {numbers}."
 
 
-def _describe_corrections(first: ComparedRun, second: ComparedRun) -> Iterator[str]:
+def _describe_corrections(first: EvaluatedRun, second: EvaluatedRun) -> Iterator[str]:
     """Say which corrections the runs used, and whether they are all that differs."""
     used, others = (run.data.get(_CORRECTIONS) or "none" for run in (first, second))
     if used == others:
@@ -222,7 +302,7 @@ def _describe_corrections(first: ComparedRun, second: ComparedRun) -> Iterator[s
     more = [
         part.title
         for part in list_parts(first, second)
-        if any(name not in _OF_CORRECTIONS and ": " not in name for name in part.differing)
+        if any(row.name not in _OF_CORRECTIONS and ": " not in row.name for row in part.rows)
     ]
     if more:
         yield (
@@ -231,50 +311,33 @@ def _describe_corrections(first: ComparedRun, second: ComparedRun) -> Iterator[s
         )
 
 
-def list_parts(first: ComparedRun, second: ComparedRun) -> tuple[Part, ...]:
+def list_parts(first: EvaluatedRun, second: EvaluatedRun) -> tuple[DifferingPart, ...]:
     """List what differs in images, settings, code and versions."""
-    data = [row.name for row in pair_data(first, second) if row.first != row.second]
-    if not data and list_labels(first, second):
-        data = ["images per label"]
-    settings = list_differences(first.configuration, second.configuration)
-    code = list_differences(first.code, second.code)
-    versions = list_differences(first.versions, second.versions)
-    return (
-        Part("data", "images", tuple(data)),
-        Part("settings", "settings", tuple(row.name for row in settings)),
-        Part("code", "code of steps", tuple(row.name for row in code)),
-        Part("code", "versions", tuple(row.name for row in versions)),
-    )
+    labels = _list_differences(dict(_count_labels(first)), dict(_count_labels(second)))
+    labels = sorted(labels, key=lambda row: -abs((row.second or 0) - (row.first or 0)))
+    parts = {
+        "images": [*_list_differences(_describe_data(first), _describe_data(second)), *labels],
+        "settings": _list_differences(first.configuration, second.configuration),
+        "code of steps": _list_differences(first.code, second.code),
+        "versions": _list_differences(first.versions, second.versions),
+    }
+    return tuple(DifferingPart(title, tuple(rows)) for title, rows in parts.items())
 
 
-def list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Difference, ...]:
+def _list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
     """Return the values that differ, by name; None stands for a missing value."""
     names = sorted(first.keys() | second.keys())
-    pairs = (Difference(name, first.get(name), second.get(name)) for name in names)
-    return tuple(pair for pair in pairs if pair.first != pair.second)
+    rows = (Difference(name, first.get(name), second.get(name)) for name in names)
+    return [row for row in rows if row.first != row.second]
 
 
-def pair_data(first: ComparedRun, second: ComparedRun) -> tuple[Difference, ...]:
-    """Return the facts about the images and splits of both runs, even if they are equal."""
-    before, after = _describe_data(first), _describe_data(second)
-    names = {**before, **after}
-    pairs = (Difference(name, before.get(name), after.get(name)) for name in names)
-    return tuple(pair for pair in pairs if (pair.first, pair.second) != (None, None))
-
-
-def _describe_data(run: ComparedRun) -> dict[str, Any]:
+def _describe_data(run: EvaluatedRun) -> dict[str, Any]:
     counts = {f"{split}: images": sum(labels.values()) for split, labels in run.examples.items()}
     classes = {f"{split}: classes": len(labels) for split, labels in run.examples.items()}
     return {**run.data, **counts, **classes}
 
 
-def list_labels(first: ComparedRun, second: ComparedRun) -> list[Difference]:
-    """Return the labels whose image counts differ in a split, the largest difference first."""
-    found = list_differences(dict(_count_labels(first)), dict(_count_labels(second)))
-    return sorted(found, key=lambda one: -abs((one.second or 0) - (one.first or 0)))
-
-
-def _count_labels(run: ComparedRun) -> Iterator[tuple[str, int]]:
+def _count_labels(run: EvaluatedRun) -> Iterator[tuple[str, int]]:
     for split, labels in run.examples.items():
         for label, images in labels.items():
             yield f"{split}: {label}", images

@@ -4,14 +4,13 @@ import math
 from collections.abc import Collection
 
 from components.contract.errors import StorageError
-from components.contract.example import FILENAME, SHA256
-from components.evaluation.prediction_file import MOST_SCORES, count_scores, read_predictions
-from components.evaluation.slices import decode_text
-from components.images.picture import Picture
+from components.contract.example import FILENAME, SHA256, decode_text
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
+from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
-from components.report.comparison.paired import Evaluation
+from components.report.comparison.pairs import RunPredictions
 from components.report.pictures.predicted_images import read_images
 
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
@@ -30,7 +29,7 @@ def choose_share(evaluation_uri: str) -> int:
 
 def read_evaluation(
     evaluation_uri: str, examples_uri: str, split: str, *, share: int = 1
-) -> Evaluation:
+) -> RunPredictions:
     """Read the predictions of a run, and the digest of each image from its examples.
 
     Args:
@@ -46,22 +45,18 @@ def read_evaluation(
     keys: dict[str, str] = {}
     for path in list_shards(examples_uri, split):
         for features in read_features(path, (_NAME, _KEY)):
-            key = _decode(features[_KEY])
+            key = decode_text(bytes(features[_KEY]))
             if int(key[-_DIGITS:], 16) % share == 0:
-                keys[_decode(features[_NAME])] = key
+                keys[decode_text(bytes(features[_NAME]))] = key
     evaluated = read_predictions(evaluation_uri, only=None if share == 1 else keys.keys())
     if missing := [name for name in evaluated.filenames if name not in keys]:
         raise StorageError(f"{examples_uri} does not hold {missing[0]!r}, which was evaluated.")
     digests = tuple(keys[name] for name in evaluated.filenames)
     labels, predictions = evaluated.slices["class"], evaluated.candidate
-    return Evaluation(evaluated.filenames, labels, predictions, digests, examples_uri, split)
+    return RunPredictions(evaluated.filenames, labels, predictions, digests, examples_uri, split)
 
 
-def read_pictures(evaluation: Evaluation, filenames: Collection[str]) -> dict[str, Picture | None]:
-    """Make thumbnails of some images of an evaluation."""
-    images = read_images(evaluation.examples, evaluation.split, filenames)
+def read_thumbnails(run: RunPredictions, filenames: Collection[str]) -> dict[str, Thumbnail | None]:
+    """Make thumbnails of some images of a run."""
+    images = read_images(run.examples, run.split, filenames)
     return {name: make_thumbnail(encoded) for name, encoded in images}
-
-
-def _decode(value: memoryview) -> str:
-    return decode_text(bytes(value))

@@ -194,8 +194,8 @@ def _advise_weights(facts: ReportFacts) -> str:
         return ""
     if find_option(facts, "model.weights") != "none" or find_option(facts, "model.build_fn"):
         return ""
-    own = find_option(facts, "model.name") in OWN_NETWORKS
-    return "--model.weights imagenet" + (" --model.name auto" if own else "")
+    is_own = find_option(facts, "model.name") in OWN_NETWORKS
+    return "--model.weights imagenet" + (" --model.name auto" if is_own else "")
 
 
 def check_waiting(facts: ReportFacts) -> Iterator[Finding]:

@@ -15,23 +15,14 @@ from markupsafe import Markup
 from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.page import formatting
-from components.report.page.sections.balance import describe_balance
-from components.report.page.sections.classes import (
-    describe_classes,
-    describe_confusion,
-    describe_images,
-)
-from components.report.page.sections.curves import (
-    describe_calibration,
-    describe_curves,
-    describe_unknowns,
-)
-from components.report.page.sections.map import describe_map
-from components.report.page.sections.metrics import describe_metrics, describe_slices
-from components.report.page.sections.summary import describe_summary
-from components.report.page.sections.suspects import describe_suspects
-from components.report.page.sections.training import describe_training
-from components.report.templates import load_templates
+from components.report.page.balance import describe_balance
+from components.report.page.classes import describe_classes, describe_confusion, describe_images
+from components.report.page.curves import describe_calibration, describe_curves, describe_unknowns
+from components.report.page.formatting import load_templates
+from components.report.page.metrics import describe_metrics, describe_slices
+from components.report.page.summary import describe_summary
+from components.report.page.suspects import describe_map, describe_suspects
+from components.report.page.training import describe_training
 
 # Name of the template → title, and the values that it needs besides the facts.
 _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
@@ -43,7 +34,7 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "mistakes": ("Worst mistakes", lambda facts: {}),
     "suspects": ("Suspects", describe_suspects),
     "map": ("Map", describe_map),
-    "slices": ("Slices", describe_slices),
+    "slices": ("Slices", lambda facts: describe_slices(facts.comparison)),
     "calibration": ("Calibration", describe_calibration),
     "unknowns": ("Unknown images", describe_unknowns),
     "curves": ("ROC and precision-recall", describe_curves),
@@ -82,14 +73,18 @@ def render(facts: ReportFacts) -> str:
     if not facts.unknowns:
         del shown["unknowns"]
     sections = [(key, title, render_section(key, facts)) for key, title in shown.items()]
-    return _templates().get_template("page.html.j2").render(facts=facts, sections=sections)
+    return str(render_template("page.html.j2", facts=facts, sections=sections))
 
 
 def render_section(key: str, facts: ReportFacts) -> Markup:
     """Write one section, without its title."""
     _, describe = _SECTIONS[key]
-    template = _templates().get_template(f"{key}.html.j2")
-    return Markup(template.render(facts=facts, **describe(facts)))
+    return render_template(f"{key}.html.j2", facts=facts, **describe(facts))
+
+
+def render_template(name: str, **values: Any) -> Markup:
+    """Write a template with these values."""
+    return Markup(_templates().get_template(name).render(**values))
 
 
 @functools.cache

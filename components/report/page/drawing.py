@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 from markupsafe import Markup
@@ -137,6 +137,17 @@ def place_legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, names, loc="outside upper left", ncols=3, borderpad=0)
 
 
+class ModelNames(NamedTuple):
+    """What the compared models are called."""
+
+    this: str = "this model"
+    other: str = "the model in use"
+
+
+REPORT_NAMES = ModelNames()
+"""Names in the report of a run."""
+
+
 @dataclass(frozen=True)
 class IntervalRow:
     """A row of the plot; NaN is left out."""
@@ -148,7 +159,12 @@ class IntervalRow:
 
 
 def draw_intervals(
-    rows: Sequence[IntervalRow], *, axis: str, zero: bool = False, **words: str
+    rows: Sequence[IntervalRow],
+    *,
+    axis: str,
+    zero: bool = False,
+    names: ModelNames = REPORT_NAMES,
+    **words: str,
 ) -> Drawing:
     """Draw rows from the top down.
 
@@ -156,13 +172,14 @@ def draw_intervals(
         rows: values and intervals.
         axis: label of the axis.
         zero: draw a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
+        names: for the legend.
         words: caption, name and table, as for `draw`.
     """
     compared = any(math.isfinite(row.baseline) for row in rows)
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel=axis)
-        _paint_rows(axes, rows, compared)
+        _paint_rows(axes, rows, names if compared else None)
         name_rows(axes, [row.label for row in rows])
         if zero:
             axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
@@ -178,7 +195,7 @@ def draw_intervals(
     return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, **words)
 
 
-def _paint_rows(axes: Axes, rows: Sequence[IntervalRow], compared: bool) -> None:
+def _paint_rows(axes: Axes, rows: Sequence[IntervalRow], names: ModelNames | None) -> None:
     spans = [(place, row.interval) for place, row in enumerate(rows)]
     whole = [(place, span) for place, span in spans if span and math.isfinite(span.low + span.high)]
     axes.hlines(
@@ -189,8 +206,9 @@ def _paint_rows(axes: Axes, rows: Sequence[IntervalRow], compared: bool) -> None
         linewidth=2,
     )
     places, values = range(len(rows)), [row.value for row in rows]
-    axes.plot(values, places, "o", color=FIRST, label="this model")
-    if compared:
+    axes.plot(values, places, "o", color=FIRST, label=names and names.this)
+    if names:
         style: dict[str, Any] = {"markerfacecolor": BACK, "markersize": 5, "markeredgewidth": 1.3}
         baseline = [row.baseline for row in rows]
-        axes.plot(baseline, places, "D", color=SECOND, label="model in use", zorder=1.9, **style)
+        label = names.other.removeprefix("the ")
+        axes.plot(baseline, places, "D", color=SECOND, label=label, zorder=1.9, **style)

@@ -4,11 +4,15 @@ import base64
 import json
 import math
 import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from markupsafe import escape as escape_markup
 
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 
 # File names may hold control characters, some of which change the direction of text; invalid bytes
 # arrive as lone surrogates, which cannot be encoded.
@@ -113,7 +117,7 @@ def setting(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
-def scale(image: Picture, side: int) -> tuple[int, int, bool]:
+def scale(image: Thumbnail, side: int) -> tuple[int, int, bool]:
     """Return width and height in CSS pixels, the longer about `side`, and whether it is tiny."""
     longer = max(image.width, image.height)
     tiny = longer <= _TINY
@@ -122,6 +126,26 @@ def scale(image: Picture, side: int) -> tuple[int, int, bool]:
     return width, height, tiny
 
 
-def encode(image: Picture) -> str:
+def encode(image: Thumbnail) -> str:
     """Encode a picture for a data URL."""
     return base64.b64encode(image.jpeg).decode()
+
+
+def load_templates(
+    folder: Path | Sequence[Path],
+    escape: Callable[[object], Markup],
+    filters: dict[str, Callable[..., Any]],
+) -> Environment:
+    """Load the templates of a folder; they escape every value."""
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        # Blocks and macros return markup; anything that bypasses `escape` is escaped too.
+        autoescape=True,
+        finalize=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(filters)
+    return environment

@@ -10,17 +10,18 @@ from typing import Any
 from components.contract.artifact_files import open_file
 from components.contract.example import TRAIN
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
-from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.metrics.predictions import Evaluated
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
 from components.images.transcode import Pixels
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.predictions import Evaluated
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
-from components.report.facts import MATRIX_CLASSES, ClassSample, PredictedImage
-from components.report.pictures.predicted_images import Explain, choose, show
+from components.report.facts import MATRIX_CLASSES
+from components.report.pictures.predicted_images import Explain, choose_images, show_images
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from components.report.pictures.suspect_pictures import show_suspects
+from components.report.shown import ClassSample, PredictedImage
 from components.report.suspects.gathering import FoundSuspects
 
 PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
@@ -59,18 +60,20 @@ def gather_pictures(
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
     duplicates = show_duplicates(rejects_uri, root, most=_DUPLICATES)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
-    chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown)
+    chosen = choose_images(
+        evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown
+    )
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
-    mistakes, images, strange = show(evaluated, chosen, examples_uri, split, explain)
-    left = MOST_BYTES
-    for sample in samples:
-        left -= count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
+    mistakes, images, strange = show_images(evaluated, chosen, examples_uri, split, explain)
+    left = MOST_BYTES - _count_samples(samples)
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
-    left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
+    left -= count_bytes(
+        picture for mistake in mistakes for picture in (mistake.picture, mistake.heat_map)
+    )
     strange = keep_within(strange, left)
-    left -= count_bytes(one.picture for one in strange)
+    left -= count_bytes(image.picture for image in strange)
     suspects = None
     if found:
         limit = min(left, _SUSPECT_BYTES)
@@ -89,9 +92,16 @@ def gather_pictures(
     }
 
 
-def count_bytes(pictures: Iterable[Picture | None]) -> int:
+def count_bytes(pictures: Iterable[Thumbnail | None]) -> int:
     """Add up the sizes of pictures."""
     return sum(len(picture.jpeg) for picture in pictures if picture)
+
+
+def _count_samples(samples: Iterable[ClassSample]) -> int:
+    return sum(
+        count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
+        for sample in samples
+    )
 
 
 def keep_within(images: Sequence[PredictedImage], limit: int) -> tuple[PredictedImage, ...]:
@@ -139,10 +149,10 @@ def sample_classes(
     ids = {label: number for number, label in enumerate(vocabulary)}
     known = {label: ids[label] for label in shown if label in ids}
     try:
-        found = _find_images(examples_uri, known.values(), each)
+        images = _find_images(examples_uri, known.values(), each)
     except FileNotFoundError:
         return ()
-    files = {label: found[number] for label, number in known.items() if found[number]}
+    files = {label: images[number] for label, number in known.items() if images[number]}
     if not files:
         return ()
     seen, augmented = preview_images(list(itertools.chain.from_iterable(files.values())))
@@ -175,7 +185,7 @@ def _find_images(examples_uri: str, ids: Collection[int], each: int) -> dict[int
     return found
 
 
-def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Picture]:
+def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Thumbnail]:
     """Draw a heat map over each image as the model saw it.
 
     Returns:
@@ -189,7 +199,7 @@ def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Pi
     explain = dict(tf.saved_model.load(saved_model).signatures).get(_EXPLAIN_SIGNATURE)
     if explain is None:
         return {}
-    pictures: dict[str, Picture] = {}
+    pictures: dict[str, Thumbnail] = {}
     names = list(files)
     for start in range(0, len(names), _EXPLAIN_BATCH):
         batch = names[start : start + _EXPLAIN_BATCH]

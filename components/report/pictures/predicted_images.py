@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.contract.example import ENCODED, FILENAME
-from components.evaluation.metrics.predictions import Evaluated, Ints
-from components.evaluation.slices import decode_text
-from components.images.picture import Picture
+from components.contract.example import ENCODED, FILENAME, decode_text
+from components.images.picture import Thumbnail
 from components.images.thumbnails import SIDE, make_thumbnail
+from components.metrics.predictions import Evaluated, Ints
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
-from components.report.facts import PredictedImage
+from components.report.shown import PredictedImage
 
 # Mistakes with the same true and predicted class, so that a gallery shows several confusions.
 _MOST_ALIKE = 3
@@ -23,7 +22,7 @@ _MOST_ALIKE = 3
 _FEW = 300
 _NAME, _IMAGE = FILENAME.encode(), ENCODED.encode()
 
-Explain = Callable[[Mapping[str, bytes]], Mapping[str, Picture]]
+Explain = Callable[[Mapping[str, bytes]], Mapping[str, Thumbnail]]
 """Maps file name → encoded image to file name → heat map."""
 
 
@@ -38,7 +37,7 @@ class Chosen(NamedTuple):
     """Images with the lowest scores of `known`, the lowest first; none without scores."""
 
 
-def choose(
+def choose_images(
     evaluated: Evaluated,
     *,
     mistakes: int,
@@ -65,7 +64,7 @@ def choose(
     lowest = np.argsort([] if scores is None else scores, kind="stable")[:strange]
     return Chosen(
         wrong[np.sort(varied)],
-        _choose_images(evaluated, predicted, order, shown)[:images],
+        _order_images(evaluated, predicted, order, shown)[:images],
         lowest,
     )
 
@@ -78,7 +77,7 @@ def _sort(evaluated: Evaluated, predicted: Ints) -> Ints:
     return order
 
 
-def _choose_images(
+def _order_images(
     evaluated: Evaluated, predicted: Ints, order: Ints, shown: Collection[str]
 ) -> Ints:
     labels = evaluated.candidate.labels
@@ -105,7 +104,7 @@ def _take_turns(kinds: Iterable[Hashable]) -> Ints:
     return np.array(turns, np.int64)
 
 
-def show(
+def show_images(
     evaluated: Evaluated,
     chosen: Chosen,
     examples_uri: str,
@@ -122,7 +121,7 @@ def show(
     side = 2 * SIDE if len(names) <= _FEW else SIDE
     wrong = {evaluated.filenames[row] for row in chosen.mistakes}
     files: dict[str, bytes] = {}
-    pictures: dict[str, Picture | None] = {}
+    pictures: dict[str, Thumbnail | None] = {}
     for name, encoded in read_images(examples_uri, split, names):
         pictures[name] = make_thumbnail(encoded, side=side)
         if name in wrong:
@@ -136,7 +135,7 @@ def show(
 
 
 def _describe(
-    evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Picture | None]
+    evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Thumbnail | None]
 ) -> tuple[PredictedImage, ...]:
     model, stats = evaluated.candidate, evaluated.candidate.stats
     scores = evaluated.known_scores

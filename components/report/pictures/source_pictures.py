@@ -15,10 +15,10 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from components.contract.artifact_files import open_file
-from components.images.picture import Picture
+from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
-from components.ingest.write.accounting import DUPLICATES_FILE, REJECTS_FILE
-from components.report.facts import DuplicateImage, Reject
+from components.report.shown import DuplicateImage, Reject
 from components.storage.folder import is_local, open_folder
 
 # Larger files get no picture. A batch is read, and held in memory, at once.
@@ -36,11 +36,11 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
     Returns:
         Rejects, with pictures if anything is readable and `root` can be read in a minute.
     """
-    found = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
-    pictures = read_pictures(root, [reject["path"] for reject in found])
+    rejects = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
+    pictures = read_pictures(root, [reject["path"] for reject in rejects])
     return tuple(
         Reject(reject["path"], reject["category"], reject["reason"], picture)
-        for reject, picture in zip(found, pictures, strict=True)
+        for reject, picture in zip(rejects, pictures, strict=True)
     )
 
 
@@ -50,11 +50,11 @@ def show_duplicates(rejects_uri: str, root: str, *, most: int) -> tuple[Duplicat
     Ties are in the order of their first paths. See `show_rejects` for the arguments.
     """
     # There may be a million lines.
-    found = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
-    pictures = read_pictures(root, [copy["paths"][0] for copy in found])
+    copies = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
+    pictures = read_pictures(root, [copy["paths"][0] for copy in copies])
     return tuple(
         DuplicateImage(tuple(copy["paths"]), tuple(copy["labels"]), tuple(copy["splits"]), picture)
-        for copy, picture in zip(found, pictures, strict=True)
+        for copy, picture in zip(copies, pictures, strict=True)
     )
 
 
@@ -67,9 +67,9 @@ def _read_lines(folder: str, name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
+def read_pictures(root: str, paths: Sequence[str]) -> list[Thumbnail | None]:
     """Read files below `root` until the timeout; None for those without a picture."""
-    pictures: list[Picture | None] = []
+    pictures: list[Thumbnail | None] = []
     end = time.monotonic() + _TOTAL_SECONDS
     try:
         fs, folder = open_folder(root)

@@ -7,16 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from components.contract.artifact_files import on_disk
+from components.contract.example import spell_path
 from components.contract.suspects import Suspect
-from components.evaluation.slices import spell_path
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
-from components.report.facts import PredictedImage
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
+from components.report.shown import PredictedImage, ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
-from components.report.suspects.odd_images import MOST
-from components.report.suspects.shown import ShownSuspect, SimilarImage, SuspectFacts
+from components.report.suspects.odd_images import MOST, Columns
 from components.report.suspects.similar import draw_map, find_rows, find_similar
 
 _SIDE, _SMALL_SIDE = 144, 64
@@ -48,41 +47,31 @@ def show_suspects(
         root: folder of the images, for examples in a bucket.
         limit: bytes of all pictures; what comes after has none.
     """
-    columns = found.columns
+    columns, features = found.columns, found.features
     chosen = _choose(found.suspects)
     names = {mistake: spell_path(mistake.filename) for mistake in mistakes}
-    near = (
-        find_similar([*names.values()], columns, found.features)
-        if found.features is not None
-        else {}
-    )
+    near = {} if features is None else find_similar([*names.values()], columns, features)
     wanted = dict.fromkeys(itertools.chain.from_iterable(near.values()), _SMALL_SIDE)
     wanted |= {path: _SMALL_SIDE for suspect in chosen for path in suspect.neighbors}
     wanted |= {suspect.path: _SIDE for suspect in chosen}
-    rows = find_rows(wanted, columns["path"])
-    paths, labels, splits = (columns[name][rows].tolist() for name in ("path", "label", "split"))
-    pictures = _keep_within(
-        _read(wanted, zip(paths, splits, strict=True), examples_uri, root), limit
-    )
-    label_of = dict(zip(paths, labels, strict=True))
+    labels, pictures = _read(wanted, columns, examples_uri, root)
+    pictures = _keep_within(pictures, limit)
 
     def describe(paths: Iterable[str]) -> tuple[SimilarImage, ...]:
-        return tuple(SimilarImage(of, label_of.get(of, ""), pictures.get(of)) for of in paths)
+        return tuple(SimilarImage(path, labels.get(path, ""), pictures.get(path)) for path in paths)
 
+    shown = (
+        ShownSuspect(suspect, pictures.get(suspect.path), describe(suspect.neighbors))
+        for suspect in chosen
+    )
+    drawn = None
+    if features is not None:
+        drawn = draw_map(columns, features, {suspect.path for suspect in chosen})
     return SuspectPictures(
-        SuspectFacts(
-            rows=found.suspects,
-            shown=tuple(
-                ShownSuspect(one, pictures.get(one.path), describe(one.neighbors)) for one in chosen
-            ),
-            found=found.found,
-            errors=found.errors,
-            image_map=draw_map(columns, found.features, {one.path for one in chosen})
-            if found.features is not None
-            else None,
-        ),
+        SuspectFacts(found.suspects, tuple(shown), found.found, found.errors, drawn),
         tuple(
-            dataclasses.replace(one, similar=describe(near.get(names[one], ()))) for one in mistakes
+            dataclasses.replace(mistake, similar=describe(near.get(names[mistake], ())))
+            for mistake in mistakes
         ),
         sum(len(picture.jpeg) for picture in pictures.values() if picture),
     )
@@ -91,31 +80,36 @@ def show_suspects(
 def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:
     """Return the suspects with the highest scores: wrong labels, near duplicates, odd images."""
     groups: dict[str, list[Suspect]] = defaultdict(list)
-    for suspect in sorted(suspects, key=lambda one: (-one.score, one.path)):
+    for suspect in sorted(suspects, key=lambda suspect: (-suspect.score, suspect.path)):
         kind = suspect.reason if suspect.reason in ("label", "near_duplicate") else ""
         groups[kind].append(suspect)
     return [suspect for group in groups.values() for suspect in group[:MOST]]
 
 
 def _read(
-    wanted: Mapping[str, int], splits: Iterable[tuple[str, str]], examples_uri: str, root: str
-) -> dict[str, Picture | None]:
-    """Read pictures of `wanted`, path → side, in its order; `splits` are of paths."""
+    wanted: Mapping[str, int], columns: Columns, examples_uri: str, root: str
+) -> tuple[dict[str, str], dict[str, Thumbnail | None]]:
+    """Return the labels of the paths `wanted`, path → side, and their pictures in its order."""
+    rows = find_rows(wanted, columns["path"])
+    paths, labels, splits = (columns[name][rows].tolist() for name in ("path", "label", "split"))
+    label_of = dict(zip(paths, labels, strict=True))
     if not on_disk(examples_uri):
         # Finding a few records would take a download of all.
-        return dict(zip(wanted, read_pictures(root, [*wanted]), strict=True))
+        return label_of, dict(zip(wanted, read_pictures(root, [*wanted]), strict=True))
     of_split: dict[str, set[str]] = defaultdict(set)
-    for path, split in splits:
+    for path, split in zip(paths, splits, strict=True):
         of_split[split].add(path)
-    found = {
+    thumbnails = {
         name: make_thumbnail(encoded, side=wanted[name])
         for split, names in of_split.items()
         for name, encoded in read_images(examples_uri, split, names)
     }
-    return {path: found.get(path) for path in wanted}
+    return label_of, {path: thumbnails.get(path) for path in wanted}
 
 
-def _keep_within(pictures: Mapping[str, Picture | None], limit: int) -> dict[str, Picture | None]:
+def _keep_within(
+    pictures: Mapping[str, Thumbnail | None], limit: int
+) -> dict[str, Thumbnail | None]:
     """Return the last pictures, those of suspects, that have at most `limit` bytes in total."""
     kept = {}
     for path, picture in reversed([*pictures.items()]):

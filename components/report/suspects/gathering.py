@@ -1,21 +1,23 @@
 """Gathers the suspects of a run: wrong labels and odd images, with the images that explain them."""
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from components.contract.artifact_files import open_file
 from components.contract.image_table import open_images, read_embeddings
+from components.contract.ingest_files import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.properties import PropertiesLike
 from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
-from components.ingest.plan.corrections import read_decided
+from components.report.shown import LabelErrors
 from components.report.suspects.labels import find_wrong_labels
-from components.report.suspects.near_duplicates import find_mislabeled_copies
 from components.report.suspects.neighbors import Features
 from components.report.suspects.odd_images import Columns, find_odd, read_columns
-from components.report.suspects.shown import LabelErrors
-from components.report.suspects.similar import add_neighbors
+from components.report.suspects.similar import add_neighbors, find_mislabeled_copies
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,20 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     if copies:
         found["near_duplicate"] = len(copies)
     return FoundSuspects(tuple(suspects), found, errors, columns, features)
+
+
+def read_decided(rejects_uri: str) -> set[str]:
+    """Return the digests of images that a person has kept or relabeled, also in the folder itself.
+
+    Such images need no second look: they are no suspects.
+    """
+    try:
+        with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE)) as file:
+            rows = [json.loads(line) for line in file]
+    except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
+        return set()
+    return {
+        row["sha256"]
+        for row in rows
+        if row["result"] in ("kept", "relabeled") or row["reason"].startswith(LABEL_IS_ALREADY)
+    }

@@ -1,20 +1,35 @@
-"""The training images that an image resembles, and the map of all images, by their features."""
+"""Images that resemble others: near duplicates of ingest, nearest training images, and the map."""
 
 import dataclasses
+import itertools
+import json
+import os
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.manifold import TSNE
 
-from components.contract.example import TRAIN
+from components.contract.artifact_files import open_file
+from components.contract.example import TRAIN, spell_path
+from components.contract.ingest_files import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
 from components.contract.suspects import Suspect
-from components.report.suspects.map_layout import lay_out
-from components.report.suspects.neighbors import Features, find_neighbors, read_rows
+from components.metrics.predictions import Evaluated
+from components.report.shown import ImageMap, Leaks
+from components.report.suspects.neighbors import Features, find_neighbors, normalize, read_rows
 from components.report.suspects.odd_images import Columns
-from components.report.suspects.shown import ImageMap
 
-MOST_POINTS = 10_000
+Places = npt.NDArray[np.float64]
+
+MOST_POINTS = 3_000
+# Few for t-SNE, but groups have parted by then, and 3,000 images take about ten seconds.
+_ITERATIONS, _NEIGHBORS = 250, 15
+# Single images far away, percent, would shrink the rest.
+_OUTLYING = 0.2
 _SIMILAR = 3
+# A cluster may have thousands.
+_MOST_TWINS = 3
 
 
 def find_similar(
@@ -23,11 +38,11 @@ def find_similar(
     """Map each of `paths` that has features to the most similar training images."""
     rows = find_rows(paths, columns["path"])
     train = np.flatnonzero(columns["split"] == TRAIN)
-    found = find_neighbors(features, rows, among=train, most=_SIMILAR).rows
-    near = columns["path"][found.clip(0).ravel()].reshape(found.shape)
+    neighbors = find_neighbors(features, rows, among=train, most=_SIMILAR).rows
+    near = columns["path"][neighbors.clip(0).ravel()].reshape(neighbors.shape)
     return {
         path: tuple(of[exists].tolist())
-        for path, of, exists in zip(columns["path"][rows], near, found >= 0, strict=True)
+        for path, of, exists in zip(columns["path"][rows], near, neighbors >= 0, strict=True)
     }
 
 
@@ -61,3 +76,76 @@ def draw_map(columns: Columns, features: Features, suspects: Collection[str]) ->
         frozenset(suspects),
         total,
     )
+
+
+def lay_out(features: Features, *, seed: int = 0) -> Places:
+    """Return coordinates from 0 to 1, [rows, 2]: similar images lie close together.
+
+    The same features give the same places on as many threads.
+    """
+    rows = normalize(features)
+    if len(rows) < 3 or not np.ptp(rows, axis=0).any():
+        return np.full((len(rows), 2), 0.5)
+    layout = TSNE(
+        perplexity=min(_NEIGHBORS, (len(rows) - 1) / 3),
+        init="pca",
+        max_iter=_ITERATIONS,
+        random_state=seed,
+    )
+    return _scale(layout.fit_transform(rows).astype(np.float64))
+
+
+def _scale(places: Places) -> Places:
+    low, high = np.percentile(places, (_OUTLYING, 100 - _OUTLYING), axis=0)
+    scaled = np.clip((places - low) / np.maximum(high - low, 1e-9), 0, 1)
+    # Halfway to equal spacing, for room between the points of a tight group.
+    ranks = places.argsort(axis=0, kind="stable").argsort(axis=0) / (len(places) - 1)
+    mixed: Places = (scaled + ranks) / 2
+    return mixed
+
+
+def find_mislabeled_copies(rejects_uri: str, decided: Collection[str] = ()) -> list[Suspect]:
+    """Return the images in use whose near duplicates have another label, but for `decided` ones."""
+    suspects = []
+    for cluster in _read_lines(rejects_uri, NEAR_DUPLICATES_FILE):
+        names = ("paths", "labels", "splits", "sha256", "likeness")
+        rows = [row for row in zip(*(cluster[name] for name in names), strict=True) if row[2]]
+        twins = {label: _find_others(rows, label) for label in {row[1] for row in rows}}
+        for path, label, split, sha256, likeness in rows:
+            if twins[label] and sha256 not in decided:
+                of = (sha256, spell_path(path), split, label)
+                suspects.append(Suspect(*of, "near_duplicate", likeness, neighbors=twins[label]))
+    return suspects
+
+
+def _find_others(rows: Iterable[tuple[str, ...]], label: str) -> tuple[str, ...]:
+    """Return the paths of the first images with another label."""
+    others = (spell_path(row[0]) for row in rows if row[1] != label)
+    return tuple(itertools.islice(others, _MOST_TWINS))
+
+
+def measure_leaks(
+    rejects_uri: str, evaluated: Evaluated, split: str, *, trained: Collection[str] = (TRAIN,)
+) -> Leaks | None:
+    """Compare the accuracy with and without copies from the `trained` splits; None without any."""
+    leaked: set[str] = set()
+    for name in (DUPLICATES_FILE, NEAR_DUPLICATES_FILE):
+        for line in _read_lines(rejects_uri, name):
+            splits = {*line["splits"]}
+            if split in splits and split not in trained and splits.intersection(trained):
+                leaked.update(line["paths"])
+    is_leaked = np.array([name in leaked for name in evaluated.filenames], bool)
+    if not is_leaked.any():
+        return None
+    stats = evaluated.candidate.stats
+    right = stats.predicted == stats.truth
+    rest = None if is_leaked.all() else float(right[~is_leaked].mean())
+    return Leaks(int(is_leaked.sum()), float(right.mean()), rest)
+
+
+def _read_lines(rejects_uri: str, name: str) -> list[dict[str, Any]]:
+    try:
+        with open_file(os.path.join(rejects_uri, name)) as file:
+            return [json.loads(line) for line in file]
+    except FileNotFoundError:  # An earlier version wrote no list of near duplicates.
+        return []

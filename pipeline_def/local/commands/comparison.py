@@ -10,17 +10,20 @@ from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import describe_corrections
-from components.evaluation.proof import Change
+from components.evaluation.config import EvaluationConfig
+from components.metrics.classification_metrics import Comparison
+from components.metrics.metric_table import METRICS
+from components.metrics.proof import AccuracyChange
 from components.records.shard_files import read_index
 from components.report.comparison.comparison import (
-    ComparedRun,
     ComparisonFacts,
+    EvaluatedRun,
     compare_runs,
     list_parts,
 )
-from components.report.comparison.document import render
-from components.report.comparison.inputs import choose_share, read_evaluation, read_pictures
-from components.report.comparison.paired import Evaluation
+from components.report.comparison.document import render_comparison
+from components.report.comparison.inputs import choose_share, read_evaluation, read_thumbnails
+from components.report.comparison.pairs import RunPredictions
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten
@@ -28,6 +31,7 @@ from pipeline_def.runs.selection import SelectedRun, select
 from pipeline_def.runs.table import format_time, print_json
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
+_MAX_DROP = "evaluation.max_accuracy_drop"
 # Per direction; 48 pictures of 2 to 5 KB.
 _MOST_IMAGES = 48
 # Not settings: locations, which the page shows elsewhere, and which options were given.
@@ -53,14 +57,14 @@ def show_comparison(
         (_describe(names[0], first), _describe(names[1], second)),
         evaluations,
         most=_MOST_IMAGES,
-        read_pictures=read_pictures,
+        read_thumbnails=read_thumbnails,
         newest=1 if second.record.started >= first.record.started else 0,
         share=share,
     )
     path = os.path.abspath(to or Layout(second.output).comparison)
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(render(facts))
+            file.write(render_comparison(facts))
     except OSError as error:
         raise StorageError(
             f"Cannot write {path} ({error.strerror}): choose another file with --to."
@@ -71,14 +75,14 @@ def show_comparison(
         _print(facts, path)
 
 
-def _describe(name: str, run: SelectedRun) -> ComparedRun:
+def _describe(name: str, run: SelectedRun) -> EvaluatedRun:
     record = run.record
     with _reporting_missing(run):
         examples = read_index(run.find_artifact(EXAMPLE_GEN.id, "examples"))["labels"]
     settings = dict(flatten(record.configuration))
     trained = record.steps.get(TRAINER.id)
     model = trained.outputs.get("model") if trained else None
-    return ComparedRun(
+    return EvaluatedRun(
         name=name,
         id=record.id,
         title=f"run {run.number}, started {format_time(record.started)}".removeprefix(f"{name}, "),
@@ -96,6 +100,7 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
         configuration={key: settings[key] for key in settings if key not in _NO_SETTINGS},
         code=record.code,
         versions=record.versions,
+        max_drop=float(settings.get(_MAX_DROP, EvaluationConfig.max_accuracy_drop)),
         model=model.uri if model else "",
     )
 
@@ -113,7 +118,7 @@ def _choose_share(run: SelectedRun) -> int:
         return choose_share(run.find_artifact(EVALUATOR.id, "evaluation"))
 
 
-def _read(run: SelectedRun, share: int) -> Evaluation:
+def _read(run: SelectedRun, share: int) -> RunPredictions:
     with _reporting_missing(run):
         return read_evaluation(
             run.find_artifact(EVALUATOR.id, "evaluation"),
@@ -144,7 +149,7 @@ def _print(facts: ComparisonFacts, path: str) -> None:
     print_row(console, "Verdict", facts.headline, style=f"bold{color}")
     for number, reason in enumerate(facts.reasons):
         print_row(console, "" if number else "Reasons", reason)
-    differing = (part for part in list_parts(facts.first, facts.second) if part.differing)
+    differing = (part for part in list_parts(facts.first, facts.second) if part.rows)
     for number, part in enumerate(differing):
         print_row(console, "" if number else "Differs in", str(part))
     for run in (facts.first, facts.second):
@@ -153,15 +158,7 @@ def _print(facts: ComparisonFacts, path: str) -> None:
 
 
 def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
-    paired = facts.paired
-    metrics = {
-        pair.metric: {
-            "first": _known(pair.first),
-            "second": _known(pair.second),
-            "interval": [pair.change.low, pair.change.high] if pair.change else None,
-        }
-        for pair in (paired.metrics if paired else ())
-    }
+    shared = facts.shared
     return {
         "first": facts.first.id,
         "second": facts.second.id,
@@ -170,18 +167,33 @@ def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
         "reasons": facts.reasons,
         "shared": facts.overlap.both,
         "relabeled": facts.overlap.relabelled,
-        "accuracy": _list_change(paired.change) if paired else None,
+        "accuracy": _list_change(shared.change) if shared else None,
         "accuracy_where_labels_are_the_same": (
-            _list_change(paired.unchanged) if paired and paired.unchanged else None
+            _list_change(shared.unchanged) if shared and shared.unchanged else None
         ),
-        "metrics": metrics,
-        "right_to_wrong": paired.lost.total if paired else None,
-        "wrong_to_right": paired.won.total if paired else None,
+        "metrics": _list_metrics(shared.comparison) if shared else {},
+        "right_to_wrong": shared.lost if shared else None,
+        "wrong_to_right": shared.won if shared else None,
         "page": path,
     }
 
 
-def _list_change(change: Change) -> dict[str, Any]:
+def _list_metrics(comparison: Comparison) -> dict[str, Any]:
+    """Return the metrics of both models, without those that are always 1 or not defined."""
+    first, second = comparison.baseline, comparison.metrics
+    assert first
+    classes = max(len(first.labels), len(second.labels))
+    found = {}
+    for name, metric in METRICS.items():
+        values = [_known(model.scalars[name]) for model in (first, second)]
+        if metric.top < classes and values != [None, None]:
+            change = comparison.changes.get(name)
+            interval = [change.low, change.high] if change else None
+            found[name] = {"first": values[0], "second": values[1], "interval": interval}
+    return found
+
+
+def _list_change(change: AccuracyChange) -> dict[str, Any]:
     interval = [change.interval.low, change.interval.high]
     return {"first": change.before, "second": change.after, "interval": interval}
 

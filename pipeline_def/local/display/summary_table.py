@@ -59,7 +59,7 @@ def print_summary(
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     # Imports SciPy.
-    from components.evaluation.proof import explain_grade
+    from components.metrics.proof import explain_grade
 
     low, high = summary.accuracy_interval
     split = summary.evaluated_on

@@ -22,8 +22,8 @@ import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.evaluation.fold_predictions import FoldPredictions
 from components.host.progress import naming_fold, report_fold
+from components.metrics.fold_predictions import FoldPredictions
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.calibration import fit_temperature
 from pipeline_def.training.checkpoint import write_whole

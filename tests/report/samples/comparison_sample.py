@@ -6,17 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from components.evaluation.metrics.predictions import Predictions
-from components.images.picture import Picture
-from components.report.comparison.comparison import ComparedRun, ComparisonFacts, compare_runs
-from components.report.comparison.paired import Evaluation
+from components.images.picture import Thumbnail
+from components.metrics.predictions import Predictions
+from components.report.comparison.comparison import ComparisonFacts, EvaluatedRun, compare_runs
+from components.report.comparison.pairs import RunPredictions
 from tests.pictures import encode, picture
 
 LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")
 
 
-def describe(name: str, **changes: Any) -> ComparedRun:
-    run = ComparedRun(
+def describe(name: str, **changes: Any) -> EvaluatedRun:
+    run = EvaluatedRun(
         name=name,
         id=f"2026-11-22T10:0{ord(name) - 64}",
         title=f"run {ord(name) - 64} of 2026-11-22 10:00",
@@ -27,6 +27,7 @@ def describe(name: str, **changes: Any) -> ComparedRun:
         configuration={"training.epochs": 20, "training.seed": 0},
         code={"Trainer": "t1", "Evaluator": "e1"},
         versions={"tfx": "1.16.0"},
+        max_drop=0.02,
     )
     return replace(run, **changes)
 
@@ -38,7 +39,7 @@ def answer(
     labels: tuple[str, ...] = LABELS,
     keys: Sequence[str] | None = None,
     sure: Sequence[float] | None = None,
-) -> Evaluation:
+) -> RunPredictions:
     """Predict `said` with probability `sure`, which defaults to 0.9."""
     columns = {label: column for column, label in enumerate(labels)}
     sureness = np.array(sure or [0.9] * len(truth), np.float32)
@@ -49,10 +50,10 @@ def answer(
     names = tuple(f"{label}/{row:04d}.jpg" for row, label in enumerate(truth))
     predictions = Predictions(labels, ids, probabilities)
     keys = tuple(keys or (f"key {row}" for row in range(len(truth))))
-    return Evaluation(names, tuple(truth), predictions, keys, "/examples", "test")
+    return RunPredictions(names, tuple(truth), predictions, keys, "/examples", "test")
 
 
-def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> Evaluation:
+def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> RunPredictions:
     """Draw predictions of this accuracy; images that are easy for one model are easy for others."""
     hard = np.random.default_rng(0).random(images)
     luck = np.random.default_rng(seed).normal(0, 0.1, images)
@@ -64,16 +65,16 @@ def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> Evalua
     return answer(truth, said, sure=(0.5 + 0.4 * hard).tolist())
 
 
-def show(evaluation: Evaluation, filenames: Collection[str]) -> Mapping[str, Picture | None]:
+def show(evaluation: RunPredictions, filenames: Collection[str]) -> Mapping[str, Thumbnail | None]:
     """Return a picture of every second image."""
     image = picture(1)
-    shown = Picture(encode(image, "JPEG"), image.width, image.height)
+    shown = Thumbnail(encode(image, "JPEG"), image.width, image.height)
     return {name: shown if name[-5] in "02468" else None for name in filenames}
 
 
 def compare(
-    first: Evaluation,
-    second: Evaluation,
+    first: RunPredictions,
+    second: RunPredictions,
     *,
     most: int = 48,
     model: str = "",
@@ -83,7 +84,7 @@ def compare(
     """Compare two runs, the second with `changes`."""
     runs = describe("A", model=model), describe("B", **{"model": model, **changes})
     both = first, second
-    return compare_runs(runs, both, most=most, read_pictures=show, newest=newest)
+    return compare_runs(runs, both, most=most, read_thumbnails=show, newest=newest)
 
 
 def nasty() -> ComparisonFacts:

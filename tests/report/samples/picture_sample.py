@@ -9,14 +9,17 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from components.contract.suspects import Reason, Suspect
-from components.evaluation.metrics.classification_metrics import ModelMetrics
-from components.evaluation.metrics.predictions import Floats
-from components.images.picture import Picture
+from components.images.picture import Thumbnail
 from components.images.thumbnails import lay_over, picture_of
-from components.report.facts import ClassSample, DuplicateImage, PredictedImage, Reject
-from components.report.suspects.shown import (
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.predictions import Floats
+from components.report.shown import (
+    ClassSample,
+    DuplicateImage,
     ImageMap,
     LabelErrors,
+    PredictedImage,
+    Reject,
     ShownSuspect,
     SimilarImage,
     SuspectFacts,
@@ -27,11 +30,11 @@ from tests.pictures import encode, picture
 _EXPLAINED = 50
 
 
-def thumbnail(image: Image.Image) -> Picture:
-    return Picture(encode(image, "JPEG"), image.width, image.height)
+def thumbnail(image: Image.Image) -> Thumbnail:
+    return Thumbnail(encode(image, "JPEG"), image.width, image.height)
 
 
-def digit(number: int, *, size: int = 32, angle: float = 0) -> Picture:
+def digit(number: int, *, size: int = 32, angle: float = 0) -> Thumbnail:
     """One of the digits that scikit-learn has: 1,797 of 8 x 8 pixels, 0 first."""
     pixels = (_load_digits()[number % 1797] * 255 / 16).astype(np.uint8)
     image = Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC)
@@ -58,7 +61,7 @@ def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[PredictedImage,
     return tuple(found)
 
 
-def draw_heat_map(number: int) -> Picture:
+def draw_heat_map(number: int) -> Thumbnail:
     """A hot spot somewhere on a digit."""
     pixels = (_load_digits()[number % 1797] * 255 / 16).astype(np.uint8)
     seen = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC).convert("RGB")

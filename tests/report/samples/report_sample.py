@@ -7,17 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.evaluation.metrics.calibration import Scaling, SetCoverage
-from components.evaluation.metrics.classification_metrics import Comparison
-from components.evaluation.metrics.unknowns import Unknowns
-from components.evaluation.verdict import Verdict
-from components.report.facts import (
-    ClassSample,
-    ExportedModel,
-    ReportFacts,
-    RunHeader,
-)
+from components.metrics.calibration import Scaling, SetCoverage
+from components.metrics.classification_metrics import Comparison
+from components.metrics.evaluation_files import Verdict
+from components.metrics.unknowns import Unknowns
+from components.report.facts import ExportedModel, ReportFacts, RunHeader
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
+from components.report.shown import ClassSample
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.picture_sample import (
     digit,

@@ -17,7 +17,7 @@ import tf_keras
 from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256
 from components.contract.model_files import HISTORY_FILE, TRAINING_FILE
-from components.evaluation.fold_predictions import read_folds
+from components.metrics.fold_predictions import read_folds
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
 from components.transform.config import TransformConfig

@@ -1,0 +1,39 @@
+"""Anomalies of the data, as TFX's ExampleValidator writes them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+
+ANOMALIES_FILE = "SchemaDiff.pb"
+"""Name of TFX's file in the folder of a split."""
+
+_Info: TypeAlias = anomalies_pb2.AnomalyInfo
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """A problem of a split."""
+
+    split: str
+    feature: str
+    """Name of the feature, or "dataset"."""
+    text: str
+    kind: Literal["anomaly", "drift"]
+    """anomaly: violates the schema. drift: differs from the previous span or the train split."""
+
+    def __str__(self) -> str:
+        return f"{self.split}: {self.feature}: {self.text}"
+
+
+def list_anomalies(anomalies: anomalies_pb2.Anomalies, split: str) -> Iterator[Anomaly]:
+    """Yield an anomaly for each reason: the dataset first, then by feature."""
+    infos = sorted(anomalies.anomaly_info.items())
+    if anomalies.HasField("dataset_anomaly_info"):
+        infos = [("dataset", anomalies.dataset_anomaly_info), *infos]
+    for feature, info in infos:
+        for reason in info.reason or [_Info.Reason(description=info.description)]:
+            drift = _Info.Type.Name(reason.type).startswith("COMPARATOR_")
+            text = reason.description.strip().rstrip(".")
+            yield Anomaly(split, feature, text, "drift" if drift else "anomaly")

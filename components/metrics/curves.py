@@ -1,0 +1,181 @@
+"""ROC and precision-recall curves, and the areas under them."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn import metrics
+
+from components.metrics.predictions import (
+    Flags,
+    Floats,
+    Ints,
+    Predictions,
+    Scores,
+    mean_known,
+)
+
+_MOST_POINTS, _MOST_CURVES = 100, 6
+# Shown as 1.000.
+_PERFECT = 0.9995
+# Scores of all classes that scikit-learn sorts at once for a micro-average; it takes a second.
+_MOST_SCORES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Roc:
+    """A ROC curve from (0, 0) to (1, 1), thinned to its shape."""
+
+    false_positive_rate: Floats
+    """[points], never falling."""
+    recall: Floats
+    """[points], never falling."""
+    thresholds: Floats
+    """[points], 0 to 1, never rising."""
+    area: float
+    """Area under the curve before thinning."""
+    positive: str | None
+    """The positive label; None for the one-vs-rest micro-average."""
+
+
+@dataclass(frozen=True)
+class PrecisionRecall:
+    """A one-vs-rest precision-recall curve, thinned to its shape."""
+
+    recall: Floats
+    """[points], never rising, as in scikit-learn."""
+    precision: Floats
+    """[points]."""
+    average: float
+    """Average precision before thinning."""
+
+
+@dataclass(frozen=True)
+class ClassCurves:
+    """The one-vs-rest curves of a class."""
+
+    label: str
+    roc: Roc
+    precision_recall: PrecisionRecall
+
+
+def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
+    """Return the one-vs-rest ROC AUC and average precision of each class, [classes] each.
+
+    Equal to scikit-learn's `roc_auc_score` and `average_precision_score` of each column, which
+    take 30 times as long, too long for slices and resamples.
+
+    Args:
+        ids: [examples], column of the true class; -1 is none of them.
+        probabilities: [examples, classes].
+
+    Returns:
+        NaN for a class without examples or without others, or with scores that are not finite.
+    """
+    areas = np.full((probabilities.shape[1], 2), np.nan)
+    # Of many classes, a slice holds few.
+    for column in np.unique(ids[ids >= 0]):
+        scores = probabilities[:, column]
+        positive = scores[ids == column]
+        if len(positive) < len(ids) and np.isfinite(scores).all():
+            areas[column] = _measure_areas(np.sort(positive), np.sort(scores))
+    return areas[:, 0], areas[:, 1]
+
+
+def _measure_areas(positive: Scores, everything: Scores) -> tuple[float, float]:
+    """Both arguments are in ascending order; `everything` includes `positive`."""
+    below, up_to = (np.searchsorted(everything, positive, side) for side in ("left", "right"))
+    own_below, own_up_to = (np.searchsorted(positive, positive, side) for side in ("left", "right"))
+    # Of equal scores, half count as below.
+    negatives_below = (below - own_below + up_to - own_up_to) / 2
+    precision = (len(positive) - own_below) / (len(everything) - below)
+    area = negatives_below.mean() / (len(everything) - len(positive))
+    return float(area), float(precision.mean())
+
+
+def mean_auc(ids: Ints, probabilities: Scores) -> float:
+    """Return the mean ROC AUC of the classes for which `measure_areas` is defined; else NaN.
+
+    Equal to scikit-learn's `roc_auc_score` with "ovr" and "macro".
+    """
+    return mean_known(measure_areas(ids, probabilities)[0])
+
+
+def trace_roc(predictions: Predictions) -> Roc | None:
+    """Return the ROC curve of the second of two classes, or the micro-average of more classes.
+
+    The micro-average is of a random sample of the examples if there are too many scores. None if
+    all examples are of one class, or probabilities are not finite.
+    """
+    labels, ids, probabilities = predictions.labels, predictions.ids, predictions.probabilities
+    if len(np.unique(ids)) < 2:
+        return None
+    if len(labels) == 2:
+        column = labels.index(max(labels))
+        return _trace(ids == column, probabilities[:, column], positive=labels[column])
+    most = max(1, _MOST_SCORES // len(labels))
+    if len(ids) > most:
+        rows = np.sort(np.random.default_rng(0).choice(len(ids), most, replace=False))
+        ids, probabilities = ids[rows], probabilities[rows]
+    truth = ids[:, np.newaxis] == np.arange(len(labels))
+    return _trace(truth.ravel(), probabilities.ravel(), positive=None)
+
+
+def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
+    if truth.all() or not truth.any() or not np.isfinite(scores).all():
+        return None
+    false_positive_rate, recall, thresholds = metrics.roc_curve(truth, scores)
+    kept = _thin(false_positive_rate, recall)
+    return Roc(
+        false_positive_rate[kept],
+        recall[kept],
+        # A first threshold of infinity would be exact, but JSON cannot hold it.
+        thresholds[kept].astype(np.float64).clip(0, 1),
+        area=float(metrics.auc(false_positive_rate, recall)),
+        positive=positive,
+    )
+
+
+def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
+    """Return the one-vs-rest curves of a class; None where `measure_areas` gives NaN."""
+    column = predictions.labels.index(label)
+    truth, scores = predictions.ids == column, predictions.probabilities[:, column]
+    roc = _trace(truth, scores, positive=label)
+    if not roc:
+        return None
+    precision, recall, _ = metrics.precision_recall_curve(truth, scores)
+    kept = _thin(recall, precision)
+    average = float(-(np.diff(recall) * precision[:-1]).sum())
+    return ClassCurves(label, roc, PrecisionRecall(recall[kept], precision[kept], average))
+
+
+def trace_worst(
+    predictions: Predictions, labels: Sequence[str], *, auc: Floats, precision: Floats
+) -> tuple[ClassCurves, ...]:
+    """Return the curves of the 6 classes with the smallest areas, the smallest first.
+
+    Perfectly separated classes are left out: their curves show nothing. Of two classes, the curves
+    of the second suffice. The areas are in the order of `labels`, which is ascending.
+    """
+    perfect = np.minimum(auc, precision) >= _PERFECT
+    worst = [labels[row] for row in np.argsort(auc, kind="stable") if not perfect[row]]
+    if len(labels) == 2:
+        worst = [label for label in worst if label == labels[1]]
+    traced = (trace_class(predictions, label) for label in worst)
+    return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))
+
+
+def _thin(x: Floats, y: Floats, most: int = _MOST_POINTS) -> Ints:
+    """Return the points that keep the shape of a curve: both ends, then the farthest off it."""
+    # A vertical stretch is a function of the arc length, too.
+    along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
+    kept = np.array([0, len(x) - 1])
+    while len(kept) < most:
+        off = [np.abs(values - np.interp(along, along[kept], values[kept])) for values in (x, y)]
+        distance = np.maximum(*off)
+        farthest = distance.argmax()
+        if distance[farthest] < 1e-9:
+            break
+        kept = np.sort(np.append(kept, farthest))
+    return kept

@@ -1,1 +1,0 @@
-"""The report as a model card: `card.write_card` turns `ReportFacts` into Markdown."""

@@ -1,1 +1,0 @@
-"""Rows, numbers and figures of the page's sections; `templates` has the markup."""

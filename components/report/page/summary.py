@@ -1,0 +1,131 @@
+"""The summary: verdict, model, key metrics and findings."""
+
+import math
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from components.contract.confidence import Interval
+from components.images.picture import Thumbnail
+from components.metrics.classification_metrics import ModelMetrics
+from components.metrics.proof import explain_grade
+from components.report.facts import ReportFacts
+from components.report.findings.examination import examine
+from components.report.page.formatting import count, integer, percent, shorten
+from components.report.page.metrics import judge
+
+# Pictures of the strip: one line on a desktop screen.
+_STRIP = 12
+_LONGEST_LABEL = 40
+_UNKNOWN = "unknown"
+_START = {"none": "random weights", "imagenet": "ImageNet weights"}
+# The file of `local_runner.py weights`, with a digest of its content.
+_OF_IMAGENET = re.compile(r".*/tfx-image-pipeline/weights/\w+-([0-9a-f]{16})\.h5")
+
+
+class WorstClass(NamedTuple):
+    """The class with the lowest F1."""
+
+    label: str
+    f1: float
+    interval: Interval | None
+    predicted: str
+    """The most frequent wrong prediction for its images; "" if there is none."""
+
+
+def describe_summary(facts: ReportFacts) -> dict[str, Any]:
+    """Describe the model and its accuracy, and examine the run."""
+    comparison, metrics = facts.comparison, facts.metrics
+    words, kind = judge(comparison.changes.get("accuracy"))
+    accuracy = metrics.scalars["accuracy"]
+    return {
+        "model": _describe_model(facts),
+        "grade": explain_grade(facts.verdict.grade),
+        "words": " ".join(_tell(facts)),
+        "accuracy": accuracy,
+        "macro_f1": metrics.scalars.get("macro_f1", math.nan),
+        "interval": comparison.intervals.get("accuracy"),
+        "worst": _find_worst(metrics),
+        "change": comparison.changes.get("accuracy"),
+        "difference": comparison.differences.get("accuracy", math.nan),
+        "judgment": words,
+        "kind": kind,
+        "strip": list(_choose_strip(facts)),
+        "examination": examine(facts),
+    }
+
+
+def _tell(facts: ReportFacts) -> Iterator[str]:
+    """Sum the result up in sentences for readers without statistics."""
+    confusion, labels = facts.metrics.confusion, facts.metrics.labels
+    accuracy, images = facts.metrics.scalars["accuracy"], int(confusion.sum())
+    if not images:
+        return
+    kept_out = f"Of {count(images, 'image')} kept out of training, the model labels"
+    if facts.folds:
+        kept_out = f"Of {count(images, 'image')}, models that had not seen them label"
+    yield f"{kept_out} {round(accuracy * images):,} correctly: {percent(accuracy)}."
+    if interval := facts.comparison.intervals.get("accuracy"):
+        ends = f"between {percent(interval.low)} and {percent(interval.high)}"
+        yield f"On more images of the same kind, {ends} would most likely be right."
+    most = shorten(labels[int(confusion.sum(axis=1).argmax())], _LONGEST_LABEL)
+    yield f"Always answering “{most}” would be right for {percent(facts.majority_accuracy)}."
+    for pair in facts.comparison.confused[:1]:
+        label, predicted = (shorten(p, _LONGEST_LABEL) for p in (pair.label, pair.predicted))
+        taken = f"“{label}” taken for “{predicted}”"
+        yield f"The most frequent mistake is {taken}, {count(pair.examples, 'time')}."
+
+
+def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
+    """Return the facts about the model."""
+    config, exported = facts.header.config, facts.model
+    model, size = config.get("model", {}), config.get("transform", {}).get("size")
+    views, rate = model.get("views", 1), facts.images_per_second
+    start = str(model.get("weights", _UNKNOWN))
+    if stored := _OF_IMAGENET.fullmatch(start):
+        start = f"ImageNet weights {stored[1]}"
+    known = {
+        "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
+        "Input": f"{size} × {size} pixels" if size else _UNKNOWN,
+        "Parameters": _UNKNOWN if exported.parameters is None else integer(exported.parameters),
+        "Started from": _name_start(facts, start),
+        "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
+        "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
+    }
+    return known | ({"Prediction": f"mean over {views} views of an image"} if views > 1 else {})
+
+
+def _name_start(facts: ReportFacts, weights: str) -> str:
+    if facts.warm_start:
+        return f"the weights of {posixpath.basename(facts.warm_start['version'])}"
+    return _START.get(weights, weights)
+
+
+def _megabytes(size: int) -> str:
+    megabytes = size / 1e6
+    return f"{megabytes:,.{0 if megabytes >= 100 else 1 if megabytes >= 1 else 2}f} MB"
+
+
+def _find_worst(metrics: ModelMetrics) -> WorstClass | None:
+    """Return the class with the lowest F1; None if all are perfect, or there is none."""
+    if not np.isfinite(metrics.f1).any() or np.nanmin(metrics.f1) == 1:
+        return None
+    row = int(np.nanargmin(metrics.f1))
+    others = metrics.confusion[row].copy()
+    others[row] = 0
+    predicted = metrics.labels[int(others.argmax())] if others.any() else ""
+    return WorstClass(
+        metrics.labels[row], float(metrics.f1[row]), metrics.f1_interval(row), predicted
+    )
+
+
+def _choose_strip(facts: ReportFacts) -> Iterator[tuple[str, Thumbnail]]:
+    """Choose samples of as many classes as there is room for; several of each if there are few."""
+    shown = [sample for sample in facts.samples if sample.seen][:_STRIP]
+    each = _STRIP // max(1, len(shown))
+    for sample in shown:
+        for picture in sample.seen[:each]:
+            yield sample.label, picture

@@ -1,0 +1,249 @@
+"""Training curves, and the time spent waiting for input."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from components.contract.confidence import Z
+from components.contract.example import EVAL, TEST, TRAIN
+from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
+from components.report.facts import KeptEpoch, ReportFacts
+from components.report.page.drawing import (
+    FIRST,
+    SECOND,
+    SERIES,
+    SOFT,
+    WHOLE,
+    Drawing,
+    draw,
+    place_legend,
+)
+from components.report.page.formatting import number, percent
+
+History = Mapping[str, Sequence[float]]
+
+_NAMES = {
+    "loss": "Loss",
+    "accuracy": "Accuracy",
+    "balanced_accuracy": "Balanced accuracy",
+    LEARNING_RATE: "Learning rate",
+    RATE: "Images per second",
+    INPUT_WAIT_FRACTION: "Fraction of time spent waiting for input",
+}
+_FRACTIONS = ("accuracy", "balanced_accuracy", INPUT_WAIT_FRACTION)
+_ON_EVAL = "val_"
+_LAST = 200
+
+
+def describe_training(facts: ReportFacts) -> dict[str, Any]:
+    """Draw every metric on the train and eval splits, and list the epochs."""
+    history = {name: values for name, values in facts.history.items() if len(values)}
+    epochs = max(map(len, history.values()), default=0)
+    waits = facts.waits
+    kept = facts.kept_epoch
+    series = _find_series(history)
+    phases = history.get(PHASE, ())
+    columns = {"Phase": [f"{phase:.0f}" for phase in phases]} if len(set(phases)) > 1 else {}
+    columns |= _list_columns(series, epochs)
+    return {
+        "epochs": epochs,
+        "last": facts.keeps_last,
+        "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
+        "wait": (float(np.median(waits)), max(waits)) if waits else None,
+        "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
+        "search": facts.search and _describe_search(facts.search, facts),
+        "titles": list(columns),
+        "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
+    }
+
+
+def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
+    """Return metric → split → values."""
+    return {
+        metric: {
+            split: history[name]
+            for split, name in ((TRAIN, metric), (EVAL, _ON_EVAL + metric))
+            if name in history
+        }
+        for metric in dict.fromkeys(name.removeprefix(_ON_EVAL) for name in history)
+        if metric != PHASE
+    }
+
+
+def _rank(metric: str) -> int:
+    """Sort quality metrics before speed."""
+    known = list(_NAMES)
+    return known.index(metric) if metric in known else len(known)
+
+
+def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | None) -> Drawing:
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        for (color, marker, line), (split, values) in zip(SERIES, series.items(), strict=False):
+            every = max(1, len(values) // 20)
+            style: dict[str, Any] = {"marker": marker, "linestyle": line, "markevery": every}
+            axes.plot(np.arange(1, len(values) + 1), values, color=color, label=split, **style)
+        if kept:
+            style = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2, "zorder": 1}
+            axes.axvline(kept.epoch, label=f"kept: epoch {kept.epoch}", **style)
+        axes.set_xlim(0.5, max(map(len, series.values())) + 0.5)
+        _scale(axes, metric, series.values())
+        if len(series) > 1 or kept:
+            place_legend(figure, axes)
+
+    title, several = _NAMES.get(metric, metric), len(series) > 1
+    last = {split: _write(metric, values[-1]) for split, values in series.items()}
+    ends = ", ".join(f"{split} {value}" if several else value for split, value in last.items())
+    return draw(
+        paint,
+        caption=f"{title} in the last epoch: {ends}",
+        name=f"{title} by epoch; {ends} in the last; the numbers are in the table below",
+        height=2.5,
+    )
+
+
+def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
+    """List the trials of a search, the most accurate first, and draw them in time."""
+    trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
+    common = _find_common([trial["values"] for trial in trials if trial["number"]])
+    options = sorted({option for trial in trials for option in trial["values"]} - common.keys())
+    rows = [
+        (
+            f"{trial['number']}{' (chosen)' if trial['number'] == search['chosen'] else ''}",
+            f"{trial['score']:.3f}",
+            f"{trial['epochs']}",
+            f"{trial['seconds'] / 60:.1f}",
+            ", ".join(filter(None, (trial["state"], trial.get("role")))),
+            *(f"{trial['values'].get(option, '')}" for option in options),
+        )
+        for trial in trials
+    ]
+    return {
+        "text": search["text"],
+        "common": f"All trials but 0 have {_list_values(common)}." if common else "",
+        "optimism": _describe_optimism(search, facts),
+        "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
+        "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
+        "rows": [(row[0], row[1:]) for row in rows],
+    }
+
+
+def _list_values(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
+
+
+def _find_common(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that several trials have in common."""
+    if len(values) < 2:
+        return {}
+    first, *others = values
+    alike = (key for key in first if all(first[key] == other.get(key) for other in others))
+    return {key: first[key] for key in sorted(alike)}
+
+
+def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
+    """Say how far the accuracy that chose the trial is above that on images it has not seen."""
+    [chosen] = [trial for trial in search["trials"] if trial["number"] == search["chosen"]]
+    score, error = chosen["score"], search["error"]
+    if facts.split != TEST:
+        return "The same images chose the trial and judge it here, so its accuracy is optimistic."
+    measure = search["measure"]
+    found, interval = facts.metrics.scalars[measure], facts.comparison.intervals.get(measure)
+    difference = f"{score - found:+.3f}"
+    if interval:
+        half = math.hypot(Z * error, (interval.high - interval.low) / 2)
+        difference += f" ± {half:.3f}"
+    return (
+        f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
+        f"chose it, and {found:.3f} on test: {difference}."
+    )
+
+
+def _draw_trials(trials: Sequence[Mapping[str, Any]]) -> Drawing:
+    """Draw the accuracy of each trial, the recipe's first, at the time of its last run."""
+    plain = trials[0]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="minutes", ylabel="accuracy")
+        complete, paused = (
+            [trial for trial in trials if (trial["state"] == "complete") is whole]
+            for whole in (True, False)
+        )
+        for some, color, marker, name in (
+            (complete, FIRST, "o", "trained to the end"),
+            (paused, SECOND, "x", "stopped early"),
+        ):
+            if some := [trial for trial in some if trial["epochs"]]:
+                minutes = [trial["finished"] / 60 for trial in some]
+                scores = [trial["score"] for trial in some]
+                axes.scatter(minutes, scores, c=color, marker=marker, label=name)
+        style: dict[str, Any] = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2}
+        axes.axhline(plain["score"], label="recipe", **style)
+        axes.set_xlim(left=0)
+        place_legend(figure, axes)
+
+    caption = "Trials of the search by the time of their last epoch"
+    best = max(trial["score"] for trial in trials)
+    name = f"{caption}: the recipe {plain['score']:.3f}, the best {best:.3f}; the table lists all"
+    return draw(paint, caption=caption, name=name, height=2.5)
+
+
+def _draw_importance(search: Mapping[str, Any]) -> list[Drawing]:
+    """Draw how much of the variance each option explains; nothing after few trials."""
+    importance: Mapping[str, tuple[float, float]] = search.get("importance") or {}
+    if not importance:
+        return []
+    names = list(importance)
+    shares, errors = (np.array(column) for column in zip(*importance.values(), strict=True))
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="share of the variance")
+        axes.barh(names, shares, xerr=errors, color=FIRST, ecolor=SOFT, height=0.6)
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(1.0, float((shares + errors).max())))
+
+    caption = "Importance of each option for the accuracy early in training, ± one standard error"
+    numbers = ", ".join(
+        f"{key} {share:.2f} ± {error:.2f}" for key, (share, error) in importance.items()
+    )
+    height = 0.8 + 0.3 * len(names)
+    return [draw(paint, caption=caption, name=f"{caption}: {numbers}", height=height)]
+
+
+def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
+    """Show fractions from 0 to 1, and rates from 0; fit the axis to the loss."""
+    known = [value for values in series for value in values if math.isfinite(value)]
+    if metric in _FRACTIONS:
+        axes.set_ylim(*WHOLE)
+    elif metric != "loss" and known and min(known) >= 0:
+        axes.set_ylim(0, 1.08 * max(known) or 1)
+    if metric == INPUT_WAIT_FRACTION:
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def _write(metric: str, value: float) -> str:
+    if metric == INPUT_WAIT_FRACTION:
+        return percent(value)
+    if metric == RATE:
+        return f"{value:,.0f}" if math.isfinite(value) else "–"
+    return f"{value:.3g}" if metric == LEARNING_RATE else number(value)
+
+
+def _list_columns(
+    series: Mapping[str, Mapping[str, Sequence[float]]], epochs: int
+) -> dict[str, list[str]]:
+    """Return title → cell of each epoch."""
+    columns = {}
+    for metric, of_splits in series.items():
+        for split, values in of_splits.items():
+            title = _NAMES.get(metric, metric) + (f", {split}" if len(of_splits) > 1 else "")
+            # A metric added when training resumed has fewer values.
+            blank = [math.nan] * (epochs - len(values))
+            columns[title] = [_write(metric, value) for value in (*blank, *values)]
+    return columns

@@ -1,0 +1,141 @@
+"""Images, suspects and pictures as the page shows them, apart from what gathers them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from components.contract.suspects import Suspect
+from components.images.picture import Thumbnail
+
+
+@dataclass(frozen=True)
+class ClassSample:
+    """A few training images of a class."""
+
+    label: str
+    seen: tuple[Thumbnail, ...]
+    """As the model sees them, without augmentation."""
+    augmented: tuple[Thumbnail, ...]
+    """As a training step may see them."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether training does not augment them."""
+        return self.augmented == self.seen
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A rejected file."""
+
+    path: str
+    category: str
+    reason: str
+    picture: Thumbnail | None
+
+
+@dataclass(frozen=True)
+class DuplicateImage:
+    """An image that several files hold, byte for byte."""
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    """More than one is a conflict."""
+    splits: tuple[str, ...]
+    """More than one is a leak."""
+    picture: Thumbnail | None
+
+
+@dataclass(frozen=True)
+class SimilarImage:
+    """A training image that resembles another image."""
+
+    path: str
+    label: str
+    picture: Thumbnail | None
+
+
+@dataclass(frozen=True)
+class PredictedImage:
+    """An image of the evaluated split with the model's prediction."""
+
+    filename: str
+    label: str
+    predicted: str
+    confidence: float
+    """Probability of `predicted`, 0 to 1."""
+    probability: float
+    """Probability of `label`, 0 to 1."""
+    picture: Thumbnail | None
+    heat_map: Thumbnail | None = None
+    """Areas that contributed most to `predicted`, over the image as the model saw it."""
+    similar: tuple[SimilarImage, ...] = ()
+    """The most similar training images."""
+    known_score: float | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the prediction is right."""
+        return self.label == self.predicted
+
+
+@dataclass(frozen=True)
+class ShownSuspect:
+    """A suspect with its picture and the images that explain it."""
+
+    suspect: Suspect
+    picture: Thumbnail | None
+    similar: tuple[SimilarImage, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImageMap:
+    """Images placed by their features, at most 3,000 of them and the suspects that are shown."""
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    places: npt.NDArray[np.float64]
+    """0 to 1, [images, 2]."""
+    suspects: frozenset[str]
+    """Paths."""
+    total: int
+    """Images of the run, on the map or not."""
+
+
+class LabelErrors(NamedTuple):
+    """An estimate of how many labels are wrong."""
+
+    low: int
+    likely: int
+    """0 if none stands out."""
+    high: int
+    images: int
+    """All images that were judged."""
+
+
+@dataclass(frozen=True)
+class SuspectFacts:
+    """Suspects of a run."""
+
+    rows: tuple[Suspect, ...]
+    """All of them, for the table."""
+    shown: tuple[ShownSuspect, ...] = ()
+    found: Mapping[str, int] = field(default_factory=dict)
+    """Reason → images, including those that are not shown."""
+    errors: LabelErrors | None = None
+    image_map: ImageMap | None = None
+    """None without embeddings."""
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """Evaluated images that have a copy, exact or near, among the training images."""
+
+    images: int
+    accuracy: float
+    """Of all evaluated images, 0 to 1."""
+    accuracy_without: float | None
+    """Of the others; None if there are none."""
