@@ -28,11 +28,8 @@ from pipeline_def.training.training_input import TrainingInput
 from tests.training.test_search_space import config
 
 
-def make(
-    directory: Path, *, seconds: float, folds: int = 0, images: int = 3000, **training: Any
-) -> Search:
-    train = SimpleNamespace(total=images)
-    data: Any = SimpleNamespace(config=config(**training), train=train)
+def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> Search:
+    data: Any = SimpleNamespace(config=config(**training))
     start = find_start(data.config, images=3000, bfloat16=False)
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))

@@ -62,16 +62,7 @@ def choose(
             "No search: even a trial without a mistake on these images would not be better "
             "than the recipe's training beyond chance."
         )
-    complete = [trial for trial in others if trial.state == DONE]
-    spent = sum(trial.seconds for trial in trials) / 60
-    begin = " ".join(
-        (
-            f"Searched for {spent:.0f} of {seconds / 60:.0f} minutes: {len(others)} "
-            f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end.",
-            *filter(None, [ended]),
-        )
-    )
-    best = find_best(others)
+    best, begin = find_best(others), _summarize(trials, seconds=seconds, ended=ended)
     if not best and (others or ended):
         return recipe, f"{begin} The recipe stays."
     if not best:
@@ -92,6 +83,18 @@ def choose(
         f"{begin} None is better than the recipe by more than one standard error; the best: "
         f"{difference}."
     )
+
+
+def _summarize(trials: Sequence[Trial], *, seconds: float, ended: str) -> str:
+    """Say how long a search took, how many trials it had, and why it ended."""
+    others = [trial for trial in trials[1:] if trial.seconds]
+    complete = [trial for trial in others if trial.state == DONE]
+    spent = sum(trial.seconds for trial in trials) / 60
+    summary = (
+        f"Searched for {spent:.0f} of {seconds / 60:g} minutes: {len(others)} "
+        f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end."
+    )
+    return f"{summary} {ended}" if ended else summary
 
 
 def write_best(
