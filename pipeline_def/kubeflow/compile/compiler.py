@@ -95,17 +95,7 @@ def compile_documents(
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
     config.kubeflow.check_names(document.tasks)
-    learner = learner_of(document.tasks)
-    workers = worker_group(config, learner, image)
-    for component in pipeline.components:
-        replace_commands(
-            document,
-            component,
-            recipes=recipes or {},
-            direct=target == "vertex",
-            beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == learner else None,
-        )
+    _start_entrypoint(document, pipeline, config, recipes or {}, target=target, image=image)
     _name_system_types(document)
     _tidy(document, config)
     transform_beside_validation(document)
@@ -144,6 +134,29 @@ def _compile(pipeline: Any, image: str) -> Spec:
     job: Spec = runner.run(pipeline, write_out=False)
     spec: Spec = job["pipelineSpec"]
     return spec
+
+
+def _start_entrypoint(
+    document: Specification,
+    pipeline: Any,
+    config: Config,
+    recipes: Recipes,
+    *,
+    target: Target,
+    image: str,
+) -> None:
+    """Replace the commands of all tasks; the learner may start workers."""
+    learner = learner_of(document.tasks)
+    workers = worker_group(config, learner, image)
+    for component in pipeline.components:
+        replace_commands(
+            document,
+            component,
+            recipes=recipes,
+            direct=target == "vertex",
+            beam_args=config.beam_pipeline_args,
+            workers=workers if component.id == learner else None,
+        )
 
 
 def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
