@@ -115,7 +115,7 @@ def _send_run(record: RunRecord, config: TrackingConfig) -> str:
 
 
 def _find_or_create_experiment(server: "_Server", name: str) -> str:
-    query = {"filter": f"name = '{name}'", "max_results": 1, "view_type": "ALL"}
+    query = {"filter": f'name = "{name}"', "max_results": 1, "view_type": "ALL"}
     found = server.post("experiments/search", f"find the experiment {name}", **query)
     experiments = found.get("experiments") or [
         server.post("experiments/create", f"create the experiment {name}", name=name)

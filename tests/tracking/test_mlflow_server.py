@@ -34,7 +34,7 @@ def url(tmp_path: Path) -> Iterator[str]:
         server = subprocess.Popen(command, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{_PORT}"
     try:
-        for _ in range(300):
+        for _ in range(900):
             time.sleep(0.2)
             try:
                 urllib.request.urlopen(f"{url}/health")
@@ -56,10 +56,12 @@ def ask(url: str, path: str, **body: Any) -> Any:
 
 
 def test_the_real_server_has_the_run_once(url: str, record: RunRecord) -> None:
-    config = TrackingConfig(mlflow=url, experiment="pets")
+    config = TrackingConfig(mlflow=url, experiment="Ann's pets")
     for _ in range(2):
         assert report_run(record, config).startswith("MLflow has run 1: ")
-    [experiment] = [ask(url, "mlflow/experiments/get-by-name?experiment_name=pets")["experiment"]]
+    [experiment] = [
+        ask(url, "mlflow/experiments/get-by-name?experiment_name=Ann%27s%20pets")["experiment"]
+    ]
     [run] = ask(url, "mlflow/runs/search", experiment_ids=[experiment["experiment_id"]])["runs"]
     assert run["info"]["status"] == "FINISHED"
     tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}

@@ -9,6 +9,8 @@ from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest
 from pipeline_def.kubeflow.client.runs import find_experiment, list_runs, prepare_run
 
+_SERVICE, _METHOD = "RecurringRunServiceApi", "recurring_run_service"
+
 
 @dataclass(frozen=True)
 class RecurringRun:
@@ -57,13 +59,15 @@ def add_schedule(api: Api, request: RunRequest, cron: str) -> RecurringRun:
         "max_concurrency": "1",
         "no_catchup": True,
     }
-    return _read_schedule(_call(api, "create_recurring_run", "create the schedule", body))
+    return _read_schedule(
+        api.call(_SERVICE, f"{_METHOD}_create_recurring_run", "create the schedule", body)
+    )
 
 
 def list_schedules(api: Api, experiment: str) -> list[RecurringRun]:
     """Return the schedules of an experiment."""
     query = {"experiment_id": find_experiment(api, experiment), "page_size": 200}
-    listed = _call(api, "list_recurring_runs", "list schedules", **query)
+    listed = api.call(_SERVICE, f"{_METHOD}_list_recurring_runs", "list schedules", **query)
     return [_read_schedule(row) for row in listed.get("recurringRuns") or []]
 
 
@@ -85,7 +89,7 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
         )
     action = f"remove the schedule {name}"
     for schedule_id in wanted:
-        _call(api, "disable_recurring_run", action, schedule_id)
+        api.call(_SERVICE, f"{_METHOD}_disable_recurring_run", action, schedule_id)
         started = (run for run in list_runs(api, experiment, 200) if run.schedule_id == schedule_id)
         if active := [run.run_id for run in started if run.state not in RUN_ENDS]:
             raise ConfigurationError(
@@ -93,7 +97,7 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
                 f"{active[0]}, which is in progress: wait for its end or use `kfp_runner.py stop "
                 f"{active[0]}`, then remove the schedule again."
             )
-        _call(api, "delete_recurring_run", action, schedule_id)
+        api.call(_SERVICE, f"{_METHOD}_delete_recurring_run", action, schedule_id)
 
 
 def _read_schedule(response: dict[str, Any]) -> RecurringRun:
@@ -104,9 +108,3 @@ def _read_schedule(response: dict[str, Any]) -> RecurringRun:
         str((trigger.get("cron_schedule") or {}).get("cron", "")),
         response.get("status") != "DISABLED",
     )
-
-
-def _call(api: Api, method: str, action: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    service, method = "RecurringRunServiceApi", f"recurring_run_service_{method}"
-    response: dict[str, Any] = api.call(service, method, action, *args, **kwargs)
-    return response

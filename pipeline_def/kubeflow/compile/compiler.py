@@ -90,16 +90,7 @@ def compile_documents(
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
     config.kubeflow.check_names(document.tasks)
-    workers = worker_group(config, image)
-    for component in pipeline.components:
-        replace_commands(
-            document,
-            component,
-            recipes=recipes or {},
-            direct=target == "vertex",
-            beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == TRAINER.id else None,
-        )
+    _start_entrypoint(document, pipeline, config, recipes or {}, target=target, image=image)
     _name_system_types(document)
     _tidy(document, config)
     transform_beside_validation(document)
@@ -138,6 +129,28 @@ def _compile(pipeline: Any, image: str) -> Spec:
     job: Spec = runner.run(pipeline, write_out=False)
     spec: Spec = job["pipelineSpec"]
     return spec
+
+
+def _start_entrypoint(
+    document: Specification,
+    pipeline: Any,
+    config: Config,
+    recipes: Recipes,
+    *,
+    target: Target,
+    image: str,
+) -> None:
+    """Replace the commands of all tasks; Trainer may start workers."""
+    workers = worker_group(config, image)
+    for component in pipeline.components:
+        replace_commands(
+            document,
+            component,
+            recipes=recipes,
+            direct=target == "vertex",
+            beam_args=config.beam_pipeline_args,
+            workers=workers if component.id == TRAINER.id else None,
+        )
 
 
 def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
