@@ -59,14 +59,18 @@ def parse(
     )
     chosen = {name: values for name, values in words if name in others}
     if "print_config" in chosen:
-        fields = to_dict(config)
-        del fields["given"]
-        print(yaml.safe_dump(fields, sort_keys=False), end="")
+        _print_config(config)
         raise SystemExit(0)
     values = {name: _get_value(chosen, name, count) for name, count in own.items()}
     if positional:
         values[positional] = [word for name, typed in words if name == positional for word in typed]
     return config, values
+
+
+def _print_config(config: Config) -> None:
+    fields = to_dict(config)
+    del fields["given"]
+    print(yaml.safe_dump(fields, sort_keys=False), end="")
 
 
 def parse_plain(

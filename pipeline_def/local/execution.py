@@ -89,14 +89,8 @@ def _run_recorded(
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
-        if config.model.build_fn and seen:
-            from pipeline_def.model.networks import check_build_fn
-
-            check_build_fn(config.model, size=config.transform.size or 0, classes=seen.classes)
-        if config.augmentation.fn and seen:
-            from pipeline_def.data.augmentation.augment import check_own
-
-            check_own(config.augmentation.fn, size=config.transform.size or 0)
+        if seen:
+            _check_functions(config, classes=seen.classes)
         _check_results(layout, display)
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:
@@ -112,6 +106,19 @@ def _run_recorded(
     if config.keep_runs and (said := keep_newest(config.output, config.keep_runs)):
         display.say(said)
     return recorder.record
+
+
+def _check_functions(config: Config, *, classes: int) -> None:
+    """Build the user's network and augment an image before the first step."""
+    size = config.transform.size or 0
+    if config.model.build_fn:
+        from pipeline_def.model.networks import check_build_fn
+
+        check_build_fn(config.model, size=size, classes=classes)
+    if config.augmentation.fn:
+        from pipeline_def.data.augmentation.augment import check_own
+
+        check_own(config.augmentation.fn, size=size)
 
 
 def _check_results(layout: Layout, display: RunDisplay) -> None:

@@ -21,7 +21,12 @@ from tfx.dsl.compiler import compiler, constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.pipeline import Pipeline
-from tfx.orchestration.portable import cache_utils, launcher, runtime_parameter_utils
+from tfx.orchestration.portable import (
+    cache_utils,
+    data_types,
+    launcher,
+    runtime_parameter_utils,
+)
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
@@ -92,16 +97,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
     )
-    try:
-        info = step.launch()
-    except SystemExit as error:
-        # Beam parses its options with argparse, which exits for a wrong one.
-        raise ConfigurationError(
-            f"{name} exited with status {error.code}, most likely because Apache Beam does not "
-            "support an option in beam_pipeline_args: see the log."
-        ) from error
-    except StatusError as error:
-        raise explain_inconsistency(Layout(output), describe_failure(error)) from error
+    info = _launch(step, name, Layout(output))
     trim_memory()
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
@@ -117,6 +113,19 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         inputs={key: [artifact.uri for artifact in used] for key, used in info.input_dict.items()},
         outputs={key: describe_output(artifacts[0]) for key, artifacts in outputs.items()},
     )
+
+
+def _launch(step: launcher.Launcher, name: str, layout: Layout) -> data_types.ExecutionInfo:
+    try:
+        return step.launch()
+    except SystemExit as error:
+        # Beam parses its options with argparse, which exits for a wrong one.
+        raise ConfigurationError(
+            f"{name} exited with status {error.code}, most likely because Apache Beam does not "
+            "support an option in beam_pipeline_args: see the log."
+        ) from error
+    except StatusError as error:
+        raise explain_inconsistency(layout, describe_failure(error)) from error
 
 
 def describe_output(artifact: types.Artifact) -> Output:
