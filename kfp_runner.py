@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from components.contract.stopping import stop_with
+from components.host.stopping import stop_with
 
 
 def main(argv: Sequence[str] | None = None) -> int:

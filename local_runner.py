@@ -1,10 +1,9 @@
 """Runs the whole image pipeline on this machine: `uv run local_runner.py --help`."""
 
-import functools
 import sys
 from collections.abc import Sequence
 
-from components.contract.stopping import stop_with
+from components.host.stopping import stop_with
 
 _STOPPED = "stopped; finished steps are kept."
 
@@ -12,18 +11,16 @@ _STOPPED = "stopped; finished steps are kept."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
     # Imported here, so that Ctrl-C works from the first import on.
-    from pipeline_def.local.commands import COMMANDS, run
+    from pipeline_def.local.commands.table import choose_command
     from pipeline_def.startup import exit_status
 
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:2], "--help"]
-    command = run
-    if arguments and arguments[0] in COMMANDS:
-        command = COMMANDS[arguments.pop(0)]
-    return exit_status(
-        functools.partial(command, arguments), program="local_runner.py", stopped=_STOPPED
-    )
+    arguments = sys.argv[1:] if argv is None else argv
+
+    def run() -> int:
+        command, rest = choose_command(arguments)
+        return command(rest)
+
+    return exit_status(run, program="local_runner.py", stopped=_STOPPED)
 
 
 def run_program() -> None:

@@ -82,6 +82,6 @@ if __name__ == "__main__":
                 for runner, command in COMMANDS.items()
             ]
         },
-        package_data={"": ["templates/*", "measured.json", "growth.json"]},
+        package_data={"": ["templates/*"]},
         cmdclass={"build_py": BuildPackage},
     )

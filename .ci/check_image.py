@@ -35,7 +35,6 @@ _MODULES = (
     "pipeline_def.pipeline",
     "pipeline_def.training.run_fn",
     "pipeline_def.local.server.command",
-    "pipeline_def.local.watch_command",
 )
 # The launcher and the steps write here.
 _WRITABLE = ("/gcs", "/minio", "/s3", "/tmp", os.environ["HOME"])

@@ -48,11 +48,11 @@ _IMPORTED = (
     *("tensorflow_model_analysis", "tfx.components", "tfx.orchestration.local.local_dag_runner"),
     *("tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor", "kfp", "kfp.compiler"),
     *("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.runners.worker.sdk_worker_main"),
-    *("cv2", "simplejpeg", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin"),
+    *("kubernetes", "cv2", "simplejpeg", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin"),
     *("sklearn.linear_model", "sklearn.metrics", "scipy.stats", "matplotlib.backends.backend_svg"),
     *("matplotlib.backends.backend_agg", "pyarrow.parquet", "gcsfs", "s3fs", "jinja2"),
     *("pydantic", "annotated_types", "rich.live", "h5py", "tensorboard.main"),
-    *("pipeline_def.local.server.command", "pipeline_def.local.watch_command"),
+    "pipeline_def.local.server.command",
 )
 
 _LIST_FILES = """

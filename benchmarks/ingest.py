@@ -2,7 +2,6 @@
 
     uv run -m benchmarks.ingest --data DIR
     uv run -m benchmarks.ingest --data DIR --mode header --mode shrink
-    uv run -m benchmarks.ingest --data DIR --mode header --contenders 1 --shards parquet
 
 Each figure comes from a fresh process, which first does the same work once unmeasured. Contenders
 take turns, so that a slow minute of the machine affects all of them.
@@ -14,17 +13,18 @@ import os
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
+from benchmarks.gcs_server import GcsServer
 from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
-from benchmarks.ingest_images import SHARDS, make_copies, make_shards
+from benchmarks.ingest_images import make_copies
 from benchmarks.measuring import options
-from benchmarks.measuring.process import MeasurementError, Progress, measure, say
+from benchmarks.measuring.process import measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 
 _MODULE = "benchmarks.ingest"
@@ -37,7 +37,6 @@ _SMALL_SIDE = 180
 
 _TITLES = {
     "header": "Bytes kept, header checked",
-    "pixels": "Bytes kept, every pixel checked",
     "shrink": "Shrunk to 256 pixels, JPEG quality 95",
     "transform": "Transform to canonical 224 x 224",
     "remote": "From a bucket, 30 ms per request, 20 KB images",
@@ -77,13 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
     parser.add_argument(
-        "--phone", choices=["turned", "upright"], help="enlarge the copies to photos of phones"
-    )
-    parser.add_argument(
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
-    )
-    parser.add_argument(
-        "--shards", action="append", choices=list(SHARDS), default=[], help="also ingest these"
     )
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
@@ -107,7 +100,7 @@ def _measure_here(arguments: argparse.Namespace) -> None:
 def _cpu_seconds() -> float:
     """Return CPU seconds of this process and of the children it has waited for."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(of.ru_utime + of.ru_stime for of in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[str, list[Figure]]:
@@ -116,59 +109,45 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
     remote = mode == "remote"
     source, count = f"{folder}/images", arguments.images
     side = _SMALL_SIDE if remote else None
-    make_copies(arguments.data, source, count, side=side, phone=arguments.phone)
+    make_copies(arguments.data, source, count, side=side)
     if mode == "transform":
         ingested(source, folder)
         source = folder
         prepare("ours", mode)(source, f"{folder}/transformed")
-    figures: dict[str, list[Figure]] = {}
-    for kind in arguments.shards:
-        make_shards(source, f"{folder}/{kind}", kind)
-    names = (*CONTENDERS[mode][: arguments.contenders], *arguments.shards)
+    names = CONTENDERS[mode][: arguments.contenders]
     with _store(folder, arguments.latency_ms) if remote else nullcontext(source) as place:
-        progress, lost = Progress(arguments.repeats * len(names), kinds=len(names)), set[str]()
-        for _ in range(arguments.repeats):
-            for name in (name for name in names if name not in lost):
-                try:
-                    is_kind = name in SHARDS
-                    data = f"{os.path.dirname(place)}/{name}" if is_kind else place
-                    figure = _in_a_process("ours" if is_kind else name, mode, data, work)
-                except MeasurementError as error:
-                    lost.add(name)
-                    say(f"{name} is left out: {error}.")
-                    continue
-                figure["images_per_second"] = count / figure["seconds"]
-                figure["cpu_microseconds"] = figure["cpu_seconds"] / count * 1e6
-                figures.setdefault(name, []).append(figure)
-                progress.report(f"{name}, {mode}: {figure['seconds']:.2f} s")
+        figures = take_turns(
+            names,
+            arguments.repeats,
+            lambda name: _in_a_process(name, mode, place, work, count),
+            lambda figure: f"{figure['seconds']:.2f} s",
+        )
     shutil.rmtree(folder)
     return figures
 
 
-def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure:
+def _in_a_process(name: str, mode: str, source: str, work: str, images: int) -> Figure:
     """Measure a contender in a fresh process."""
     command = ["-m", _MODULE, "--contender", name, "--mode", mode]
     figure: Figure = measure([*command, "--source", source, "--work", work])
+    figure["images_per_second"] = images / figure["seconds"]
+    figure["cpu_microseconds"] = figure["cpu_seconds"] / images * 1e6
     return figure
 
 
 @contextmanager
 def _store(folder: str, latency_ms: float) -> Iterator[str]:
-    """Serve `folder` as a bucket from another process; yield the URL of its images."""
-    key = f"{folder}/key.json"
-    command = [sys.executable, "-m", "benchmarks.gcs_server", "--folder", f"bucket={folder}"]
-    options = ["--latency-ms", str(latency_ms), "--key", key]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        endpoint = server.stdout.readline().strip()
+    """Serve `folder` as a bucket to the measuring processes; yield the URL of its images."""
+    key = Path(folder, "key.json")
+    with GcsServer({"bucket": folder}, latency_ms=latency_ms) as server:
+        server.write_key(key)
         os.environ.update(
-            FSSPEC_GS_ENDPOINT_URL=endpoint,
+            FSSPEC_GS_ENDPOINT_URL=server.endpoint,
             FSSPEC_GS_TOKEN="anon",
-            STORAGE_EMULATOR_HOST=endpoint,
-            GOOGLE_APPLICATION_CREDENTIALS=key,
+            STORAGE_EMULATOR_HOST=server.endpoint,
+            GOOGLE_APPLICATION_CREDENTIALS=str(key),
         )
         yield "gs://bucket/images"
-        server.terminate()
 
 
 def _tabulate(mode: str, images: int, figures: dict[str, list[Figure]]) -> Figures:

@@ -163,13 +163,6 @@ def _copy_and_digest(files: Sequence[str], target: str) -> None:
             sink.write(data)
 
 
-def _decode(files: Sequence[str], target: str, colors: str) -> None:
-    import simplejpeg
-
-    for file in files:
-        simplejpeg.decode_jpeg(Path(file).read_bytes(), colors)
-
-
 def _shrink(files: Sequence[str], target: str) -> None:
     import cv2
     import simplejpeg
@@ -199,8 +192,6 @@ def _gcsfs(source: str, target: str) -> None:
 
 _LIMITS: dict[str, Run] = {
     "limit: copy and SHA-256": _in_processes(_copy_and_digest),
-    "limit: libjpeg-turbo, RGB": _in_processes(partial(_decode, colors="RGB")),
-    "libjpeg-turbo, luma only": _in_processes(partial(_decode, colors="GRAY")),
     "limit: libjpeg-turbo + OpenCV": _in_processes(_shrink),
     "limit: the graph in bare tf.data": _bare_graph,
     "limit: gcsfs, read and dropped": _gcsfs,
@@ -208,7 +199,6 @@ _LIMITS: dict[str, Run] = {
 
 CONTENDERS: dict[str, tuple[str, ...]] = {
     "header": ("ours", "limit: copy and SHA-256", *PEERS),
-    "pixels": ("ours", "limit: libjpeg-turbo, RGB", "libjpeg-turbo, luma only"),
     "shrink": ("ours", "limit: libjpeg-turbo + OpenCV", *PEERS),
     "transform": ("ours", "limit: the graph in bare tf.data"),
     "remote": ("ours", "limit: gcsfs, read and dropped"),

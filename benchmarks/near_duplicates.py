@@ -21,10 +21,10 @@ from PIL import Image, ImageEnhance
 
 from benchmarks.measuring import options
 from benchmarks.measuring.results import Figures, write_results
-from components.images.thumbprint import SIDE, make_thumbprint
+from components.images.transcode import THUMBPRINT_SIDE as SIDE
+from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
-from components.ingest.near_duplicates.likeness import LEAST_DETAIL, likeness
-from components.ingest.near_duplicates.similar_pairs import find_groups
+from components.ingest.plan.similar_images import find_groups
 
 _MODULE = "benchmarks.near_duplicates"
 
@@ -68,14 +68,13 @@ def _measure(arguments: argparse.Namespace) -> None:
 
 
 def measure_recall(images: Sequence[Image.Image]) -> Mapping[str, float]:
-    """Return the kind of copy → the share of the images that are like their copies."""
+    """Return the kind of copy → the share of the images that are grouped with their copies."""
     originals = np.stack([_make_row(image) for image in images])
     shares = {}
     for name, alter in _make_copies().items():
         copies = np.stack([_make_row(alter(image)) for image in images])
-        sides = np.maximum(originals[:, -1], copies[:, -1])
-        found = likeness(originals[:, :-1], copies[:, :-1], sides) >= LEAST_DETAIL
-        shares[name] = float(found.mean())
+        groups = find_groups(np.concatenate([originals, copies]))
+        shares[name] = float(np.mean(groups[: len(images)] == groups[len(images) :]))
     return shares
 
 
@@ -88,16 +87,11 @@ def _make_copies() -> dict[str, Alter]:
             (int(left), int(top), image.width - int(right), image.height - int(bottom))
         )
 
-    def corner(image: Image.Image) -> Image.Image:
-        return image.crop((round(image.width * 0.05), round(image.height * 0.05), *image.size))
-
     return {
         "half the size": lambda image: image.resize((image.width // 2, image.height // 2)),
         "JPEG, quality 40": lambda image: _recompress(image, 40),
         "brightened by a quarter": lambda image: ImageEnhance.Brightness(image).enhance(1.25),
         "cropped by up to 5 % at each edge": crop,
-        "cropped by 5 % at two edges": corner,
-        "cropped, JPEG of quality 60": lambda image: _recompress(crop(image), 60),
     }
 
 

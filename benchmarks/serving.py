@@ -1,7 +1,6 @@
 """Measures `local_runner.py serve` against the pushed model called in a loop, and under load.
 
     uv run -m benchmarks.serving --output output
-    uv run -m benchmarks.serving --output output --load 60
     uv run -m benchmarks.serving --output output --soak 100000
 
 The first measures requests per second for 1, 8 and 32 clients, in turn with the loop, and with
@@ -9,10 +8,9 @@ other libraries' servers of the model: `--python litserve=PATH` names the Python
 with litserve, or kserve, and tensorflow-cpu. The server promises n clients a p99 of at most n calls
 of the loop plus 10 ms.
 
-The second lets 64 clients send requests for that many seconds, one in a hundred with a broken file,
-while a new version is pushed. The third sends so many requests from 32 clients, while two versions
-are pushed and the server is killed twice; clients repeat requests whose connection breaks. Each
-version answers otherwise. Both fail if an answer is missing or not that of the version it names.
+The second sends so many requests from 32 clients, while two versions are pushed and the server is
+killed twice; clients repeat requests whose connection breaks. Each version answers otherwise. It
+fails if an answer is missing or not that of the version it names.
 """
 
 import argparse
@@ -51,12 +49,6 @@ _IMAGES = 200
 _OURS = "the server"
 _READY = {"litserve": "health", "kserve": "v2/health/ready"}
 _ROOT = Path(__file__).parents[1]
-_SERVER = _ROOT / "pipeline_def" / "local" / "server"
-# Files of the server that a peer would replace, as far as it does the same.
-_REPLACED = {
-    "litserve": ("batching",),
-    "kserve": ("rest", "inference_protocol", "grpc_protocol", "grpc_messages"),
-}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
     parser.add_argument("--soak", type=int, default=0, help="requests with crashes instead")
-    parser.add_argument("--load", type=float, default=0, help="seconds of load instead")
     return parser
 
 
@@ -76,12 +67,6 @@ class Server:
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         """Watch a process that listens on `port`."""
         self.process, self.port = process, port
-
-    @property
-    def memory(self) -> float:
-        """Resident memory, MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
     @property
     def versions(self) -> dict[str, str]:
@@ -175,26 +160,13 @@ def compare(
         promised = f"{clients * call + _BESIDE:.1f}" if name == _OURS else ""
         rows[f"{name}, {clients} clients"] = row
         table.add(f"{name}, {clients} clients", *_cells(row, rate), promised)
-    tables = [table, *([tabulate_lines()] if arguments.python else [])]
-    for one in tables:
-        one.show()
+    table.show()
     for name, row in rows.items():
         if lost := [reason for load in row for reason in load.lost]:
             raise ModelError(f"{name}: {len(lost):,} requests were lost: {lost[0]}")
     rates = {name: [load.rate for load in row] for name, row in rows.items()}
     figures = {"requests_per_second": rates}
-    write_results(_MODULE, tables, figures, arguments.json)
-
-
-def tabulate_lines() -> Figures:
-    """Return how many lines of the server each peer would replace."""
-    lines = {path.stem: len(path.read_text().splitlines()) for path in _SERVER.glob("*.py")}
-    table = Figures("Lines of the server", ("library", "lines", "replaced"))
-    table.add("Starlette, today", f"{sum(lines.values()):,}", "")
-    for kind, names in _REPLACED.items():
-        replaced = sum(lines[name] for name in names)
-        table.add(kind, f"{sum(lines.values()) - replaced:,}", f"{replaced:,}, {', '.join(names)}")
-    return table
+    write_results(_MODULE, [table], figures, arguments.json)
 
 
 def _cells(loads: list[Load], loop: Spread) -> list[str]:
@@ -213,41 +185,6 @@ def expect(model: Model, files: list[bytes]) -> list[Expected]:
     ]
 
 
-def abuse(
-    model: Model, server: Server, files: list[bytes], output: str, *, seconds: float, file: str
-) -> bool:
-    """Put load on a server and push a version meanwhile; return whether anything went wrong."""
-    memory: list[float] = []
-    done = threading.Event()
-
-    expected = prepare_versions(model, files, output, more=1)
-
-    def watch() -> None:
-        began, is_pushed = time.monotonic(), False
-        while not done.wait(1):
-            memory.append(server.memory)
-            if not is_pushed and time.monotonic() > began + seconds / 3:
-                push(output, max(expected))
-                is_pushed = True
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    put = put_load(server.port, files, expected, clients=64, seconds=seconds, bad_every=100)
-    load = asyncio.run(put)
-    done.set()
-    watching.join()
-    title = f"64 clients, one bad file in a hundred, a new version after {seconds / 3:.0f} s"
-    table = Figures(title, ("requests/s", "p99, ms", "refused", "wrong", "lost", "memory, MiB"))
-    counts = (f"{load.refused:,}", f"{len(load.wrong)}", f"{len(load.lost)}")
-    grown = f"{memory[0]:,.0f} to {memory[-1]:,.0f}"
-    table.add(f"{load.rate:,.0f}", f"{load.percentile(99):.0f}", *counts, grown)
-    table.show()
-    print(*(load.wrong + load.lost)[:3], sep="\n")
-    print(f"versions: {server.versions}")
-    write_results(_MODULE, [table], {"memory": memory}, file)
-    return bool(load.wrong or load.lost or len(server.versions) != 1)
-
-
 def prepare_versions(
     model: Model, files: list[bytes], output: str, *, more: int
 ) -> dict[str, list[Expected]]:
@@ -260,7 +197,7 @@ def prepare_versions(
     expected = {model.version: expect(model, files)}
     saved = tf.saved_model.load(os.path.join(output, "pushed", model.version))
     for number in range(int(model.version) + 1, int(model.version) + 1 + more):
-        for matrix in (of for of in saved.weights if of.shape.rank == 2):
+        for matrix in (weight for weight in saved.weights if weight.shape.rank == 2):
             matrix.assign(matrix / 2)
         folder = os.path.join(output, "prepared", str(number))
         tf.saved_model.save(saved, folder, signatures=saved.signatures)
@@ -273,13 +210,14 @@ def push(output: str, version: str) -> None:
     os.rename(os.path.join(output, "prepared", version), os.path.join(output, "pushed", version))
 
 
-def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: str) -> bool:
-    """Push two versions and kill the server twice meanwhile; return whether anything went wrong."""
-    expected, load, ended = (
-        prepare_versions(model, files, output, more=2),
-        Load(),
-        threading.Event(),
-    )
+def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: str) -> None:
+    """Push two versions and kill the server twice meanwhile.
+
+    Raises:
+        ModelError: an answer was wrong or missing, or a version was not taken up.
+    """
+    expected = prepare_versions(model, files, output, more=2)
+    load, ended = Load(), threading.Event()
     with ExitStack() as stack:
         server = stack.enter_context(started(output))
 
@@ -325,8 +263,9 @@ def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: 
     print(*(load.wrong + load.lost)[:3], sep="\n")
     print(f"versions: {versions}")
     write_results(_MODULE, [table], {"answered": dict(load.answers)}, file)
-    is_last = list(versions) == [max(expected)] and all(load.answers[of] for of in expected)
-    return bool(load.wrong or load.lost or len(load.seconds) != requests or not is_last)
+    is_last = list(versions) == [max(expected)] and all(map(load.answers.get, expected))
+    if load.wrong or load.lost or len(load.seconds) != requests or not is_last:
+        raise ModelError("Answers were wrong or missing, or a version was not taken up.")
 
 
 def main() -> int:
@@ -344,22 +283,15 @@ def _serve(arguments: argparse.Namespace) -> None:
     model = Model(path)
     with TemporaryDirectory() as copy:
         shutil.copytree(path, os.path.join(copy, "pushed", model.version))
-        failed = "Answers were wrong or missing, or a version was not taken up."
         if arguments.soak:
-            if soak(model, files, copy, requests=arguments.soak, file=arguments.json):
-                raise ModelError(failed)
+            soak(model, files, copy, requests=arguments.soak, file=arguments.json)
             return
         with ExitStack() as stack:
-            server = stack.enter_context(started(copy))
-            if not arguments.load:
-                peers = (words.partition("=")[::2] for words in arguments.python)
-                ports = {_OURS: server.port} | {
-                    kind: stack.enter_context(started_peer(kind, python, path))
-                    for kind, python in peers
-                }
-                compare(model, ports, files, arguments)
-            elif abuse(model, server, files, copy, seconds=arguments.load, file=arguments.json):
-                raise ModelError(failed)
+            ports = {_OURS: stack.enter_context(started(copy)).port}
+            for peer in arguments.python:
+                kind, _, python = peer.partition("=")
+                ports[kind] = stack.enter_context(started_peer(kind, python, path))
+            compare(model, ports, files, arguments)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-_BAD_FILES = (b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"\xff\xd8\xff\xe0broken", b"")
-
 Expected = Mapping[str, float]
 """Label → probability."""
 
@@ -25,8 +23,6 @@ class Load:
 
     seconds: list[float] = field(default_factory=list)
     """Of each request that was answered."""
-    refused: int = 0
-    """Bad images that were refused, by a 400 or by the model."""
     wrong: list[str] = field(default_factory=list)
     """Answers that are not what the version they name says of the image."""
     answers: Counter[str] = field(default_factory=Counter)
@@ -40,7 +36,7 @@ class Load:
     @property
     def rate(self) -> float:
         """Requests a second."""
-        return (len(self.seconds) + self.refused) / self.elapsed
+        return len(self.seconds) / self.elapsed
 
     def percentile(self, percent: float) -> float:
         """Return a percentile of the times, in milliseconds."""
@@ -54,7 +50,6 @@ async def put_load(
     *,
     clients: int,
     seconds: float,
-    bad_every: int = 0,
     load: Load | None = None,
     requests: float = math.inf,
 ) -> Load:
@@ -66,23 +61,19 @@ async def put_load(
         expected: version → what it says of each; default: not compared.
         clients: at the same time, each with a connection of its own.
         seconds: to go on for.
-        bad_every: of so many requests one has a file that is no image; 0: none.
-        load: what to add to, for a watcher; default: a new one.
+        load: what to add to, for another thread that reads it; default: a new one.
         requests: to end after; with a number, whoever loses the connection asks again until the
             request is answered.
     """
     load, numbers = load or Load(), itertools.count(1)
-    good = [_request(file) for file in files]
-    bad = [_request(file) for file in _BAD_FILES]
+    asked = [_request(file) for file in files]
     began = time.monotonic()
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while time.monotonic() < began + seconds and (number := next(numbers)) <= requests:
-            is_bad = bool(bad_every) and number % bad_every == 0
             place = number % len(files)
-            request = bad[number // bad_every % len(bad)] if is_bad else good[place]
-            sent = time.monotonic()
+            request, sent = asked[place], time.monotonic()
             try:
                 status, body = await _exchange(reader, writer, request)
             except (OSError, asyncio.IncompleteReadError) as error:
@@ -92,11 +83,8 @@ async def put_load(
                     continue
                 reader, writer, status, body = await _ask_again(load, port, request)
             taken = time.monotonic() - sent
-            if is_bad:
-                _judge_bad(load, status, body)
-            else:
-                of_place = {version: of[place] for version, of in (expected or {}).items()}
-                _judge(load, status, body, taken, of_place)
+            here = {version: answers[place] for version, answers in (expected or {}).items()}
+            _judge(load, status, body, taken, here)
         writer.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -135,13 +123,6 @@ async def _exchange(
     return int(head.split(maxsplit=2)[1]), await reader.readexactly(length)
 
 
-def _judge_bad(load: Load, status: int, body: bytes) -> None:
-    refused = status == 400 or (status == 200 and _read(body)[1]["error"][0])
-    load.refused += bool(refused)
-    if not refused:
-        load.wrong.append(f"a bad image: {status}")
-
-
 def _judge(
     load: Load, status: int, body: bytes, seconds: float, expected: Mapping[str, Expected]
 ) -> None:
@@ -151,15 +132,15 @@ def _judge(
     elif expected:
         version, outputs = _read(body)
         load.answers[version] += 1
-        found = dict(zip(outputs["labels"], outputs["probabilities"], strict=True))
-        if any(abs(found[label] - value) > 1e-5 for label, value in expected[version].items()):
-            load.wrong.append(f"{found} instead of {expected[version]}")
+        scores = dict(zip(outputs["labels"], outputs["probabilities"], strict=True))
+        if any(abs(scores[label] - value) > 1e-5 for label, value in expected[version].items()):
+            load.wrong.append(f"{scores} instead of {expected[version]}")
 
 
 def _read(body: bytes) -> tuple[str, dict[str, Any]]:
     """Return the version that answered, and its outputs by name."""
     answer = json.loads(body)
-    return answer["model_version"], {of["name"]: of["data"] for of in answer["outputs"]}
+    return answer["model_version"], {output["name"]: output["data"] for output in answer["outputs"]}
 
 
 def answer_in_a_loop(

@@ -2,13 +2,11 @@
 
     uv run -m benchmarks.training --part step --data DIR
     uv run -m benchmarks.training --part naive --data DIR --images 6400 --epochs 10
-    uv run -m benchmarks.training --part network --data DIR --batch 512 --python PATH
 
 step: images/s of the training loop, from pixels in memory and from JPEG shards, over those of its
 step alone on one batch in memory. naive: the same training fed file by file in program order, and
 fed by this pipeline. Seconds include tracing the graph and, in this pipeline's loop, evaluation,
-logs and checkpoints; images/s are of the steps after the first epoch. network: the step of
-ResNet-9 alone, in float32 and bfloat16, and that of the same network in the PyTorch of `--python`.
+logs and checkpoints; images/s are of the steps after the first epoch.
 
 Each figure comes from a fresh process; contenders take turns, so that a slow minute of the machine
 affects all of them.
@@ -23,14 +21,11 @@ import tempfile
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, Progress, measure
+from benchmarks.measuring.process import QUIET, measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.training"
-_TORCH = {
-    f"PyTorch, {precision}": {"precision": precision} for precision in ("float32", "bfloat16")
-}
 
 # Contender → what each of its processes measured.
 Results = dict[str, list[dict[str, Any]]]
@@ -46,12 +41,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=5)
-    parser.add_argument(
-        "--part", action="append", required=True, choices=("step", "naive", "network")
-    )
+    parser.add_argument("--part", action="append", required=True, choices=("step", "naive"))
     parser.add_argument("--data", required=True, help="folder of images")
     parser.add_argument("--network", default="resnet9", help="as model.name")
-    parser.add_argument("--python", help="Python of an environment with PyTorch")
     counts = {
         "--size": (32, "side of the images, pixels"),
         "--batch": (128, "images per batch"),
@@ -64,14 +56,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure_parts(arguments: argparse.Namespace) -> None:
-    from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD, UPDATES
+    from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD
 
     contenders = {
         "step": [BARE, DECODED, JPEG],
         "naive": [NAIVE, NAIVE_AHEAD, JPEG, DECODED],
-        "network": [*UPDATES, *(_TORCH if arguments.python else ())],
     }
-    tabulate = {"step": _tabulate_step, "naive": _tabulate_naive, "network": _tabulate_network}
+    tabulate = {"step": _tabulate_step, "naive": _tabulate_naive}
     results, tables = {}, []
     for part in arguments.part:
         results[part] = _take_turns(arguments, contenders[part])
@@ -103,17 +94,6 @@ def _tabulate_naive(title: str, results: Results) -> Figures:
     return table
 
 
-def _tabulate_network(title: str, results: Results) -> Figures:
-    first, *_ = results
-    table = Figures(title, ("step", "images/s", f"of {first}"))
-    for name, figures in results.items():
-        rate, base = (
-            Spread.of(_collect(each, "images_per_second")) for each in (figures, results[first])
-        )
-        table.add(name, rate.show(0), "" if name == first else ratio(rate, base))
-    return table
-
-
 def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results:
     """Measure contenders on the same images, in rounds."""
     from benchmarks.ladder.data import prepare
@@ -121,31 +101,28 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
     images = arguments.images // arguments.batch * arguments.batch
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
-    runs = arguments.repeats * len(contenders)
-    results: Results = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         prepare(arguments.data, folder, size=arguments.size, images=images)
         shared = {key: getattr(arguments, key) for key in ("network", "batch", "epochs")}
-        progress = Progress(runs)
-        for _ in range(arguments.repeats):
-            for contender in contenders:
-                task = {"contender": contender, "folder": folder, **shared}
-                module, python = "benchmarks.training_run", sys.executable
-                if contender in _TORCH:
-                    task |= {"steps": images // arguments.batch, "size": arguments.size}
-                    task |= _TORCH[contender]
-                    module, python = "benchmarks.peers.torch_step", arguments.python
-                figures = measure(["-m", module, json.dumps(task)], python=python)
-                results.setdefault(contender, []).append(figures)
-                progress.report(contender)
-    return results
+
+        def measure_one(contender: str) -> dict[str, Any]:
+            task = {"contender": contender, "folder": folder, **shared}
+            figures: dict[str, Any] = measure(["-m", "benchmarks.training_run", json.dumps(task)])
+            return figures
+
+        return take_turns(
+            contenders,
+            arguments.repeats,
+            measure_one,
+            lambda figures: f"{_middle(figures):,.0f} images/s",
+        )
 
 
 def _collect(figures: list[dict[str, Any]], key: str) -> list[float]:
     """Return the numbers of all processes; one each, or one per epoch."""
-    found = (figure.get(key, []) for figure in figures)
-    return [value for one in found for value in (one if isinstance(one, list) else [one])]
+    values_of_each = (figure.get(key, []) for figure in figures)
+    return [value for one in values_of_each for value in (one if isinstance(one, list) else [one])]
 
 
 def _middle(figures: dict[str, Any]) -> float:

@@ -3,7 +3,6 @@
 python -m benchmarks.training_run '{"contender": "bare step", "folder": …}'
 """
 
-import dataclasses
 import json
 import sys
 import tempfile
@@ -21,12 +20,11 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import RECIPES, apply_values
-from pipeline_def.config.training import TrainerConfig, TrainingConfig
+from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.model.networks import build_model, precision
+from pipeline_def.model.networks import build_model
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
@@ -37,8 +35,6 @@ NAIVE = "naive: a file after the other, then the step"
 NAIVE_AHEAD = "the same files, in this pipeline's loop"
 JPEG = "JPEG shards, no cache"
 DECODED = "cache decoded"
-UPDATES = {"TensorFlow, float32": "float32", "TensorFlow, bfloat16": "bfloat16"}
-"""Contender → precision of ResNet-9's step without augmentation."""
 
 _AUGMENTATION = AugmentationConfig()
 _WARM_UP = 3
@@ -121,7 +117,6 @@ def measure(task: Task) -> dict[str, Any]:
     measures: dict[str, Callable[[Task], dict[str, Any]]] = {
         BARE: lambda task: _measure_step(task, _plain_step(task)),
         NAIVE: _measure_naive,
-        **dict.fromkeys(UPDATES, lambda task: _measure_step(task, _recipe_step(task))),
     }
     return measures.get(task.contender, _measure_training)(task)
 
@@ -211,16 +206,6 @@ def _plain_step(task: Task) -> Callable[..., tf.Tensor]:
         return loss
 
     return step  # type: ignore[no-any-return]
-
-
-def _recipe_step(task: Task) -> Callable[..., tf.Tensor]:
-    """Return the step of the recipe for small images, without augmentation."""
-    changed = apply_values(TrainerConfig(), RECIPES["cifar"](task.material.images)).training
-    config = dataclasses.replace(changed, precision=UPDATES[task.contender])  # type: ignore[arg-type]
-    with precision(config.precision):
-        model = task.network_of_its_own()
-    made = Step(model, config=config, augmentation=None, batch_size=task.batch, steps=task.steps)
-    return tf.function(lambda *batch: made.update(*batch)[0], autograph=False)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -59,11 +59,6 @@ def draw_arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
     return f'<path d="{path}" fill="none" stroke="#9aa0a6" marker-end="url(#arrow)"/>'
 
 
-def draw_title(text: str) -> str:
-    """Draw the title of a diagram whose upper left corner is the origin."""
-    return f'<text class="title" x="0" y="20">{html.escape(text)}</text>'
-
-
 def draw_page(parts: Iterable[str], width: float, height: float, *, background: str) -> str:
     """Return a whole SVG file."""
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'

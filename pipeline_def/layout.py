@@ -46,9 +46,6 @@ class Layout:
         self.corrections = os.path.join(output, "corrections.csv")
         """Decisions about single images, which `local_runner.py review` writes."""
 
-        self.labels = os.path.join(output, "labels.csv")
-        """Decisions about images without labels, which `local_runner.py review DIR` writes."""
-
         self.summary = os.path.join(output, "summary.json")
         """Results of the last run, JSON."""
 
@@ -57,18 +54,6 @@ class Layout:
 
         self.refused_report = os.path.join(output, "report-not-blessed.html")
         """Report of the last run whose model did not replace the one in use."""
-
-        self.watch = os.path.join(output, "watch.json")
-        """What `local_runner.py watch` found, and which answers it has judged, JSON."""
-
-        self.watch_page = os.path.join(output, "watch.html")
-        """The same windows as a page."""
-
-        self.watch_metrics = os.path.join(output, "watch.prom")
-        """The last window of each version, for the textfile collector of Prometheus."""
-
-        self.canary = os.path.join(output, "canary.json")
-        """Versions that `serve --canary` has in use and has withdrawn, JSON."""
 
         self.comparison = os.path.join(output, "comparison.html")
         """Comparison that `local_runner.py runs --compare` wrote last."""
@@ -79,7 +64,3 @@ class Layout:
     def record(self, run_id: str) -> str:
         """Return the path of a run's record, JSON."""
         return os.path.join(self.runs, run_id, "run.json")
-
-    def sent(self, run_id: str) -> str:
-        """Return the path of the list of services that have received a run, JSON."""
-        return os.path.join(self.runs, run_id, "sent.json")

@@ -1,6 +1,7 @@
 """One-sentence errors for failed requests to a cluster."""
 
 import json
+from urllib.parse import urlsplit
 
 from components.contract.errors import ServiceError
 
@@ -9,6 +10,15 @@ _MAX_LENGTH = 500
 
 class Unreachable(ServiceError):
     """The service gave no valid response; a retry may succeed."""
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is the URL of a server."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def one_line(text: str, secret: str | None = None) -> str:
@@ -23,10 +33,10 @@ def read_message(body: bytes | str | None) -> str:
     """Return the message in the JSON body of an error response; any other body as it is."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
         # Kubernetes and the gRPC gateway have `message`, KFP's upload service the first.
         keys = ("error_message", "message", "error")
-        return str(next(filter(None, map(found.get, keys)), text))
+        return str(next(filter(None, map(content.get, keys)), text))
     except (ValueError, AttributeError):
         return text
 

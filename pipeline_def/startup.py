@@ -22,8 +22,8 @@ from typing import NoReturn
 import psutil
 
 from components.contract.errors import UserError
-from components.contract.machine import choose_allocator
 from components.contract.printable import ASCII_ERRORS, make_printable
+from components.host.machine import choose_allocator
 
 # Library → modules that it tries to import and no step uses.
 _UNUSED = {

@@ -1,14 +1,10 @@
 """The steps of the pipeline: one row each, from which every other table of steps is derived.
 
 To add a step: write its component, name it in `COMPONENTS` of `components/__init__.py`, add a row
-here, and wire it in `pipeline.py`. A component without a row, or a row without a component, fails
-when this module is imported. The ids in `pipeline.py` come from the rows, so a step cannot be wired
-without one.
+here, and wire it in `pipeline.py`, which takes its ids from the rows.
 """
 
 from dataclasses import dataclass
-
-from components import COMPONENTS
 
 DATA = "data"
 MANIFEST = "ingest.manifest"
@@ -25,9 +21,6 @@ class PipelineStep:
     id: str
     component: str
     """Class, as `components` exports it."""
-    stage: str
-    """Sub-DAG on Kubeflow. KFP 2.5 looks steps up by name in all layers, so stages are in lower
-    case: there is a step `Transform`."""
     code: tuple[str, ...]
     """Modules that the component names: lookup, executor, and functions by dotted path."""
     settings: tuple[str, ...] = ()
@@ -42,28 +35,24 @@ class PipelineStep:
 EXAMPLE_GEN = PipelineStep(
     id="ImageExampleGen",
     component="ImageExampleGen",
-    stage="data",
-    code=("components.ingest.source.lookup", "components.ingest.executor"),
+    code=("components.ingest.lookup", "components.ingest.executor"),
     settings=("data", "ingest"),
     opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )
 STATISTICS_GEN = PipelineStep(
     id="StatisticsGen",
     component="ImageStatisticsGen",
-    stage="data",
     code=("components.validation.statistics_gen",),
 )
 SCHEMA_GEN = PipelineStep(
     id="SchemaGen",
     component="ImageSchemaGen",
-    stage="data",
     code=("components.validation.schema_gen",),
     settings=("validation",),
 )
 EXAMPLE_VALIDATOR = PipelineStep(
     id="ExampleValidator",
     component="ImageValidator",
-    stage="data",
     code=("components.validation.lookup", "components.validation.validator"),
     settings=("validation",),
     opens=(STORAGE,),
@@ -71,7 +60,6 @@ EXAMPLE_VALIDATOR = PipelineStep(
 ANOMALY_GATE = PipelineStep(
     id="AnomalyGate",
     component="AnomalyGate",
-    stage="data",
     code=("components.validation.gate",),
     settings=("validation",),
     opens=(STORAGE,),
@@ -79,7 +67,6 @@ ANOMALY_GATE = PipelineStep(
 TRANSFORM = PipelineStep(
     id="Transform",
     component="ImageTransform",
-    stage="transform",
     code=("components.transform.executor",),
     settings=("transform",),
 )
@@ -87,7 +74,6 @@ _TRAINING = ("transform", "input", "augmentation", "model", "training", "transfe
 TUNER = PipelineStep(
     id="Tuner",
     component="ImageTuner",
-    stage="train",
     code=("pipeline_def.model.weights_file", "pipeline_def.training.search.executor"),
     settings=_TRAINING,
     needs="training.minutes",
@@ -96,7 +82,6 @@ TUNER = PipelineStep(
 TRAINER = PipelineStep(
     id="Trainer",
     component="ImageTrainer",
-    stage="train",
     code=(
         *("pipeline_def.model.weights_file", "pipeline_def.training.executor"),
         "pipeline_def.training.run_fn",
@@ -107,35 +92,30 @@ TRAINER = PipelineStep(
 BASELINE_FINDER = PipelineStep(
     id="BaselineFinder",
     component="BaselineFinder",
-    stage="evaluate",
     code=("components.evaluation.baseline_lookup", "components.evaluation.baseline"),
     opens=(STORAGE,),
 )
 EVALUATOR = PipelineStep(
     id="Evaluator",
     component="ImageEvaluator",
-    stage="evaluate",
     code=("components.evaluation.executor",),
     settings=("evaluation",),
 )
 REPORT = PipelineStep(
     id="ImageReport",
     component="ImageReport",
-    stage="report",
     code=("components.report.executor", "pipeline_def.data.preview"),
     opens=(DATA,),  # The rejected images.
 )
 PUSHER = PipelineStep(
     id="Pusher",
     component="ImagePusher",
-    stage="report",
     code=("components.push.executor",),
     opens=(STORAGE,),
 )
 PREDICTOR = PipelineStep(
     id="ImagePredictor",
     component="ImagePredictor",
-    stage="predict",
     code=("components.predict.files", "components.predict.executor"),
     settings=("predict",),
     needs=PREDICT_FOLDER,
@@ -144,6 +124,3 @@ PREDICTOR = PipelineStep(
 
 STEPS = {row.id: row for row in tuple(globals().values()) if isinstance(row, PipelineStep)}
 """Id → row, in the order of a run."""
-
-if unmatched := {row.component for row in STEPS.values()} ^ COMPONENTS.keys():
-    raise ImportError(f"components and {__name__} disagree about {', '.join(sorted(unmatched))}")

@@ -100,7 +100,7 @@ def offline_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for a lock in use again soon."""
-    monkeypatch.setattr("components.storage.lock._PAUSE", 0.02)
+    monkeypatch.setattr("components.host.lock._PAUSE", 0.02)
 
 
 @pytest.fixture(scope="session")

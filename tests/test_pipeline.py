@@ -199,7 +199,7 @@ def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path
         logged = (log.read_text() + again.err).count("Retrying in")
         assert logged >= sum(retries.values())
 
-        facts = json.loads(bucket.item("run/summary.json").read())
+        facts = json.loads(bucket.item("run/summary.json").data)
         assert facts["pushed_model"].startswith("gs://out/run/pushed/")
         assert facts["pushed_model"] in again.out
         stored = {name.removeprefix("run/") for name in bucket.names()}

@@ -14,7 +14,8 @@ from PIL import Image
 import local_runner
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.preparation import lock_output, prepare, write_digits
+from pipeline_def.local.output.checks import lock_output
+from pipeline_def.local.preparation import prepare, write_digits
 from tests.local.test_comparison_command import write_evaluated_run
 from tests.pictures import write_folder
 

@@ -1,4 +1,9 @@
-"""An emulated Google Cloud Storage for tests and benchmarks: its JSON API over plain HTTP."""
+"""An emulated Google Cloud Storage for tests and benchmarks: its JSON API over plain HTTP.
+
+No registry has a server that the tests could use: PyPI's gcp-storage-emulator fails at resumable
+uploads and empty objects of TensorFlow, fake-gcs-server is a program in Go, and neither resets,
+stalls, shortens or damages a response on request.
+"""
 
 from benchmarks.gcs_server.server import Fault, GcsServer
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from benchmarks.gcs_server.objects import ApiError, Bucket, FolderBucket, Item, Json, crc32c
+from benchmarks.gcs_server.objects import ApiError, Bucket, Item, Json, crc32c
 
 CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d*|\*)/(\d+|\*)")
 REASONS = {400: "invalid", 404: "notFound", 412: "conditionNotMet", 429: "rateLimitExceeded"}
@@ -73,22 +73,17 @@ def error_response(status: int, message: str) -> web.Response:
 class JsonApi:
     """Answers requests, one at a time."""
 
-    _folder_bucket = FolderBucket
-
     def __init__(self, folders: Mapping[str, str | Path]) -> None:
         """Start with a bucket for each of `folders`."""
         self.endpoint = ""
         self.counts: Counter[str] = Counter()
-        self._buckets: dict[str, Bucket] = {
-            name: self._folder_bucket(name, path) for name, path in folders.items()
-        }
+        self._buckets = {name: Bucket(name, path) for name, path in folders.items()}
         self._uploads: dict[str, Upload] = {}
         self.damages_next = False
 
     def put(self, bucket: str, name: str, data: bytes, content_type: str = "image/jpeg") -> None:
         """Write an object; create the bucket in memory if it is missing."""
-        target = self._buckets.setdefault(bucket, Bucket(bucket))
-        target.put(name, data, {"contentType": content_type})
+        self.add_bucket(bucket).put(name, data, {"contentType": content_type})
 
     def add_bucket(self, name: str) -> Bucket:
         """Add an empty bucket in memory."""
@@ -148,9 +143,10 @@ class JsonApi:
         item = self._wanted(call, bucket, name)
         span = item.span(call.headers.get("Range", ""))
         if span is None:
-            return web.Response(body=item.read(), headers=item.headers())
-        headers = {"Content-Range": f"bytes {span[0]}-{span[1] - 1}/{item.size}"}
-        return web.Response(body=item.read(*span), headers=item.headers() | headers, status=206)
+            return web.Response(body=item.data, headers=item.headers())
+        headers = {"Content-Range": f"bytes {span[0]}-{span[1] - 1}/{len(item.data)}"}
+        data = item.data[slice(*span)]
+        return web.Response(body=data, headers=item.headers() | headers, status=206)
 
     def _delete(self, call: Call, bucket: str, name: str) -> web.Response:
         self._wanted(call, bucket, name)
@@ -192,28 +188,15 @@ class JsonApi:
         headers = {"Range": f"bytes=0-{len(upload.data) - 1}"} if upload.data else {}
         return web.Response(status=308, headers=headers)
 
-    def _cancel(self, call: Call, bucket: str) -> web.Response:
-        self._uploads.pop(call.query.get("upload_id", ""), None)
-        return web.Response(status=499)
-
     def _copy(self, call: Call, bucket: str, name: str, to: str, to_name: str) -> web.Response:
         item = self._bucket(bucket).item(name, call.query.get("sourceGeneration"))
-        return self._store(call, to, item.properties | {"name": to_name}, item.read())
+        return self._store(call, to, item.properties | {"name": to_name}, item.data)
 
     def _rewrite(self, call: Call, *names: str) -> web.Response:
         resource = json.loads(self._copy(call, *names).text or "")
         sizes = {"objectSize": resource["size"], "totalBytesRewritten": resource["size"]}
         answer = {"kind": "storage#rewriteResponse", "done": True, "resource": resource}
         return web.json_response(answer | sizes)
-
-    def _compose(self, call: Call, bucket: str, name: str) -> web.Response:
-        order = call.json()
-        parts = [
-            self._bucket(bucket).item(source["name"], source.get("generation")).read()
-            for source in order["sourceObjects"]
-        ]
-        properties = order.get("destination", {}) | {"name": name}
-        return self._store(call, bucket, properties, b"".join(parts))
 
     def _batch(self, call: Call) -> web.Response:
         """Answer the requests of a batch; their first lines are complete."""
@@ -269,11 +252,9 @@ ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
     ("bucket", re.compile(f"GET {BUCKET}"), JsonApi._show_bucket),
     ("layout", re.compile(f"GET {BUCKET}/storageLayout"), JsonApi._show_layout),
     ("upload", re.compile(f"(?:POST|PUT) /upload{BUCKET}/o"), JsonApi._upload),
-    ("upload", re.compile(f"DELETE /upload{BUCKET}/o"), JsonApi._cancel),
     ("delete", re.compile(f"DELETE {OBJECT}"), JsonApi._delete),
     ("copy", re.compile(f"POST {OBJECT}/rewriteTo/b/([^/]+)/o/([^/]+)"), JsonApi._rewrite),
     ("copy", re.compile(f"POST {OBJECT}/copyTo/b/([^/]+)/o/([^/]+)"), JsonApi._copy),
-    ("compose", re.compile(f"POST {OBJECT}/compose"), JsonApi._compose),
     ("batch", re.compile("POST /batch/storage/v1"), JsonApi._batch),
     ("token", re.compile("POST /token"), JsonApi._token),
     ("unknown", re.compile(".*", re.DOTALL), JsonApi._unknown),

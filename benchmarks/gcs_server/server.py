@@ -38,15 +38,13 @@ class GcsServer(JsonApi):
         *,
         latency_ms: float = 0,
         stream_mbps: float = 0,
-        port: int = 0,
     ) -> None:
         """Set the server up.
 
         Args:
-            folders: Local folders to serve, by the names of their buckets.
+            folders: Local folders by the names of their buckets, which start with their files.
             latency_ms: How long every answer waits; requests wait at the same time.
             stream_mbps: The megabits per second of a download, 0 for as many as there are.
-            port: Where to listen, 0 for any free port.
         """
         super().__init__(folders or {})
         self.latency_ms = latency_ms
@@ -59,7 +57,6 @@ class GcsServer(JsonApi):
         self.fault_rates: dict[Fault, float] = {}
         self.met: Counter[Fault] = Counter()
         self._dice = random.Random(0)
-        self._port = port
 
     def __enter__(self) -> Self:
         started: Future[None] = Future()
@@ -99,7 +96,7 @@ class GcsServer(JsonApi):
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", self._port, backlog=1024).start()
+            await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
             self.endpoint = "http://{}:{}".format(*runner.addresses[0])
             started.set_result(None)
             await self._stop.wait()

@@ -7,7 +7,6 @@ process, and no second connection that every byte has to pass.
 import asyncio
 import re
 import ssl
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +19,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from benchmarks.gcs_server.api import Call, Handler
-from benchmarks.gcs_server.objects import Bucket, FolderBucket, Item, Json
 from benchmarks.gcs_server.server import GcsServer
 
 HOSTS = ("storage.googleapis.com", "www.googleapis.com", "oauth2.googleapis.com")
@@ -50,26 +48,6 @@ def make_certificate() -> tuple[bytes, bytes]:
     pem = serialization.Encoding.PEM
     form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return certificate.public_bytes(pem), key.private_bytes(pem, form, secret)
-
-
-class MarkedBucket(FolderBucket):
-    """A local folder, with the empty objects `name/` by which TensorFlow marks folders."""
-
-    def get(self, name: str) -> Item | None:
-        """Return a marker or a file, or None."""
-        return Bucket.get(self, name) if name.endswith("/") else super().get(name)
-
-    def put(self, name: str, data: bytes, properties: Json) -> None:
-        """Write a file, or keep a marker in memory."""
-        (Bucket if name.endswith("/") else FolderBucket).put(self, name, data, properties)
-
-    def delete(self, name: str) -> None:
-        """Remove a marker or a file."""
-        (Bucket if name.endswith("/") else FolderBucket).delete(self, name)
-
-    def _names(self, prefix: str) -> Iterator[str]:
-        yield from Bucket._names(self, prefix)
-        yield from super()._names(prefix)
 
 
 class TensorFlowHandler(web.RequestHandler):
@@ -114,9 +92,7 @@ class Tunnel(asyncio.Protocol):
             transport = await loop.start_tls(
                 self._transport, handler, self._context, server_side=True
             )
-        except (
-            OSError
-        ):  # Includes TLS errors: a client that left or does not trust the certificate.
+        except OSError:  # Of TLS, too: a client that left or does not trust the certificate.
             self._transport.abort()
         else:
             assert transport
@@ -126,7 +102,6 @@ class Tunnel(asyncio.Protocol):
 class TlsGcsServer(GcsServer):
     """A `GcsServer` that TensorFlow can use, with the same delays, faults and counts."""
 
-    _folder_bucket = MarkedBucket
     proxy = ""
 
     def __enter__(self) -> Self:

@@ -18,9 +18,9 @@ from components.images.canonical import canonicalize, decode
 from components.images.check import check_image
 from components.images.check_result import Rejected, usable
 from components.ingest.config import IngestConfig
-from components.ingest.shard_plan import path_hash
+from components.ingest.lookup import list_source
+from components.ingest.plan.shard_plan import path_hash
 from components.ingest.source.listing import check_labels
-from components.ingest.source.lookup import list_source
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import shard_path, write_index
 from components.storage.fetch import read_files

@@ -26,9 +26,9 @@ from benchmarks.measuring.limits import (
     process_per_core,
 )
 from benchmarks.measuring.process import Progress, say
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_cpus
-from components.storage.artifact_files import on_disk
+from components.host.machine import available_cpus
 
 if TYPE_CHECKING:
     # It loads TensorFlow, which the processes of the limits would do, too.

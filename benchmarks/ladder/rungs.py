@@ -7,16 +7,15 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.ladder.data import Material
+from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS
-from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
+from pipeline_def.data.stream import INTERLEAVE, SHUFFLE_BUFFER
 
-SHUFFLE = InputConfig().shuffle_buffer
-INTERLEAVE = InputConfig().interleave
 _BUFFER_BYTES = 8 * 2**20
 
 # Threads that wait for files: a bucket needs more than a local disk.
@@ -117,7 +116,7 @@ def _record_by_record(
             features = tf.io.parse_single_example(record, FEATURE_SPEC)
             return _one(material, features[ENCODED]), features[LABEL_ID]
 
-        shuffled = records(material).shuffle(SHUFFLE).repeat()
+        shuffled = records(material).shuffle(SHUFFLE_BUFFER).repeat()
         images = shuffled.map(parse, num_parallel_calls=calls)
         return _as_written(images.batch(batch, drop_remainder=True))
 
@@ -149,7 +148,7 @@ def _batch_by_batch() -> Callable[[Material, int], tf.data.Dataset]:
             features = tf.io.parse_example(serialized, FEATURE_SPEC)
             return decode(features[ENCODED], material.config()), features[LABEL_ID]
 
-        records = _interleaved(material, INTERLEAVE).shuffle(SHUFFLE).repeat()
+        records = _interleaved(material, INTERLEAVE).shuffle(SHUFFLE_BUFFER).repeat()
         batches = records.batch(batch, drop_remainder=True)
         return _as_written(batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
 

@@ -9,8 +9,8 @@ import yaml
 
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from benchmarks.measuring.results import NOISE, Figures, Spread, ratio
-from components.contract.machine import available_memory, fits_in_memory, gib
-from components.storage.artifact_files import on_disk
+from components.contract.artifact_files import on_disk
+from components.host.machine import available_memory, fits_in_memory, gib
 
 _OWN_RATE = "reader indexed"
 _STREAMED = "+ prefetch: reader streamed"

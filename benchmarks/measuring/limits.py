@@ -12,7 +12,7 @@ import numpy.typing as npt
 import simplejpeg
 
 from benchmarks.measuring.process import end_with_parent
-from components.contract.machine import available_cpus
+from components.host.machine import available_cpus
 
 DECODE_LIMIT = "limit: libjpeg-turbo on every core"
 COPY_LIMIT = "limit: memory copied on every core"

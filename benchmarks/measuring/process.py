@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +130,33 @@ class Progress:
         if self._kinds <= self._done < self._all:
             left = f"; {spell(each * (self._all - self._done))} left"
         say(f"[{self._done}/{self._all}] {what}{left}")
+
+
+def take_turns(
+    names: Sequence[str],
+    repeats: int,
+    measure_one: Callable[[str], dict[str, Any]],
+    show: Callable[[dict[str, Any]], str],
+) -> dict[str, list[dict[str, Any]]]:
+    """Measure each of `names` in rounds, so that a slow minute of the machine affects all of them.
+
+    One whose measurement fails is left out from then on, with a line on stderr.
+
+    Raises:
+        MeasurementError: the first one, with which the others are compared, has failed.
+    """
+    figures: dict[str, list[dict[str, Any]]] = {}
+    progress, lost = Progress(repeats * len(names), kinds=len(names)), set[str]()
+    for _ in range(repeats):
+        for name in (name for name in names if name not in lost):
+            try:
+                figure = measure_one(name)
+            except MeasurementError as error:
+                if name == names[0]:
+                    raise
+                lost.add(name)
+                say(f"{name} is left out: {error}.")
+                continue
+            figures.setdefault(name, []).append(figure)
+            progress.report(f"{name}: {show(figure)}")
+    return figures

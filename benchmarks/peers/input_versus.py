@@ -1,7 +1,6 @@
 """Compares the input pipeline with other loaders and with the limits of this machine.
 
-    uv run -m benchmarks.peers.input_versus --data DIR \
-        --python torch=/tmp/peers/torch/bin/python --python spdl=/tmp/peers/spdl/bin/python
+    uv run -m benchmarks.peers.input_versus --data DIR --python torch=/tmp/torch/bin/python
 
 All contenders read the same packed JPEGs in batches of the same size; peers use two workers. Each
 figure comes from a fresh process, which first reads for some seconds unmeasured; contenders take
@@ -17,16 +16,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import MeasurementError, Progress, measure, say
+from benchmarks.measuring.process import measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from benchmarks.peers.readers import PEERS
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.peers.input_versus"
 _HERE = ("tf.data",)
-Figure = dict[str, float]
-"""Images per second, and CPU time of an image, of all processes of a contender."""
-Results = dict[str, list[Figure]]
+Results = dict[str, list[dict[str, Any]]]
+"""Images per second, CPU time of an image, and the version of each process of a contender."""
 
 
 def main() -> int:
@@ -72,7 +70,13 @@ def _compare(arguments: argparse.Namespace) -> None:
         folder = os.path.join(work, "images")
         prepare(arguments.data, folder, images=images, size=arguments.size)
         task = {"data": folder, "batch": arguments.batch, "size": arguments.size}
-        results, versions = _take_turns(names, task, pythons, arguments.repeats)
+        results = take_turns(
+            names,
+            arguments.repeats,
+            lambda name: _in_a_process(name, task, pythons.get(name)),
+            lambda figure: f"{figure['images_per_second']:,.0f} images/s",
+        )
+    versions = {name: figures[0].get("version", "") for name, figures in results.items()}
     table = _tabulate(arguments.size, arguments.batch, results, versions)
     table.show()
     write_results(_MODULE, [table], {"figures": results, "versions": versions}, arguments.json)
@@ -89,30 +93,6 @@ def _choose(names: list[str], words: str | None) -> list[str]:
     if not chosen:
         raise ConfigurationError(f"no contender of {', '.join(names)} has {words} in its name")
     return chosen
-
-
-def _take_turns(
-    names: list[str], task: Mapping[str, Any], pythons: Mapping[str, str], repeats: int
-) -> tuple[Results, dict[str, str]]:
-    """Return what each process of a contender has measured, and the versions of the peers."""
-    results: Results = {}
-    versions: dict[str, str] = {}
-    progress = Progress(repeats * len(names), kinds=len(names))
-    lost: set[str] = set()
-    for _ in range(repeats):
-        for name in names:
-            if name in lost:
-                continue
-            try:
-                found = _in_a_process(name, task, pythons.get(name))
-            except MeasurementError as error:
-                lost.add(name)
-                say(f"{name} is left out: {error}.")
-                continue
-            versions[name] = found.pop("version", "")
-            results.setdefault(name, []).append(found)
-            progress.report(f"{name}: {found['images_per_second']:,.0f} images/s")
-    return results, versions
 
 
 def _in_a_process(name: str, task: Mapping[str, Any], python: str | None) -> Any:

@@ -1,1 +1,1 @@
-"""What the stages share: artifact classes, feature keys, errors, configuration, progress."""
+"""What the stages share: artifact classes and their files, feature keys, errors, configuration."""

@@ -29,7 +29,7 @@ def explain(error: ValidationError, owner: Any, section: str = "") -> str:
     """
     errors: list[Any] = error.errors(include_url=False)
     # A misspelled required field is missing as well.
-    details = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
+    details = next((problem for problem in errors if problem["type"] == _UNKNOWN), errors[0])
     kind, cause = details["type"], details.get("ctx", {}).get("error")
     path, expected = find_field(owner, details["loc"])
     place = make_printable(".".join(filter(None, (section, path))))
@@ -67,7 +67,7 @@ def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
         known: names that exist, `section.field` or plain.
         prefix: printed before each suggestion, such as "--".
     """
-    close = " or ".join(f"'{prefix}{one}'" for one in find_similar(name, known))
+    close = " or ".join(f"'{prefix}{similar}'" for similar in find_similar(name, known))
     return f" Did you mean {close}?" if close else ""
 
 
@@ -75,17 +75,17 @@ def find_similar(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names, `section.field` or plain, closest to a misspelled one."""
     known = list(known)
     last = name.rpartition(".")[2]
-    same = [one for one in known if one.rpartition(".")[2] == last]
+    same = [option for option in known if option.rpartition(".")[2] == last]
     if same:
         # If a section was named, prefer the most similar one.
-        same.sort(key=lambda one: -difflib.SequenceMatcher(None, name, one).ratio())
+        same.sort(key=lambda option: -difflib.SequenceMatcher(None, name, option).ratio())
         return same[: 1 if "." in name else _MOST_SUGGESTIONS]
     by_last: dict[str, list[str]] = {}
-    for one in known:
-        by_last.setdefault(one.rpartition(".")[2], []).append(one)
+    for option in known:
+        by_last.setdefault(option.rpartition(".")[2], []).append(option)
     whole = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     close = difflib.get_close_matches(last, by_last, n=1, cutoff=0.75)
-    return whole or [one for of in close for one in by_last[of]][:_MOST_SUGGESTIONS]
+    return whole or [option for field in close for option in by_last[field]][:_MOST_SUGGESTIONS]
 
 
 @functools.cache
@@ -129,14 +129,14 @@ def strip(kind: Any) -> Any:
 def _members(kind: Any) -> Iterator[Any]:
     """Yield the members of a union but None; the type itself if it is no union."""
     if get_origin(kind) in (Union, types.UnionType):
-        yield from (one for one in get_args(kind) if one is not type(None))
+        yield from (member for member in get_args(kind) if member is not type(None))
     else:
         yield kind
 
 
 def list_choices(kind: Any) -> list[str]:
     """Return the values of the literals in a type."""
-    literals = (one for one in _members(kind) if get_origin(one) is Literal)
+    literals = (member for member in _members(kind) if get_origin(member) is Literal)
     return [str(value) for literal in literals for value in get_args(literal)]
 
 
@@ -144,12 +144,14 @@ def accepts(kind: Any, wanted: type | None) -> bool:
     """Whether a type, or a member of the union that it is, is `wanted`."""
     if wanted is None:
         return type(None) in get_args(kind)
-    return any(strip(one) is wanted for one in _members(kind))
+    return any(strip(member) is wanted for member in _members(kind))
 
 
 def describe(kind: Any) -> str:
     """Describe the values that a type allows, such as "a number from 0 to 1"."""
-    plain = [_describe_one(one) for one in _members(kind) if get_origin(one) is not Literal]
+    plain = [
+        _describe_one(member) for member in _members(kind) if get_origin(member) is not Literal
+    ]
     *others, last = *plain, *list_choices(kind)
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -34,9 +34,9 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
 
     def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
         """Resolve the properties in a local run."""
-        found = self.look_up(execution_info.input_dict, execution_info.exec_properties)
+        resolved = self.look_up(execution_info.input_dict, execution_info.exec_properties)
         output = driver_output_pb2.DriverOutput()
-        for name, value in found.items():
+        for name, value in resolved.items():
             data_types_utils.set_metadata_value(output.exec_properties[name], value)
         return output
 
@@ -45,7 +45,7 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
         cls, input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Call `lookup_function` with TFX's artifacts."""
-        found = {
+        artifacts = {
             name: artifact_utils.get_single_instance(input_dict[name]) for name in cls.lookup_inputs
         }
         given = {
@@ -54,6 +54,6 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
                 int(getattr(artifact, "span", 0) or 0),
                 artifact.get_string_custom_property(EXAMPLES_KEY_PROPERTY),
             )
-            for name, artifact in found.items()
+            for name, artifact in artifacts.items()
         }
         return cls.lookup_function(given, exec_properties)

@@ -12,18 +12,16 @@ TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given;
 `phases`, a list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch`
 from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features
-instead of images; `exported`, the name of the phase whose weights were exported; `range_test`,
-null or the fields of `pipeline_def.training.range_test.RangeTest`; `calibration`, null or the
-fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent or the
-fields of `LabelSets` beside it; `known`, null or absent or the fields of
-`pipeline_def.training.known.Known`; `folds`, null or, after cross-validation,
+instead of images; `exported`, the name of the phase whose weights were exported; `calibration`,
+null or the fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent
+or the fields of `LabelSets` beside it; `known`, null or absent or the fields of
+`components.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation,
 their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
 the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
 `minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
 trial, `text` that says why, `importance`, option → its share of the variance and the standard
-error, `ensemble`, null or what `pipeline_def.training.search.ensemble.find_ensemble` returns,
-`space`, option → `values`, `why` and whether they are ends of a range, `between`, and `trials`, the
-fields of `pipeline_def.training.search.trials.Trial`."""
+error, `space`, option → `values`, `why` and whether they are ends of a range, `between`, and
+`trials`, the fields of `pipeline_def.training.search.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
 """In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`
@@ -80,10 +78,9 @@ FORMATS_FOLDER = "Format-Exports"
 
 MANIFEST_FILE = "formats.json"
 """Describes the exports: `ingest`, how to shrink an image first, `form`, how to resize it then,
-`labels`, and `kinds`, the formats, with those that `failed`; `from_jpeg`, see
-`components.images.portable.prepare`; `set_threshold`, null or the least probability of a label in
-the conformal set, beside the most probable one; `known_threshold`, null or the least `known_score`
-of a known image; `golden`, a list of `input` and `seen`, names of PNG
+`labels`, and `kinds`, the formats, with those that `failed`; `set_threshold`, null or the least
+probability of a label in the conformal set, beside the most probable one; `known_threshold`, null
+or the least `known_score` of a known image; `golden`, a list of `input` and `seen`, names of PNG
 files, and `probabilities`."""
 
 LABELS_FILE = "labels.txt"

@@ -58,7 +58,9 @@ def format_duration(seconds: float) -> str:
 def describe_corrections(counts: Mapping[str, Any]) -> str:
     """Name the numbers of corrections by result, such as "2 relabeled, 1 not applied"."""
     results = ("relabeled", "removed", "kept", "unsure", "not_applied")
-    named = (f"{counts[of]:,} {of.replace('_', ' ')}" for of in results if counts.get(of))
+    named = (
+        f"{counts[result]:,} {result.replace('_', ' ')}" for result in results if counts.get(result)
+    )
     return ", ".join(named) or "none"
 
 

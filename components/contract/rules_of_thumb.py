@@ -9,6 +9,9 @@ LARGE_NETWORK = 1_000_000
 SMALL_SIDE = 64
 """Pixels; smaller images suit networks that keep the resolution in their first layers."""
 
+LONGEST_INPUT_WAIT = 0.1
+"""Fraction of the training time spent waiting for input above which advice is printed."""
+
 FEW_IMAGES = 1_000
 """Images, of all splits, below which cross-validation judges the model: a tenth of them, held out,
 would leave an accuracy of 0.9 uncertain by more than 0.06 either way."""

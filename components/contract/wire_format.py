@@ -1,4 +1,4 @@
-"""Numbers of variable length, as protocol buffers and LevelDB write them: seven bits per byte."""
+"""Numbers of variable length, as protocol buffers write them: seven bits per byte."""
 
 _MOST_BITS = 64
 

@@ -14,10 +14,10 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils, path_utils
 
+from components.contract.artifact_files import on_disk
 from components.contract.lookup_driver import LookupDriver
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline, look_up
-from components.storage.artifact_files import on_disk
 from components.storage.tfx_filesystem import register_object_stores, write_text
 
 _NOTE = "README.txt"

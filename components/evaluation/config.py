@@ -3,10 +3,9 @@
 from dataclasses import field
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge
 
 from components.contract.configuration import (
-    Count,
     Fraction,
     Number,
     Text,
@@ -84,13 +83,6 @@ class EvaluationConfig:
     """Slicings to measure the metrics on: class; size (shorter side); luminance (mean brightness);
     format of the file; folder of the file; the name of a column in `ingest.columns`; columns: each
     of them that has 30 slices or fewer."""
-
-    smoke_images: Count = 8
-    """Images of the smoke test: the exported model, loaded in a separate process, must predict them
-    as in the evaluation to be blessed. 0: no smoke test."""
-
-    smoke_seconds: Annotated[Number, Gt(0)] = 300.0
-    """Timeout of the smoke test, from the start of the evaluation, seconds."""
 
     thresholds: list[Threshold] = field(default_factory=list)
     """More bounds, set in the configuration file, such as {metric: accuracy, slice: class,

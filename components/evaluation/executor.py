@@ -24,6 +24,7 @@ from tfx.types.standard_component_specs import (
 )
 from tfx.utils import path_utils
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.contract.example import (
@@ -47,11 +48,7 @@ from components.contract.properties import (
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.format_measurement import measure_formats
 from components.evaluation.inference import Job, predict_shards
-from components.evaluation.prediction_writer import (
-    find_unseen,
-    join_parts,
-    replace_probabilities,
-)
+from components.evaluation.prediction_writer import find_unseen, join_parts, replace_probabilities
 from components.evaluation.slice_counts import CountedModels, measure_models, measures_auc
 from components.evaluation.smoke_test import SmokeTest
 from components.evaluation.tfma_files import write_results
@@ -68,13 +65,16 @@ from components.metrics.prediction_file import read_predictions
 from components.metrics.slices import choose_slices
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.storage.artifact_files import make_folders, open_file
 
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
 
 MAX_DROP_KEY = "max_format_drop"
 """The execution property that bounds the accuracy drop of an export, 0 to 1."""
+
+# Images of the smoke test, and the seconds from the start of the evaluation to its end.
+_SMOKE_IMAGES = 8
+_SMOKE_SECONDS = 300.0
 
 
 class Executor(BaseBeamExecutor):
@@ -101,7 +101,7 @@ class Executor(BaseBeamExecutor):
         config = replace(config, slices=choose_slices(config.slices, columns))
         columns = {name: column for name, column in columns.items() if name in config.slices}
         smoke_failure = self._predict(
-            Job(paths, evaluation.uri, total, columns), examples.uri, split=split, config=config
+            Job(paths, evaluation.uri, total, columns), examples.uri, split=split
         )
         # Exports are compared with what the exported model itself predicts.
         formats = measure_formats(
@@ -130,9 +130,9 @@ class Executor(BaseBeamExecutor):
         blessing.set_string_custom_property(FORMATS_PROPERTY, pushed)
         _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
 
-    def _predict(self, job: Job, examples_uri: str, *, split: str, config: EvaluationConfig) -> str:
+    def _predict(self, job: Job, examples_uri: str, *, split: str) -> str:
         """Write the predictions of all models; return what the smoke test finds."""
-        with _start_smoke_test(job.models[0], examples_uri, split, config) as smoke_test:
+        with _start_smoke_test(job.models[0], examples_uri, split) as smoke_test:
             with self._make_beam_pipeline() as pipeline:
                 predict_shards(pipeline, list_shards(examples_uri, split), job)
             join_parts(job.evaluation_uri)
@@ -205,17 +205,15 @@ def _path(model: types.Artifact) -> str:
     return path
 
 
-def _start_smoke_test(
-    model: str, examples_uri: str, split: str, config: EvaluationConfig
-) -> SmokeTest:
+def _start_smoke_test(model: str, examples_uri: str, split: str) -> SmokeTest:
     """Start predicting the first images of the split in a separate process."""
     name, encoded = FILENAME.encode(), ENCODED.encode()
     examples = itertools.chain.from_iterable(
         read_features(shard, {name, encoded}) for shard in list_shards(examples_uri, split)
     )
-    first = itertools.islice(examples, config.smoke_images)
+    first = itertools.islice(examples, _SMOKE_IMAGES)
     images = {decode_text(bytes(example[name])): bytes(example[encoded]) for example in first}
-    return SmokeTest(model, images, seconds=config.smoke_seconds)
+    return SmokeTest(model, images, seconds=_SMOKE_SECONDS)
 
 
 def _bless(

@@ -9,11 +9,12 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from components.contract.artifact_files import open_file, read_json
 from components.contract.confidence import Interval
 from components.contract.configuration import from_dict
 from components.contract.example import ENCODED, FILENAME, decode_text
-from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
+from components.host.machine import require_formats
 from components.images.canonical import canonicalize, decode, decode_upright
 from components.images.options import CHANNELS, TransformConfig
 from components.images.portable import prepare
@@ -22,7 +23,6 @@ from components.metrics.evaluation_files import PLAIN_RESIZE, FormatResult
 from components.metrics.predictions import Evaluated, Predictions
 from components.metrics.proof import AccuracyChange
 from components.records.shard_files import list_shards
-from components.storage.artifact_files import open_file, read_json
 
 _AHEAD = 2
 

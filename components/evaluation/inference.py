@@ -26,8 +26,8 @@ from components.contract.example import (
     encode_text,
 )
 from components.contract.model_files import EXAMPLES_SIGNATURE, KNOWN_SCORE
-from components.contract.progress import add_progress
 from components.evaluation.prediction_writer import open_part
+from components.host.progress import add_progress
 from components.metrics.predictions import Scores
 from components.metrics.slices import MISSING_NUMBER, Columns, describe_slices
 

@@ -21,6 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from components.contract.artifact_files import (
+    list_names,
+    make_folders,
+    move,
+    on_disk,
+    open_file,
+    remove,
+)
 from components.contract.example import EVAL, FILENAME, SHA256, count_folds, decode_text
 from components.contract.model_files import KNOWN_SCORE
 from components.metrics.fold_predictions import FoldPredictions
@@ -37,14 +45,6 @@ from components.metrics.prediction_file import (
 from components.metrics.predictions import Ints, Scores
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
-from components.storage.artifact_files import (
-    list_names,
-    make_folders,
-    move,
-    on_disk,
-    open_file,
-    remove,
-)
 
 # Folder of the parts in an evaluation, removed when they are joined.
 _PARTS = "prediction_parts"

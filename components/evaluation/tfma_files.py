@@ -21,6 +21,7 @@ from tensorflow_model_analysis.proto import (
 from tensorflow_model_analysis.version import VERSION
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.example import LABEL_ID
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
@@ -29,7 +30,6 @@ from components.evaluation.thresholds import MissedThreshold, ThresholdCheck, li
 from components.metrics.metric_table import AUC, METRICS
 from components.metrics.predictions import OVERALL, SliceKey
 from components.records.tfrecord import RecordWriter
-from components.storage.artifact_files import make_folders, open_file
 
 _PLOT = "multi_class_confusion_matrix_plot"
 # TFMA's name of a single shard.

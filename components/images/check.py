@@ -3,24 +3,25 @@
 import contextlib
 import dataclasses
 import io
+import re
 from collections.abc import Iterator
 
 import cv2
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from components.images import jpeg_check, tensorflow_decoder
+from components.images import jpeg_check
 from components.images.check_result import Category, CheckedImage, Note, Rejected, check_size
 from components.images.color import drop_png_profile, find_transform
 from components.images.iso_media import check_boxes, is_iso_media
 from components.images.jpeg_frame import START, state_orientation
 from components.images.options import ImageOptions
-from components.images.thumbprint import make_thumbprint
 from components.images.transcode import (
     UNKNOWN_RANGE,
     Pixels,
     as_seen,
     find_orientation,
+    make_thumbprint,
     mean_luminance,
     shrink,
     store,
@@ -40,6 +41,9 @@ _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _PAGED_FORMATS = frozenset({"TIFF", "HEIF"})
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
+
+# Node and operation, which TensorFlow adds to its messages.
+_CONTEXT = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
 
 # Pillow's own limit, pixels.
 _PILLOW_LIMIT = 89_478_485
@@ -113,7 +117,7 @@ def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
     They may disagree on damaged, misplaced or duplicate metadata.
     """
     found = find_orientation(data, image)
-    read = state_orientation(data) or tensorflow_decoder.read_orientation(data)
+    read = state_orientation(data) or _read_orientation_with_tensorflow(data)
     return found if found == read else None
 
 
@@ -182,13 +186,29 @@ def _as_it_is(
 
 def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
     """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
+    # It takes seconds to load, and most JPEGs are checked without it.
+    import tensorflow as tf
+
+    from components.images.canonical import decode_file
+
     try:
-        return tensorflow_decoder.decode(data)
-    except tensorflow_decoder.UndecodableError as error:
+        pixels: Pixels = decode_file(tf.constant(data)).numpy()
+    except tf.errors.InvalidArgumentError as error:
         if image:
             image.load()  # Usually raises a plainer message.
         name = image.format if image else "transcoded"
-        raise Rejected(Category.UNREADABLE, f"{name}: {error}") from error
+        reason = _CONTEXT.sub("", error.message.splitlines()[0])
+        raise Rejected(Category.UNREADABLE, f"{name}: {reason}") from error
+    return pixels
+
+
+def _read_orientation_with_tensorflow(data: bytes) -> int:
+    """Return the orientation that the served graph would read, 1 to 8; 1 is upright."""
+    import tensorflow as tf
+
+    from components.images.upright import read_orientations
+
+    return int(read_orientations(tf.constant([data]))[0])
 
 
 @contextlib.contextmanager

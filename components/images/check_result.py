@@ -20,7 +20,6 @@ class Category(StrEnum):
     UNSUPPORTED = "unsupported"
     UNREADABLE = "unreadable"
     LABEL_CONFLICT = "label conflict"
-    NEAR_DUPLICATE = "near duplicate"
     REMOVED = "removed by a correction"
 
 

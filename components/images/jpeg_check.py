@@ -20,8 +20,14 @@ from components.images.jpeg_frame import (
     walk_segments,
 )
 from components.images.options import ImageOptions
-from components.images.thumbprint import make_thumbprint
-from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg, turn
+from components.images.transcode import (
+    Pixels,
+    make_thumbprint,
+    mean_luminance,
+    shrink,
+    to_jpeg,
+    turn,
+)
 
 _PLAIN_FRAMES = SEQUENTIAL | {PROGRESSIVE}
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Gt, Interval
 
 from components.contract.configuration import Count, Number, Positive, configuration, require
-from components.contract.machine import available_cpus
+from components.host.machine import available_cpus
 
 CHANNELS = 3
 

@@ -1,20 +1,15 @@
 """Prepares decoded pixels as `canonical.py` does files, in operations that other runtimes have.
 
 Resizing adds up pixels by weights that follow from the sizes in the graph: neither ONNX nor LiteRT
-has TensorFlow's antialiased `ScaleAndTranslate`.
+has TensorFlow's antialiased `ScaleAndTranslate`. What storing images as JPEG changes is left out:
+no other runtime has a JPEG codec.
 """
 
-from collections.abc import Iterable
 from functools import partial
 
 import tensorflow as tf
 
-from components.images.canonical import encode
-from components.images.jpeg_round_trip import round_trip
 from components.images.options import ALIASING, CHANNELS, ImageOptions, TransformConfig
-
-# Marker and header of a frame of three components, ITU-T T.81, B.2.2.
-_FRAME_BYTES = 19
 
 _Taps = tuple[tf.Tensor, tf.Tensor]
 """int32 [after, taps], numbers of the pixels along a side that each new one sees, and float32
@@ -26,7 +21,6 @@ def prepare(
     config: TransformConfig,
     *,
     ingest: ImageOptions | None = None,
-    from_jpeg: bool = False,
     antialias: bool = True,
 ) -> tf.Tensor:
     """Return what the model sees of decoded images.
@@ -35,46 +29,24 @@ def prepare(
         pixels: uint8 [batch, height, width, 3], upright, of any size.
         config: size, format, and how to make other shapes square.
         ingest: how ingest shrinks images.
-        from_jpeg: whether the files were JPEGs, which are not encoded again if they already have
-            the stored size; otherwise they are prepared as PNGs.
         antialias: off: resize as many libraries do, which shows what that costs.
 
     Returns:
-        uint8 [batch, size, size, 3], as `decode(canonicalize(files))`.
+        uint8 [batch, size, size, 3], as `decode(canonicalize(files))`, but for what storing the
+        images as JPEG changes.
     """
     images = tf.cast(pixels, tf.float32)
-    kept: bool | tf.Tensor = from_jpeg
     if ingest and ingest.shrink:
         smaller = tf.reduce_min(tf.shape(images)[1:3]) <= ingest.shrink
         given = images
         images = tf.cond(smaller, lambda: given, lambda: _shrink(given, ingest))
-        kept = smaller if from_jpeg else False
-    size = config.stored_size
-    resized = _fit(images, size, config.fit, antialias=antialias)
-    if config.storage not in ("png", "raw"):
-        encoded = round_trip(resized, quality=config.quality, half_chroma=config.chroma == "half")
-        right_size = tf.reduce_all(tf.equal(tf.shape(images)[1:3], size))
-        resized = tf.cond(right_size & kept, lambda: resized, lambda: encoded)
+    resized = _fit(images, config.stored_size, config.fit, antialias=antialias)
     middle = slice(config.margin // 2, config.margin // 2 + config.seen_size)
     return tf.cast(resized[:, middle, middle], tf.uint8)
 
 
-def find_kept(files: Iterable[bytes], config: TransformConfig) -> bool:
-    """Say whether any of these canonical files is a JPEG that Transform kept as it found it.
-
-    Files that it encoded begin with the same tables and sizes.
-    """
-    if config.storage in ("png", "raw"):
-        return False
-    size = config.stored_size
-    black = tf.zeros([size, size, CHANNELS], tf.uint8)
-    encoded = encode(black, config).numpy()
-    head = encoded[: encoded.index(b"\xff\xc0") + _FRAME_BYTES]
-    return not all(file.startswith(head) for file in files)
-
-
 def _shrink(images: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
-    """Shrink and encode float32 [batch, height, width, 3] as `canonical.py` does."""
+    """Shrink float32 [batch, height, width, 3] as `canonical.py` does, to whole numbers."""
     shape = tf.cast(tf.shape(images)[1:3], tf.float64)
     factor = tf.reduce_min(shape) / ingest.shrink
     size = tf.maximum(tf.cast(tf.round(shape / factor), tf.int32), ingest.shrink)
@@ -91,8 +63,7 @@ def _shrink(images: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
     # Columns first, unlike the antialiased kernel, and one division: `resize_area_op.cc`.
     resized = _weigh(_weigh(images, columns, axis=2), rows, axis=1)
     pixels = tf.reduce_prod(tf.cast(before, tf.float32) / tf.cast(size, tf.float32))
-    resized = tf.round(resized * tf.where(aliased, 1 / pixels, 1))
-    return round_trip(resized, quality=ingest.quality, half_chroma=True)
+    return tf.round(resized * tf.where(aliased, 1 / pixels, 1))
 
 
 def _fit(images: tf.Tensor, size: int, fit: str, *, antialias: bool) -> tf.Tensor:

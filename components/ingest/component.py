@@ -18,7 +18,7 @@ from components.contract.configuration import to_json
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor
-from components.ingest.source.lookup import LISTING_PROPERTY, look_up
+from components.ingest.lookup import LISTING_PROPERTY, look_up
 
 
 class ImageExampleGenSpec(component_spec.ComponentSpec):

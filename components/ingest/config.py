@@ -73,11 +73,10 @@ class IngestConfig(FileOptions):
     """What to do with an image found under two labels: keep every copy and list them, drop every
     copy into the rejects, or fail."""
 
-    near_duplicates: Literal["keep", "together", "drop"] = "together"
-    """What to do with resized, recompressed, brightened or slightly cropped copies. together: keep
-    them in one split, so that no test image has its twin in train. drop: use one of each label, and
-    list the others as rejects. keep: do not look for them. Given splits stay as they are. Needs
-    `check: pixels`."""
+    near_duplicates: Literal["keep", "together"] = "together"
+    """What to do with resized, recompressed or brightened copies. together: keep them in one split,
+    so that no test image has its twin in train. keep: do not look for them. Given splits stay as
+    they are. Needs `check: pixels`."""
 
     fingerprint: Literal["metadata", "content"] = "metadata"
     """How to notice changed images: by their names, sizes and times, or a store's checksums
@@ -96,10 +95,6 @@ class IngestConfig(FileOptions):
     min_shard_images: Positive = 16
     """Minimum images per shard on average, which overrides `min_shards`: a few images do not need
     eight shards."""
-
-    max_shard_images: Positive = 10_000
-    """Images per shard, however small they are, so that many workers share a million icons, and a
-    new image rewrites only few others."""
 
     max_reject_fraction: Fraction = 0.01
     """Stop the run if more than this fraction of the files are not usable images."""
@@ -129,11 +124,6 @@ class IngestConfig(FileOptions):
         require(
             len(self.columns or ()) <= MOST_COLUMNS,
             f"ingest.columns names {len(self.columns or ())} columns: {MOST_COLUMNS} are allowed.",
-        )
-        require(
-            self.near_duplicates != "drop" or self.check == "pixels",
-            "ingest.near_duplicates is drop, but ingest.check header decodes no image: set "
-            "ingest.check to pixels.",
         )
         for field_name in self.features or {}:
             require(

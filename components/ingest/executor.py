@@ -21,12 +21,12 @@ from components.contract.properties import (
     PATTERN_PROPERTY,
 )
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import ingest_listing
-from components.ingest.plan_processes import is_quick
-from components.ingest.plan_writer import IngestJob, write_plan
-from components.ingest.shard_writer import WriteShards
+from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.source.listing import Listing, check_labels, read_listing
-from components.ingest.source.lookup import LISTING_PROPERTY, list_source
+from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.processes import is_quick
+from components.ingest.write.run import ingest_listing
+from components.ingest.write.shard_writer import WriteShards
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):

@@ -18,11 +18,11 @@ from components.images.check import open_image, rejecting
 from components.images.check_result import Category, Rejected, usable
 from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
-from components.images.thumbprint import make_thumbprint
+from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.near_duplicates.picture_rows import ROW_BYTES, picture_row
-from components.ingest.near_duplicates.similar_pairs import find_groups
+from components.ingest.plan.similar_images import ROW_BYTES, find_groups, picture_row
+from components.ingest.plan.splits import find_rule, require_splits
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
 
@@ -31,6 +31,8 @@ SAMPLE = 256
 
 _HEADER_BYTES = 64 * 2**10
 _SAMPLE_SHARDS = 16
+# With this many images, some fall into each split, unless they are all alike.
+_FEW = 200
 # What a whole file may get if only its start is read.
 _OF_A_START = (Category.NOT_AN_IMAGE, Category.TRUNCATED)
 
@@ -88,6 +90,33 @@ class Copies:
     """Number of files that were read."""
     alike: int
     """Number of files that may have a copy in another split."""
+
+
+def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping[str, int]]:
+    """Raise what `require_splits` would raise after ingest; return split → label → images.
+
+    A few images are read; of many, all are assumed to be in every split.
+    """
+    counts = listing.labels_per_split()
+    hashed = counts.pop(None, collections.Counter())
+    found = {split: labels for split, labels in counts.items() if split is not None}
+    if len(listing.files) > _FEW:
+        for label, count in hashed.items():
+            for split in listing.fractions_of(label):
+                found.setdefault(split, collections.Counter())[label] += count
+    else:
+        divided = [file for file in listing.files if file.split is None]
+        digests = [
+            (file, hashlib.sha256(content).hexdigest())
+            for file, content in read_images(listing.root, divided, config)
+            if isinstance(content, bytes)
+        ]
+        rule = find_rule(listing, hashed, digests)
+        for file, sha256 in digests:
+            split = rule.split_of(file, sha256)
+            found.setdefault(split, collections.Counter())[file.label] += 1
+    require_splits(found, listing.root)
+    return found
 
 
 def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:

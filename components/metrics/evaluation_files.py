@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from components.contract.artifact_files import open_file, read_json
 from components.contract.confidence import Interval
 from components.metrics.proof import Grade
-from components.storage.artifact_files import open_file, read_json
 
 Outcome = Literal["blessed", "undecided", "refused"]
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.contract.artifact_files import make_folders, open_file
 from components.contract.model_files import FOLDS_FILE
-from components.storage.artifact_files import make_folders, open_file
 
 if TYPE_CHECKING:
     # Other metrics need no other training.

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from components.contract.artifact_files import on_disk, open_file
 from components.contract.example import decode_text, encode_text
 from components.contract.model_files import KNOWN_SCORE
 from components.metrics.predictions import (
@@ -23,7 +24,6 @@ from components.metrics.predictions import (
     PredictionStats,
     SampledPredictions,
 )
-from components.storage.artifact_files import on_disk, open_file
 
 PREDICTIONS_FILE = "predictions.parquet"
 

@@ -1,10 +1,6 @@
 """Configuration of prediction, for `local_runner.py predict` and ImagePredictor."""
 
-from typing import Annotated
-
-from annotated_types import Gt
-
-from components.contract.configuration import Number, Positive, Text, configuration
+from components.contract.configuration import Positive, Text, configuration
 
 
 @configuration("predict")
@@ -20,10 +16,3 @@ class PredictConfig:
 
     batch: Positive = 64
     """Images per batch. Larger batches are hardly faster on CPUs."""
-
-    batch_mpixels: Annotated[Number, Gt(0)] = 32.0
-    """Maximum total million pixels of a batch, which are decoded at the same time at about 15 bytes
-    a pixel. A single image may be larger."""
-
-    shard_images: Positive = 5000
-    """Files per shard that the pipeline step writes; Beam's workers process shards in parallel."""

@@ -13,6 +13,14 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
+from components.contract.artifact_files import (
+    list_names,
+    make_folders,
+    open_file,
+    read_part,
+    remove,
+    write_parts,
+)
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.images.options import FileOptions
@@ -27,12 +35,13 @@ from components.predict.files import (
 from components.predict.flow import Status, Tally, predict
 from components.predict.model import RankingModel
 from components.predict.table import write_table
-from components.storage.artifact_files import list_names, make_folders, open_file, remove
-from components.storage.numbered_parts import read_part, write_parts
 
 SUMMARY_FILE = "summary.json"
 PREDICTED_PROPERTY = "predicted"
 """Property of the predictions: 1, or 0 if the model was not blessed and nothing was predicted."""
+
+SHARD_FILES = 5_000
+"""Files per shard of predictions, which Beam's workers write in parallel."""
 
 # File of the parts of the folder, removed when all are predicted.
 _PARTS = ".parts"
@@ -98,7 +107,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         config = from_json(PredictConfig, exec_properties["config"])
         options = from_json(FileOptions, exec_properties["options"])
         sources = find_sources([exec_properties["folder"]])
-        parts = [part for source in sources for part in divide(source, config.shard_images)]
+        parts = [part for source in sources for part in divide(source, SHARD_FILES)]
         _make_empty(predictions.uri)
         model = artifact_utils.get_single_instance(input_dict["model"])
         folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))

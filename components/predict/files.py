@@ -49,11 +49,11 @@ def find_sources(named: Sequence[str]) -> list[Source]:
     Raises:
         DataError: one of them does not exist, or there are no files.
     """
-    found = itertools.chain.from_iterable(map(_find, named))
+    pairs = itertools.chain.from_iterable(map(_find, named))
     # Group neighbors, so that files of one folder are read together.
     sources = [
         Source(folder, tuple(entry for _, entry in entries))
-        for folder, entries in itertools.groupby(found, key=lambda pair: pair[0])
+        for folder, entries in itertools.groupby(pairs, key=lambda pair: pair[0])
     ]
     if not sources:
         raise DataError(f"There are no files in {' or '.join(named)}.")

@@ -12,18 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
+from components.contract.artifact_files import on_disk
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.files import Entry, Source, divide
 from components.predict.model import Answer, Ranking
-from components.storage.artifact_files import on_disk
 from components.storage.fetch import Content, read_files
 
 Status = Literal["answered", "refused", "skipped"]
 
 _Checked = tuple[str, "CheckedImage | Outcome"]
+
+BATCH_PIXELS = 32_000_000
+"""Pixels of a batch, which are decoded at the same time at about 15 bytes each. A single image may
+have more."""
 
 # Files of one task: submitting each small file by itself costs more than checking it.
 _TASK_FILES = 16
@@ -176,7 +180,7 @@ def _batches(items: Iterable[_Checked], config: PredictConfig) -> Iterator[list[
     images = pixels = 0
     for name, item in items:
         size = item.width * item.height if isinstance(item, CheckedImage) else 0
-        full = images == config.batch or pixels + size > config.batch_mpixels * 1e6
+        full = images == config.batch or pixels + size > BATCH_PIXELS
         if (full and images) or len(batch) >= 2 * config.batch:
             yield batch
             batch, images, pixels = [], 0, 0
@@ -192,7 +196,7 @@ def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]
     for name, item in batch:
         if isinstance(item, Outcome):
             yield item
-        elif isinstance(found := next(predictions), str):
-            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=found)
+        elif isinstance(prediction := next(predictions), str):
+            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=prediction)
         else:
-            yield Outcome(name, "answered", *found)
+            yield Outcome(name, "answered", *prediction)

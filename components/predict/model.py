@@ -116,8 +116,8 @@ class RankingModel:
         """
         errors = self._model.errors
         expected = (errors.InvalidArgumentError, errors.ResourceExhaustedError)
-        found = predict_each(self._predict_batch, images, errors=expected)
-        return [find_reason(one) if isinstance(one, Exception) else one for one in found]
+        answers = predict_each(self._predict_batch, images, errors=expected)
+        return [find_reason(a) if isinstance(a, Exception) else a for a in answers]
 
     def _predict_batch(self, images: Sequence[bytes]) -> list[Answer | str]:
         outputs = self._model.predict(DEFAULT_SIGNATURE, images)
@@ -166,7 +166,9 @@ def predict_each(
             return [error]
     middle = len(files) // 2
     halves = (files[:middle], files[middle:])
-    return [one for half in halves for one in predict_each(predict, half, errors=errors)]
+    return [
+        prediction for half in halves for prediction in predict_each(predict, half, errors=errors)
+    ]
 
 
 def import_quietly() -> None:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from components.contract.errors import ConfigurationError
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.contract.printable import disarm
-from components.contract.stopping import before_stopping
+from components.host.stopping import before_stopping
 from components.predict.flow import Outcome
 from components.storage.folder import is_local, open_folder, storage_error
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
-from components.storage.artifact_files import on_disk
+from components.contract.artifact_files import on_disk
+from components.host.lock import locked
 from components.storage.folder_listing import find_files
-from components.storage.lock import locked
 from components.storage.saved_model import (
     FILES,
     GRAPH,

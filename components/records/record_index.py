@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.artifact_files import make_folders, on_disk, open_file, reading
 from components.contract.example import ENCODED, LABEL_ID
 from components.records.shard_files import open_shard
-from components.records.tfrecord import HEADER_BYTES, reading, serialize
-from components.storage.artifact_files import make_folders, on_disk, open_file
+from components.records.tfrecord import HEADER_BYTES, serialize
 
 # Not in the split folders, where TFX takes every file for a shard.
 FOLDER = "records"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Container, Iterator
 
 import google_crc32c
 
+from components.contract.artifact_files import on_disk, reading
 from components.contract.errors import StorageError
 from components.contract.wire_format import read_varint
 from components.records.tfrecord import (
@@ -16,10 +17,8 @@ from components.records.tfrecord import (
     field_head,
     frame,
     masked_crc,
-    reading,
     serialize,
 )
-from components.storage.artifact_files import on_disk
 
 EVERY = range(2**63)
 """Numbers of all records."""

@@ -7,17 +7,18 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.contract.errors import StorageError
-from components.contract.example import INDEX_FILE, count_folds
-from components.records.tfrecord import RecordWriter, reading
-from components.storage.artifact_files import (
+from components.contract.artifact_files import (
     list_names,
     make_folders,
     move,
     on_disk,
     open_file,
+    reading,
     remove,
 )
+from components.contract.errors import StorageError
+from components.contract.example import INDEX_FILE, count_folds
+from components.records.tfrecord import RecordWriter
 
 UNFINISHED = ".unfinished"
 """Folder of shards being written, next to the split folders."""
@@ -104,13 +105,13 @@ def find_earlier(examples_uri: str, name: str, value: str) -> str:
 
     TFX numbers the outputs of a step: `examples/12`.
     """
-    folder, own = os.path.split(examples_uri.rstrip("/"))
-    if not own.isdigit():
+    folder, own_number = os.path.split(examples_uri.rstrip("/"))
+    if not own_number.isdigit():
         return ""
     for number in sorted(filter(str.isdigit, list_names(folder)), key=int, reverse=True):
         uri = os.path.join(folder, number)
         with contextlib.suppress(OSError, StorageError):
-            if number != own and read_index(uri).get(name) == value:
+            if number != own_number and read_index(uri).get(name) == value:
                 return uri
     return ""
 
@@ -131,9 +132,9 @@ def list_shards(examples_uri: str, split: str) -> list[str]:
     """Return the paths of the shards of a split, or of all splits for folds, in name order."""
     splits = sorted(read_index(examples_uri)["splits"]) if count_folds(split) else [split]
     return [
-        os.path.join(examples_uri, f"Split-{one}", name)
-        for one in splits
-        for name in read_counts(examples_uri, one)
+        os.path.join(examples_uri, f"Split-{split}", name)
+        for split in splits
+        for name in read_counts(examples_uri, split)
     ]
 
 

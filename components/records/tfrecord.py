@@ -4,17 +4,15 @@ Building, serializing and writing protocol buffers copies each image four times,
 than its SHA-256. Here the file's own bytes go to the system.
 """
 
-import contextlib
 import functools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import google_crc32c
 
-from components.contract.errors import StorageError, UserError
+from components.contract.artifact_files import on_disk, open_file
 from components.contract.wire_format import encode_varint
-from components.storage.artifact_files import on_disk, open_file
 
 HEADER_BYTES = 12
 """Bytes before the data of a record: its length and that length's checksum."""
@@ -28,19 +26,6 @@ _BUFFER_BYTES = 2**16
 _JOINED_BYTES = 2**14
 
 Value = bytes | str | int | float
-
-
-@contextlib.contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turn errors from parsing the file at `path`, a path or URL, into a `StorageError`."""
-    try:
-        yield
-    except (OSError, UserError):
-        raise
-    except Exception as error:  # From IndexError to what NumPy's header parser raises.
-        raise StorageError(
-            f"{path} is damaged ({error}): remove the output folder, and run again."
-        ) from error
 
 
 def serialize(features: Mapping[str, Value]) -> list[bytes]:

@@ -7,8 +7,9 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
+from components.contract.artifact_files import make_folders
 from components.contract.artifacts import Artifacts
-from components.records.suspects import SUSPECTS_FILE, write_suspects
+from components.contract.suspects import SUSPECTS_FILE, write_suspects
 from components.report.card import write_card
 from components.report.inputs import gather_facts
 from components.report.metrics_file import (
@@ -19,7 +20,6 @@ from components.report.metrics_file import (
     write_metrics,
 )
 from components.report.page.document import render
-from components.storage.artifact_files import make_folders
 from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE, write_text
 
 

@@ -132,8 +132,6 @@ class ReportFacts:
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
     phases: tuple[TrainedPhase, ...] = ()
-    range_test: Mapping[str, Any] | None = None
-    """`range_test` of `training.json`."""
     warm_start: Mapping[str, Any] | None = None
     """`warm_start` of `training.json`."""
     search: Mapping[str, Any] | None = None
@@ -294,8 +292,8 @@ class ReportFacts:
                 f"more than the {fitted}."
             )
         fit = (
-            f"The model answers whether an image is known. Its score is {unknowns.score}; the "
-            f"threshold was fitted to {wanted} false alarms on {fitted}"
+            f"The model answers whether an image is known. Its score is the energy of the logits; "
+            f"the threshold was fitted to {wanted} false alarms on {fitted}"
         )
         limit = (
             "Other images, such as noise or photographs of other things, may still be called known."
@@ -305,22 +303,6 @@ class ReportFacts:
         return (
             f"{fit}. Of the images of {self.judged_on}, {unknowns.found:.1%} (95% CI "
             f"{interval.low:.1%} to {interval.high:.1%}) are called unknown by mistake. {limit}"
-        )
-
-    @property
-    def unknown_classes(self) -> str:
-        """Say how well `known` tells images of other classes; "" if it was not asked for."""
-        if not (self.unknowns and (left_out := self.unknowns.left_out)):
-            return ""
-        if left_out.reason or not (interval := left_out.interval):
-            return f"No classes were left out to measure it: {left_out.reason}."
-        return (
-            f"To measure how well it tells images of other classes, {left_out.trainings} further "
-            f"trainings left out a part of the classes each. The AUROC of a class against the "
-            f"others on {left_out.images:,} images of the {EVAL} split is {left_out.auroc:.3f} on "
-            f"average (95% CI {interval.low:.3f} to {interval.high:.3f}; 0.5 is chance), and "
-            f"{left_out.softmax:.3f} with the highest probability as the score. At this rate of "
-            f"false alarms {left_out.found:.1%} of the images of a new class are called unknown."
         )
 
     @property

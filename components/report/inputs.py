@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from components.contract.anomalies import ANOMALIES_FILE, list_anomalies
+from components.contract.artifact_files import open_file, read_json
 from components.contract.example import EVAL, TRAIN, count_folds
 from components.contract.ingest_files import SUMMARY_FILE
-from components.contract.machine import trim_memory
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
-from components.contract.progress import report_progress
 from components.contract.properties import (
     BASELINE_PROPERTY,
     CONFIG_PROPERTY,
@@ -34,6 +33,8 @@ from components.contract.properties import (
     PropertiesLike,
 )
 from components.contract.span_pattern import name_spans
+from components.host.machine import trim_memory
+from components.host.progress import report_progress
 from components.images.pixel_statistics import STATISTICS
 from components.metrics.calibration import Scaling, measure_sets, undo_scaling
 from components.metrics.classification_metrics import compare_models
@@ -52,7 +53,6 @@ from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
 from components.report.suspects.odd_images import Columns
 from components.report.suspects.similar import measure_leaks
-from components.storage.artifact_files import open_file, read_json
 
 _PACKAGES = (
     "tfx",
@@ -135,7 +135,6 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
             TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
             for phase in training.get("phases", ())
         ),
-        "range_test": training.get("range_test"),
         "warm_start": training.get("warm_start"),
         "search": training.get("search"),
         "input_advice": _read_optional(run, INPUT_FILE).get("advice") or "",
@@ -169,7 +168,7 @@ def _find_unknowns(
     scores = evaluated.known_scores
     # Images of a class that the model does not have are rightly unknown.
     usual = scores if scores is None else scores[evaluated.candidate.ids >= 0]
-    return Unknowns.read(fitted).measure(usual, held_out=held_out)
+    return Unknowns(**fitted).measure(usual, held_out=held_out)
 
 
 def _make_header(

@@ -36,7 +36,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
     `known`: null, or the fields of `components.metrics.unknowns.Unknowns`.
-    `range_test`, `warm_start` and `search`: those of `training.json`, or null.
+    `warm_start` and `search`: those of `training.json`, or null.
     """
     comparison, header = facts.comparison, facts.header
     report = {
@@ -67,7 +67,6 @@ def write_metrics(facts: ReportFacts) -> str:
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
         "label_sets": asdict(facts.sets) if facts.sets else None,
         "known": asdict(facts.unknowns) if facts.unknowns else None,
-        "range_test": facts.range_test,
         "warm_start": facts.warm_start,
         "search": facts.search,
     }

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.suspects import Suspect
 from components.images.picture import Thumbnail
-from components.records.suspects import Suspect
 
 
 @dataclass(frozen=True)

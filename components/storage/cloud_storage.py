@@ -1,9 +1,14 @@
-"""Google Cloud Storage, `gs://`, through gcsfs, with our own retries and checksums."""
+"""Google Cloud Storage, `gs://`, through gcsfs, with our own retries and checksums.
+
+gcsfs has no public hook for a request: what is overridden and called of its private members is in
+the first part of `CloudStorage`, and in uploads `_call`, the asynchronous form of `call`.
+"""
 
 import asyncio
 import contextlib
 import functools
 import itertools
+import json
 import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,16 +18,19 @@ import fsspec
 import google.auth
 import google.auth.exceptions
 import requests
-from gcsfs.core import GCSFileSystem
-from gcsfs.retry import ChecksumError, validate_response
+from gcsfs.core import GCSFileSystem, quote
+from gcsfs.retry import ChecksumError, HttpError, validate_response
+from google.auth.credentials import TokenState
 from google.auth.transport.requests import Request
 from yarl import URL
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.cloud_upload import LostSessionError, send
-from components.storage.folder_listing import digest
+from components.storage.checksums import digest
 from components.storage.retry import Retrier
+
+PIECE = 8 * 2**20
+"""Larger uploads go in pieces of this many bytes, of which only the last one is ever resent."""
 
 _DAMAGED_ATTEMPTS = 3
 # Prefixes listed at the same time; fields of the objects of a page, and its size, the largest.
@@ -36,6 +44,10 @@ _TEMPORARY_STATUSES = (401, 408, 429)
 _CONNECTIONS = 256
 
 _Response = tuple[int, Any, Any, bytes]
+
+
+class LostSessionError(Exception):
+    """An upload in pieces has expired, or has finished without our knowing: start again."""
 
 
 class _UnsettledError(Exception):
@@ -58,7 +70,9 @@ class CloudStorage(GCSFileSystem):
     def __init__(self, **options: Any) -> None:
         """Take the options of gcsfs."""
         super().__init__(**options)
-        self._retrier = Retrier(self._find_cause, f"The object store at {self._location}")
+        self.address = self.base.removesuffix("/storage/v1/")
+        """URL of the store."""
+        self._retrier = Retrier(self._find_cause, f"The object store at {self.address}")
         self._renewal: asyncio.Task[None] | None = None
 
     async def _request(
@@ -89,17 +103,18 @@ class CloudStorage(GCSFileSystem):
         if self._session is None:
             # Belongs to the event loop. Without a jar, aiohttp looks for no cookies.
             connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
-            own = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
-            self.session_kwargs = {**self.session_kwargs, **own}
-        return await super()._set_session()
+            options = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
+            self.session_kwargs = {**self.session_kwargs, **options}
+            session = await super()._set_session()
+            # aiohttp would silently retry after a lost connection, and has no option for it.
+            session._retry_connection = False
+        return self._session
 
     async def _request_once(
         self, method: str, url: str | URL, *, data: Any = None, **options: Any
     ) -> _Response:
         """Make a request as gcsfs does, but read every kind of error response."""
         session = await self._set_session()
-        # aiohttp would silently retry after a lost connection.
-        session._retry_connection = False
         await self._renew_token()
         silence = retry.RETRY_POLICY.silence
         timeout = aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence)
@@ -118,14 +133,14 @@ class CloudStorage(GCSFileSystem):
 
     async def _renew_token(self) -> None:
         """Fetch a token unless there is a valid one; gcsfs would block all requests meanwhile."""
-        credentials = self.credentials
-        if credentials.credentials is None or credentials._credentials_valid(300):
+        credentials = self.credentials.credentials
+        if credentials is None or credentials.token_state is TokenState.FRESH:
             return
 
         def renew() -> None:
             with requests.Session() as session:
                 request = functools.partial(Request(session), timeout=retry.RETRY_POLICY.silence)
-                credentials.credentials.refresh(request)
+                credentials.refresh(request)
 
         # All waiting requests share one renewal.
         if self._renewal is None or self._renewal.done():
@@ -158,8 +173,10 @@ class CloudStorage(GCSFileSystem):
 
     async def _describe(self, path: str) -> dict[str, Any]:
         bucket, _, name = path.partition("/")
-        found: dict[str, Any] = await self._call("GET", "b/{}/o/{}", bucket, name, json_out=True)
-        return found
+        described: dict[str, Any] = await self._call(
+            "GET", "b/{}/o/{}", bucket, name, json_out=True
+        )
+        return described
 
     def find_all(self, root: str, take: Callable[[dict[str, Any]], None]) -> None:
         """Call `take` with each object below `root`, `bucket/folder`, in any order.
@@ -198,7 +215,7 @@ class CloudStorage(GCSFileSystem):
         # Folders of splits have few, those of labels many neighbors.
         prefixes = [top]
         for delimiter in ("/", "/", None):
-            below = await asyncio.gather(*(list_below(one, delimiter) for one in prefixes))
+            below = await asyncio.gather(*(list_below(p, delimiter) for p in prefixes))
             prefixes = [*itertools.chain.from_iterable(below)]
 
     async def read_version(self, path: str, version: str, end: int | None = None) -> bytes:
@@ -234,18 +251,18 @@ class CloudStorage(GCSFileSystem):
 
         async def attempt() -> str:
             try:
-                found = await send(self, path, data, version or "0")
+                described = await _send(self, path, data, version or "0")
             except FileExistsError:
                 # An earlier attempt may have written it although its response was lost.
                 try:
-                    found = await self._describe(path)
+                    described = await self._describe(path)
                 except FileNotFoundError:
                     raise _UnsettledError(path) from None
-                if found["crc32c"] != crc32c:
+                if described["crc32c"] != crc32c:
                     raise
-            if found["crc32c"] != crc32c:
+            if described["crc32c"] != crc32c:
                 raise ChecksumError(f"{path} was stored with other bytes")
-            return str(found["generation"])
+            return str(described["generation"])
 
         return await self._retrier.call(attempt, kind="upload", request=f"upload of gs://{path}")
 
@@ -255,6 +272,73 @@ class CloudStorage(GCSFileSystem):
         # An earlier attempt may already have deleted it.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             await self._call("DELETE", "b/{}/o/{}", bucket, name, ifGenerationMatch=version)
+
+
+async def _send(fs: "CloudStorage", path: str, data: bytes, generation: str) -> dict[str, Any]:
+    """Upload an object, whose checksum the store verifies; return its metadata."""
+    bucket, _, name = path.partition("/")
+    target = f"{fs.address}/upload/storage/v1/b/{quote(bucket)}/o"
+    properties = {"name": name, "crc32c": digest(data, "crc32c")}
+    upload = _send_in_pieces if len(data) > PIECE else _send_at_once
+    try:
+        return await upload(fs, target, properties, data, generation)
+    except HttpError as error:
+        if "CRC32C" in str(error):
+            raise ChecksumError(str(error)) from error
+        raise
+
+
+async def _send_at_once(
+    fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
+) -> dict[str, Any]:
+    # Contains the checksum of the content, so the content cannot contain it.
+    mark = f"part-{digest(data, 'crc32c').encode().hex()}-{len(data)}"
+    head = (
+        f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+        f"{json.dumps(properties)}\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    )
+    described: dict[str, Any] = await fs._call(
+        "POST",
+        target,
+        uploadType="multipart",
+        ifGenerationMatch=generation,
+        headers={"Content-Type": f"multipart/related; boundary={mark}"},
+        data=head.encode() + data + f"\r\n--{mark}--\r\n".encode(),
+        json_out=True,
+    )
+    return described
+
+
+async def _send_in_pieces(
+    fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
+) -> dict[str, Any]:
+    """Upload resumably: a piece sent twice counts once.
+
+    Source: "Resumable uploads" in the documentation of Cloud Storage.
+    """
+    headers, _ = await fs._call(
+        "POST",
+        target,
+        uploadType="resumable",
+        ifGenerationMatch=generation,
+        headers={"X-Upload-Content-Length": str(len(data))},
+        json=properties,
+    )
+    session, start = headers["Location"], 0
+    while True:
+        piece = data[start : start + PIECE]
+        span = f"bytes {start}-{start + len(piece) - 1}/{len(data)}"
+        try:
+            headers, answer = await fs._call(
+                "PUT", session, headers={"Content-Range": span}, data=piece
+            )
+        except FileNotFoundError:
+            raise LostSessionError(session) from None
+        if answer:
+            described: dict[str, Any] = json.loads(answer)
+            return described
+        # The store may have received only a part of the piece.
+        start = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
 
 
 def open_cloud_storage(url: str) -> tuple[CloudStorage, str]:

@@ -13,8 +13,9 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
+from components.storage.checksums import checksum_matches
 from components.storage.folder import is_local, open_folder
-from components.storage.folder_listing import MISSING, checksum_matches, local_version
+from components.storage.folder_listing import MISSING, local_version
 
 
 class _ListedFile(Protocol):
@@ -197,17 +198,17 @@ async def read_remote(
     """
     size = file.size if first is None else min(first, file.size)
     for attempt in range(_ATTEMPTS):
-        found = await _read_once(fs, path, file, size)
-        if not isinstance(found, Unread) or found == CHANGED:
+        content = await _read_once(fs, path, file, size)
+        if not isinstance(content, Unread) or content == CHANGED:
             break
-        if any(word in found.reason for word in _REFUSED):
+        if any(word in content.reason for word in _REFUSED):
             break
         if attempt < _ATTEMPTS - 1:
-            known = found.reason.startswith((_GONE.reason, _DAMAGED))
-            cause = found.reason.partition(":")[0] if known else "an error"
+            known = content.reason.startswith((_GONE.reason, _DAMAGED))
+            cause = content.reason.partition(":")[0] if known else "an error"
             pause = retry.RETRY_POLICY.pause(attempt)
             await retry.pause_before_retry(cause, f"GET {path}", pause)
-    return found
+    return content
 
 
 async def _read_once(fs: AbstractFileSystem, path: str, file: _ListedFile, size: int) -> Content:

@@ -1,8 +1,6 @@
 """List all files of a folder, on disk or in any store, as they are before anything is read."""
 
-import base64
 import contextlib
-import hashlib
 import heapq
 import os
 import stat
@@ -10,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import google_crc32c
 from fsspec import AbstractFileSystem
 
 from components.contract.error_messages import did_you_mean
@@ -262,20 +259,3 @@ def local_version(status: os.stat_result) -> str:
     Archives restore the first time, so files that are swapped differ only in the second.
     """
     return f"{status.st_mtime_ns} {status.st_ctime_ns}"
-
-
-def checksum_matches(data: bytes, checksum: str) -> bool:
-    """Compare data with the checksum of a listing; one of an unknown kind always matches."""
-    kind, _, expected = checksum.partition(":")
-    return kind not in _DIGESTS or digest(data, kind) == expected
-
-
-def digest(data: bytes, kind: str) -> str:
-    """Return the checksum of data, crc32c or md5, in base64, as stores list it."""
-    return base64.b64encode(_DIGESTS[kind](data)).decode()
-
-
-_DIGESTS: dict[str, Callable[[bytes], bytes]] = {
-    "crc32c": lambda data: google_crc32c.value(data).to_bytes(4, "big"),
-    "md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
-}

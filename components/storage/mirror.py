@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import fsspec
 
+from components.contract.artifact_files import move_paths
 from components.contract.errors import StorageError
-from components.storage.artifact_files import move_paths
+from components.storage.checksums import checksum_matches
 from components.storage.fetch import Unread, read_remote
 from components.storage.folder import open_folder, storage_error
-from components.storage.folder_listing import Found, checksum_matches, find_files
+from components.storage.folder_listing import Found, find_files
 
 _LEDGER = ".mirror.json"
 _UNFINISHED = ".unfinished"
@@ -72,14 +73,14 @@ class Mirror:
             StorageError: the store does not respond, or there is no such bucket.
         """
         with self._lock:
-            found = {f.path: f for f in find_files(self.url) if self._is_ours(f.path, names)}
-            wanted = [f for f in found.values() if not f.problem and not self._has(f)]
+            objects = {f.path: f for f in find_files(self.url) if self._is_ours(f.path, names)}
+            wanted = [f for f in objects.values() if not f.problem and not self._has(f)]
             ours = [name for name in self._known if self._is_ours(name, names)]
-            for name in set(ours) - found.keys():
+            for name in set(ours) - objects.keys():
                 del self._known[name]
             with self._updating_ledger():
                 for now in self._in_order(file.path for file in wanted):
-                    self._run((found[name].size, self._fetch(found[name])) for name in now)
+                    self._run((objects[name].size, self._fetch(objects[name])) for name in now)
             return len(wanted)
 
     def store(self, names: Collection[str] | None = None) -> None:
@@ -105,8 +106,8 @@ class Mirror:
 
     def _in_order(self, names: Iterable[str]) -> Iterator[list[str]]:
         """Yield the names of each rank, those first that others refer to."""
-        for _, of_rank in itertools.groupby(sorted(names, key=self._rank), key=self._rank):
-            yield list(of_rank)
+        for _, names_of_rank in itertools.groupby(sorted(names, key=self._rank), key=self._rank):
+            yield list(names_of_rank)
 
     def _has(self, found: Found) -> bool:
         known = self._known.get(found.path)
@@ -122,8 +123,8 @@ class Mirror:
 
     def _list(self, names: Collection[str] | None) -> Iterator[tuple[str, Entry]]:
         for top in self._names if names is None else names:
-            found = find_files(self._path(top)) if os.path.isdir(self._path(top)) else []
-            for name in (top, *(f"{top}/{file.path}" for file in found)):
+            files = find_files(self._path(top)) if os.path.isdir(self._path(top)) else []
+            for name in (top, *(f"{top}/{file.path}" for file in files)):
                 if self._is_ours(name, names) and (entry := self._stat(name)):
                     yield name, entry
 
@@ -189,9 +190,9 @@ class Mirror:
 
     def _read_ledger(self) -> dict[str, Entry]:
         with contextlib.suppress(OSError, ValueError, TypeError), open(self._path(_LEDGER)) as file:
-            found = json.load(file)
-            if found["url"] == self.url:
-                return {name: Entry(*fields) for name, fields in found["files"].items()}
+            ledger = json.load(file)
+            if ledger["url"] == self.url:
+                return {name: Entry(*fields) for name, fields in ledger["files"].items()}
         return {}
 
     @contextlib.contextmanager
@@ -207,10 +208,10 @@ class Mirror:
 
 
 async def _gather(tasks: Iterable[tuple[int, Coroutine[Any, Any, None]]]) -> None:
-    several, one = asyncio.Semaphore(_CONCURRENT), asyncio.Lock()
+    small, large = asyncio.Semaphore(_CONCURRENT), asyncio.Lock()
 
     async def run(size: int, task: Coroutine[Any, Any, None]) -> None:
-        async with one if size > _LARGE else several:
+        async with large if size > _LARGE else small:
             await task
 
     await asyncio.gather(*itertools.starmap(run, tasks))

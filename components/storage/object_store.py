@@ -124,9 +124,9 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
         reason.startswith("Invalid endpoint")
     ):
         searched = url.startswith("minio://") and not _given_endpoint()
-        found = f", the first of {', '.join(_kubeflow_hosts())} that resolves" if searched else ""
+        which = f", the first of {', '.join(_kubeflow_hosts())} that resolves" if searched else ""
         text = (
-            f"Cannot reach {store}{found} ({type(error).__name__}): check that it runs there, or "
+            f"Cannot reach {store}{which} ({type(error).__name__}): check that it runs there, or "
             "set AWS_ENDPOINT_URL to its address."
         )
     else:

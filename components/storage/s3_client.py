@@ -16,7 +16,10 @@ from components.storage.retry import Retrier
 
 
 class S3Client(S3FileSystem):
-    """s3fs with our retries: its own are neither logged nor counted."""
+    """s3fs with our retries: its own are neither logged nor counted.
+
+    Every request of s3fs passes `_call_s3`, which has no public hook.
+    """
 
     retries = 1
 

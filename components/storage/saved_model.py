@@ -5,16 +5,14 @@ import hashlib
 import json
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import DataError
 from components.contract.printable import read_number
-from components.storage.artifact_files import on_disk
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
-from components.storage.weights_index import needed_bytes
 
 GRAPH = "saved_model.pb"
 _WEIGHTS = "variables/variables."
@@ -31,8 +29,6 @@ ROLLBACK = os.path.join("assets.extra", "rollback.json")
 """In a version that is an earlier one again: which one, and what it replaced."""
 
 _LOGGER = logging.getLogger(__name__)
-
-_DATA = re.compile(r"\.data-(\d+)-of-\d+$")
 
 
 @dataclass(frozen=True)
@@ -95,35 +91,33 @@ def _warn(version: str, damage: str) -> None:
 def find_damage(version: str) -> str:
     """Say, as a clause, what is wrong with the files of a pushed model; "" if nothing is.
 
-    Models that were not pushed by Pusher have no record of their files: only the sizes of their
-    weights count.
+    Models that were not pushed by Pusher have no record of their files: only their names count.
     """
     try:
-        found = {file.path: file for file in find_files(version)}
+        files = {file.path: file for file in find_files(version)}
     except DataError:
         return "the folder is missing"
-    if GRAPH not in found:
+    if GRAPH not in files:
         # Pusher copies it last.
         return f"{GRAPH} is missing"
     try:
-        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
+        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in files else {}
         recorded = [(name, int(size), digest) for name, (size, digest) in record.items()]
     except (ValueError, TypeError, AttributeError):
         return f"{FILES} is damaged"
     for name, size, digest in recorded:
-        if name not in found:
+        if name not in files:
             return f"{name} is missing"
-        if found[name].size != size:
-            return f"{name} has {found[name].size:,} bytes instead of {size:,}"
+        if files[name].size != size:
+            return f"{name} has {files[name].size:,} bytes instead of {size:,}"
         # Object stores verify checksums themselves.
         path = os.path.join(version, name)
-        if on_disk(path) and _digest_file(path, found[name].version) != digest:
+        if on_disk(path) and _digest_file(path, files[name].version) != digest:
             return f"the content of {name} has changed"
-    weights = {name: file.size for name, file in found.items() if name.startswith(_WEIGHTS)}
+    weights = [name for name in files if name.startswith(_WEIGHTS)]
     if len(weights) == 1:
-        return f"the weights that belong to {next(iter(weights))} are missing"
-    unchecked = FILES not in found and WEIGHTS in weights
-    return _find_truncation(version, weights) if unchecked else ""
+        return f"the weights that belong to {weights[0]} are missing"
+    return ""
 
 
 @functools.cache
@@ -131,22 +125,6 @@ def _digest_file(path: str, version: str) -> str:
     """Digest a file once for each version of it."""
     with explaining_errors("read", path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _find_truncation(version: str, sizes: Mapping[str, int]) -> str:
-    """Compare the sizes of the weights' files with those that their index needs."""
-    try:
-        needed = needed_bytes(read_bytes(os.path.join(version, WEIGHTS)))
-    except ValueError:
-        return f"{WEIGHTS} is damaged"
-    found = {int(match[1]): name for name in sizes if (match := _DATA.search(name))}
-    for number, least in needed.items():
-        if number not in found:
-            return f"part {number} of the weights is missing"
-        name = found[number]
-        if sizes[name] < least:
-            return f"{name} has {sizes[name]:,} bytes instead of {least:,}"
-    return ""
 
 
 def model_digest(saved_model: str) -> str:

@@ -18,19 +18,14 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
+from components.contract.artifact_files import list_names, make_folders, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
 from components.images.canonical import canonicalize
 from components.records.record_index import read_rows
 from components.records.shard_files import UNFINISHED, read_index, write_index
-from components.storage.artifact_files import list_names, make_folders, open_file
 from components.transform.config import LABEL_VOCABULARY, read_custom_config
-from components.transform.earlier_images import (
-    describe_contents,
-    find_earlier_images,
-    image_key,
-)
 from components.transform.shard_writer import TransformShard, transformed_name
 
 Shards = Mapping[str, Collection[str]]
@@ -92,33 +87,19 @@ class Executor(executor.Executor):
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
         shards = index["splits"] if index else _list_shards(examples)
         config, _ = read_custom_config(custom)
-        code, graph = exec_properties.get("code_digest") or "", tft.TFTransformOutput(graph_uri)
-        made_by = image_key(code, custom, index or {}, graph.transformed_feature_spec())
-        labels = graph.vocabulary_by_name(LABEL_VOCABULARY)
-        contents = describe_contents(index or {}, labels)
-        earlier = find_earlier_images(transformed.uri, made_by, contents)
+        labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
         places = [(split, name) for split, names in shards.items() for name in names]
-        if earlier:
-            shared = {place for place in earlier.equal if earlier.share(place, transformed.uri)}
-            places = [place for place in places if place not in shared]
-        total = sum(index["splits"][of][name] for of, name in places) if index else None
-        writer = TransformShard(graph_uri, examples.uri, transformed.uri, total, config, earlier)
-        self._write(places, writer)
+        total = sum(index["splits"][split][name] for split, name in places) if index else None
+        self._write(places, TransformShard(graph_uri, examples.uri, transformed.uri, total, config))
         if index is None:
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
-        ingest = custom.get("ingest", {})
-        facts = {"groups": index["groups"]} if "groups" in index else {}
-        facts |= {"made_by": made_by, "contents": contents} if made_by else {}
-        write_index(
-            transformed.uri, index["splits"], labels=index["labels"], ingest=ingest, **facts
-        )
+        facts = {name: index[name] for name in ("labels", "groups") if name in index}
+        write_index(transformed.uri, index["splits"], ingest=custom.get("ingest", {}), **facts)
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
 
     def _write(self, shards: Sequence[tuple[str, str]], writer: TransformShard) -> None:
-        if not shards:
-            return
         with self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline

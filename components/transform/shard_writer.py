@@ -1,8 +1,7 @@
 """The Beam step of Transform: one output shard per input shard, with the records in its order."""
 
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,12 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256, TRAIN
-from components.contract.machine import available_cpus
-from components.contract.progress import add_progress
+from components.host.machine import available_cpus
+from components.host.progress import add_progress
 from components.images.original import keep_original
 from components.records.record_index import write_indexed_shard
-from components.records.record_reader import read_features, read_records
 from components.records.shard_work import ConcurrentDoFn
 from components.transform.config import LABEL_VOCABULARY, TransformConfig
-from components.transform.earlier_images import EarlierImages, Row, list_rows
 
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64
@@ -25,14 +22,11 @@ _BATCH = 64
 # Features of an original that are stored beside its label id.
 _KEPT = (ENCODED, FILENAME, LABEL, SHA256)
 
-_LABEL = LABEL.encode()
-
 # TFX's own ExampleGens compress their shards, and write no index.
 _GZIP_SUFFIX = ".gz"
 
 Batch = Mapping[str, np.ndarray[Any, Any]]
 """The features of some records, an array of scalars each."""
-Examples = Iterator[dict[str, Any]]
 
 
 def transformed_name(shard: str) -> str:
@@ -41,7 +35,7 @@ def transformed_name(shard: str) -> str:
 
 
 class TransformShard(ConcurrentDoFn):
-    """Applies the transform graph to a shard, except to images that an earlier run has made."""
+    """Applies the transform graph to each shard."""
 
     def __init__(
         self,
@@ -50,7 +44,6 @@ class TransformShard(ConcurrentDoFn):
         output_uri: str,
         total: int | None,
         config: TransformConfig,
-        earlier: EarlierImages | None,
     ) -> None:
         """Write the shards of `output_uri`; `total` is the number of records, if it is known."""
         super().__init__(available_cpus())
@@ -59,7 +52,6 @@ class TransformShard(ConcurrentDoFn):
         self._examples_uri = examples_uri
         self._output_uri = output_uri
         self._total = total
-        self._earlier = earlier
 
     def setup(self) -> None:
         """Load the graph."""
@@ -82,51 +74,15 @@ class TransformShard(ConcurrentDoFn):
         """Write the shard of this split and name."""
         split, name = shard
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
-        rows = self._list_rows(path) if self._earlier else []
-        if self._earlier and rows and (shards := self._earlier.list_rows(split, name)):
-            # The ids of its labels may be the same in another vocabulary.
-            is_same = shards.get(self._earlier.followed.get(shard, "")) == rows
-            if is_same and self._earlier.share(shard, self._output_uri):
-                self._count(len(rows))
-                return
-            images = self._earlier.find_images(split, shards, {digest for digest, *_ in rows})
-            examples = self._reuse(path, split, rows, images)
-        else:
-            compression = "GZIP" if name.endswith(_GZIP_SUFFIX) else None
-            records = tf.data.TFRecordDataset(path, compression).batch(_BATCH).prefetch(1)
-            examples = self._make(records, split)
-        target = transformed_name(name)
-        write_indexed_shard(self._output_uri, split, target, self._counted(examples))
-
-    def _list_rows(self, path: str) -> list[Row]:
-        """Return the rows that the shard at `path` should become."""
-        kept = [name.encode() for name in self._kept_spec if name != ENCODED]
-        records = list(read_features(path, kept))
-        return list_rows(records, (self._ids.get(bytes(of[_LABEL]), -1) for of in records))
-
-    def _reuse(
-        self, path: str, split: str, rows: Sequence[Row], images: Mapping[bytes, memoryview]
-    ) -> Examples:
-        """Transform the records at `path` whose images are not known by the files' digests."""
-        new = {number for number, (digest, *_) in enumerate(rows) if digest not in images}
-        records = enumerate(read_records(path, verify=new))
-        unknown = (bytes(record) for number, record in records if number in new)
-        batches = iter(lambda: list(itertools.islice(unknown, _BATCH)), [])
-        made = self._make(map(tf.constant, batches), split)
-        for digest, filename, label in rows:
-            if digest not in images:
-                yield next(made)
-                continue
-            features = {ENCODED: bytes(images[digest]), LABEL_ID: label, SHA256: digest}
-            yield features | ({FILENAME: filename} if FILENAME in self._kept_spec else {})
-
-    def _make(self, batches: Iterable[tf.Tensor], split: str) -> Examples:
-        """Transform batches of serialized records."""
-        # Called here, not mapped over a dataset: tf.data would instantiate the graph for every
-        # shard, which takes half a second.
+        compression = "GZIP" if name.endswith(_GZIP_SUFFIX) else None
+        batches = tf.data.TFRecordDataset(path, compression).batch(_BATCH).prefetch(1)
         is_kept = self._config.storage == "originals" and split == TRAIN
-        made = map(self._keep_batch if is_kept else self._transform_batch, batches)
-        return itertools.chain.from_iterable(map(_examples, made))
+        # Called here, not mapped over the dataset: tf.data would instantiate the graph for every
+        # shard, which takes half a second.
+        transformed = map(self._keep_batch if is_kept else self._transform_batch, batches)
+        write_indexed_shard(
+            self._output_uri, split, transformed_name(name), self._list_examples(transformed)
+        )
 
     def _transform_batch(self, batch: tf.Tensor) -> Batch:
         return {name: values.numpy() for name, values in self._transform(batch).items()}
@@ -141,18 +97,11 @@ class TransformShard(ConcurrentDoFn):
         images = [keep_original(image, self._config) for image in features[ENCODED]]
         return {**features, ENCODED: np.array(images, object)}
 
-    def _counted(self, examples: Iterable[dict[str, Any]]) -> Examples:
-        for features in examples:
-            yield features
-            self._count(1)
-
-    def _count(self, records: int) -> None:
-        if self._total:
-            add_progress(self._output_uri, records, total=self._total, unit="images")
-
-
-def _examples(batch: Batch) -> Examples:
-    """Yield the features of each row of a batch of scalars."""
-    columns = {name: values.reshape(-1).tolist() for name, values in batch.items()}
-    for row in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, row, strict=True))
+    def _list_examples(self, batches: Iterator[Batch]) -> Iterator[dict[str, Any]]:
+        """Yield the features of each row of batches of scalars, and report progress."""
+        for batch in batches:
+            columns = {name: values.reshape(-1).tolist() for name, values in batch.items()}
+            for row in zip(*columns.values(), strict=True):
+                yield dict(zip(columns, row, strict=True))
+                if self._total:
+                    add_progress(self._output_uri, 1, total=self._total, unit="images")

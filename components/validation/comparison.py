@@ -30,6 +30,6 @@ def summarize(columns: Mapping[str, Any]) -> Statistics:
     import tensorflow_data_validation as tfdv
     from tensorflow_data_validation.statistics import stats_impl
 
-    arrays = [pa.array([[value] for value in of]) for of in columns.values()]
+    arrays = [pa.array([[value] for value in column]) for column in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, [*columns])
     return stats_impl.generate_statistics_in_memory(batch, tfdv.StatsOptions())

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from components.contract.anomalies import ANOMALIES_FILE, Anomaly, list_anomalies
+from components.contract.artifact_files import open_file
 from components.contract.properties import ArtifactLike
-from components.storage.artifact_files import open_file
 from components.validation.config import ValidationConfig
 
 _MAX_NAMED = 5

@@ -67,10 +67,10 @@ def AnomalyGate(
         DataError: findings stop the run; the message names them.
     """
     choices = from_json(ValidationConfig, config)
-    found = read_findings(anomalies)
-    if stopping := [finding for finding in found if stops_run(finding, choices)]:
+    findings = read_findings(anomalies)
+    if stopping := [finding for finding in findings if stops_run(finding, choices)]:
         raise DataError(explain_stop(stopping))
-    for finding in found:
+    for finding in findings:
         _LOGGER.warning("The run continues despite: %s.", finding)
     if statistics_history:
         add_to_history(statistics_history, statistics)

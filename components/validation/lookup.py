@@ -79,7 +79,7 @@ def find_earlier(folder: str, counted: LookupInput) -> str:
     span and the key of the examples, which are known before the statistics are.
     """
     key = counted.examples_key
-    entries = [one for one in list_history(folder) if not key or one.examples_key != key]
+    entries = [entry for entry in list_history(folder) if not key or entry.examples_key != key]
     return _choose(folder, entries, counted.span)
 
 
@@ -94,8 +94,10 @@ def skip_equal(found: str, counted: LookupInput) -> str:
     if entry is None or entry.digest != digest:
         return found
     folder = os.path.dirname(found)
-    earlier = (one for one in list_history(folder) if one.time < entry.time)
-    return _choose(folder, [one for one in earlier if one.digest != digest], counted.span)
+    earlier = (candidate for candidate in list_history(folder) if candidate.time < entry.time)
+    return _choose(
+        folder, [candidate for candidate in earlier if candidate.digest != digest], counted.span
+    )
 
 
 def _choose(folder: str, entries: list[HistoryEntry], span: int) -> str:

@@ -89,12 +89,14 @@ def free_columns(
     gets the columns that it lacks, without a domain.
     """
     known = {feature.name: feature for feature in schema.feature}
-    found = {of.path.step[0]: of for split in splits for of in split.datasets[0].features}
-    for name in sorted(name for name in found if name.startswith(example.COLUMNS)):
+    columns = {
+        feature.path.step[0]: feature for split in splits for feature in split.datasets[0].features
+    }
+    for name in sorted(name for name in columns if name.startswith(example.COLUMNS)):
         if name in known and not closed:
             continue
         feature = known.get(name) or schema.feature.add(name=name)
-        feature.type = _TYPES[found[name].type]
+        feature.type = _TYPES[columns[name].type]
         for inferred in ("domain_info", "presence_constraints", "shape_type"):
             feature.ClearField(inferred)
         feature.value_count.max = 1
@@ -102,7 +104,7 @@ def free_columns(
             count_values(split, name) if find_feature(split, name) else {} for split in splits
         ]
         if closed and feature.type == schema_pb2.BYTES and None not in counts:
-            values = sorted(set().union(*(of or () for of in counts)))
+            values = sorted(set().union(*(count or () for count in counts)))
             if len(values) <= _MOST_VALUES:
                 feature.domain = name
                 schema.string_domain.add(name=name, value=values)

@@ -22,12 +22,12 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
+from components.contract.artifact_files import list_names
 from components.contract.artifacts import Artifacts
 from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.records.record_reader import read_shortened
 from components.records.shard_files import list_shards
-from components.storage.artifact_files import list_names
 from components.validation.feature_statistics import Statistics, find_feature
 
 # Length of a PNG signature, the longest that TFDV knows.

@@ -60,12 +60,12 @@ class Executor(executor.Executor):
         self._skew = self._drift = None
         if not is_drift_off(exec_properties):
             self._skew = Reference("skew", "in train", read_statistics(statistics.uri, TRAIN))
-            found = exec_properties.get(FOUND_KEY)
-            if found is None:
-                found = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
+            earlier = exec_properties.get(FOUND_KEY)
+            if earlier is None:
+                earlier = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
             counted = LookupInput(statistics.uri, int(statistics.span or 0))
-            found = found and skip_equal(found, counted)
-            self._drift = _read_reference(found, counted.span) if found else None
+            earlier = earlier and skip_equal(earlier, counted)
+            self._drift = _read_reference(earlier, counted.span) if earlier else None
         return super().Do(input_dict, output_dict, exec_properties)
 
     def _Validate(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> anomalies_pb2.Anomalies:

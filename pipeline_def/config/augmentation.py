@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from components.contract.configuration import Fraction, Number, Positive, Text, configuration
+from components.contract.configuration import Fraction, Number, Text, configuration
 from pipeline_def.config.functions import check_path
 
 
@@ -59,17 +59,10 @@ class AugmentationConfig:
     fraction is drawn from Beta(cutmix, cutmix) (Yun et al., 2019). 0 turns it off; 1 is common.
     If mixup is on too, every batch gets one of the two at random."""
 
-    policy: Literal["none", "trivial", "rand"] = "none"
+    policy: Literal["none", "trivial"] = "none"
     """trivial: one random operation of random strength per image, nothing to tune (TrivialAugment:
-    Müller and Hutter, 2021). rand: `rand_operations` operations of strength `rand_magnitude`
-    (RandAugment: Cubuk et al., 2020). Off because some operations change colors and shapes, which
-    may distinguish the classes; trivial is a good first choice for photographs."""
-
-    rand_operations: Annotated[Positive, Interval(le=8)] = 2
-    """Operations that policy rand applies to each image, one after the other."""
-
-    rand_magnitude: Fraction = 0.3
-    """Strength of the operations of policy rand."""
+    Müller and Hutter, 2021). Off because some operations change colors and shapes, which may
+    distinguish the classes; a good first choice for photographs."""
 
     fn: Text | None = None
     """Your own augmentation, such as my_package.my_module.my_augmentation: a function that maps

@@ -24,7 +24,6 @@ def parse(
     hidden: Collection[str] = (),
     own: Mapping[str, int] | None = None,
     positional: str = "",
-    find_values: Callable[[Config], Mapping[str, Any]] | None = None,
 ) -> tuple[Config, dict[str, Any]]:
     """Read the command line of a command, with the files that `--config FILE` names.
 
@@ -37,7 +36,6 @@ def parse(
         hidden: options of the configuration that the command does not have.
         own: the command's other options → how many values each takes.
         positional: key of the arguments without an option; "": there are none.
-        find_values: returns option → value for the images of a configuration, for `--help`.
 
     Returns:
         The configuration, and the values of `own`: None, text, a list, or for flags a bool; those
@@ -50,12 +48,7 @@ def parse(
     own = own or {}
     options = {name: option for name, option in list_options().items() if name not in hidden}
 
-    def find(before: Sequence[str]) -> Mapping[str, Any]:
-        if find_values is None:
-            return {}
-        return find_values(parse(before, prog=prog, usage=usage, hidden=hidden, own=own)[0])
-
-    if print_requested_help(arguments, usage, prog=prog, options=options, find_values=find):
+    if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
     others = {"config": 1, "print_config": 0, **own}
     known = {**dict.fromkeys(options, 1), **others}
@@ -72,7 +65,7 @@ def parse(
         raise SystemExit(0)
     values = {name: _get_value(chosen, name, count) for name, count in own.items()}
     if positional:
-        values[positional] = [word for name, found in words if name == positional for word in found]
+        values[positional] = [word for name, typed in words if name == positional for word in typed]
     return config, values
 
 
@@ -176,15 +169,15 @@ def _read_value(name: str, text: str, owner: Any = Config) -> Any:
         raise
 
 
-def _set(found: dict[str, Any], name: str, value: Any) -> None:
+def _set(values: dict[str, Any], name: str, value: Any) -> None:
     """Set an option, add an item to a list (`name+`), or set an entry of a mapping (`name.key`)."""
     option, keys = _find_holder(name)
     assert option is not None
     if name.endswith("+"):
-        before = found.get(option.name, option.default)
-        found[option.name] = [*before, *(value if isinstance(value, list) else [value])]
+        before = values.get(option.name, option.default)
+        values[option.name] = [*before, *(value if isinstance(value, list) else [value])]
         return
-    target = found
+    target = values
     for outer, inner in zip([option.name, *keys], keys, strict=False):
         target[outer] = dict(target[outer]) if isinstance(target.get(outer), dict) else {}
         target, name = target[outer], inner
@@ -204,7 +197,7 @@ def read_file(path: str) -> dict[str, Any]:
         raise ConfigurationError(
             f"{path} must contain options by name, such as `training: {{epochs: 3}}`."
         )
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in _flatten(content):
         if name in list_sections():
             held = "empty" if value is None else quote(value)
@@ -213,8 +206,8 @@ def read_file(path: str) -> dict[str, Any]:
             known = {*list_options(), *list_sections()}
             hint = did_you_mean(name, known) or " See --help-all."
             raise ConfigurationError(f"{path}: unknown option '{name}'.{hint}")
-        _set(found, name, value)
-    return found
+        _set(values, name, value)
+    return values
 
 
 def _flatten(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -229,17 +222,17 @@ def _flatten(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str
 
 def _build(files: Sequence[str], words: Sequence[tuple[str, str]]) -> Config:
     """Make the configuration from files, and from options with their values as typed."""
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for path in files:
         values = read_file(path)
-        found |= values
+        chosen |= values
         sources |= dict.fromkeys(values, path)
     for name, text in words:
-        _set(found, name, _read_value(name, text))
+        _set(chosen, name, _read_value(name, text))
         sources.pop(name, None)
-    fields: dict[str, Any] = {"given": sorted(found)}
-    for name, value in found.items():
+    fields: dict[str, Any] = {"given": sorted(chosen)}
+    for name, value in chosen.items():
         section, _, field = name.rpartition(".")
         (fields.setdefault(section, {}) if section else fields)[field] = value
     try:

@@ -94,7 +94,3 @@ class Config:
         )
         check_originals(self.transform, self.input, self.augmentation)
         check_search(self)
-        require(
-            not self.export.ensemble or self.training.minutes is not None,
-            "export.ensemble needs trials: set training.minutes, or remove export.ensemble.",
-        )

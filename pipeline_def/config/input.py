@@ -6,9 +6,7 @@ from annotated_types import Gt, Interval
 
 from components.contract.configuration import (
     Count,
-    Fraction,
     Number,
-    Positive,
     Text,
     configuration,
     require,
@@ -42,27 +40,8 @@ class InputConfig:
     removed to make room. 100 holds 700,000 images of 224 pixels and leaves room on the disk of a
     workstation."""
 
-    interleave: Annotated[Positive, Interval(le=1024)] = 16
-    """Shards read at the same time, their records mixed; from a bucket, the number of parallel
-    downloads."""
-
-    shuffle_buffer: Annotated[Positive, Interval(le=10_000_000)] = 2048
-    """Encoded examples in the shuffle buffer of reader streamed; the first batch waits until it is
-    full. Records are stored in hash order, so a small buffer is enough. Reader indexed needs none:
-    it shuffles all records of `interleave` shards."""
-
     threads: Annotated[Count, Interval(le=1024)] = 0
     """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""
-
-    prefetch: Annotated[Positive, Interval(le=1024)] = 2
-    """Batches prepared ahead of the training step that needs them."""
-
-    deterministic: bool = True
-    """Same seed, same order of examples, whatever the number of threads. false: a batch that is
-    ready may overtake one that is not."""
-
-    max_wait: Fraction = 0.1
-    """Fraction of the training time spent waiting for input above which training prints advice."""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

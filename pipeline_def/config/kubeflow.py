@@ -125,10 +125,10 @@ class StepConfig:
     @property
     def memory_gb(self) -> float | None:
         """Memory in GB (10^9 bytes); None if it is unset, or not a quantity."""
-        found = _QUANTITY.fullmatch(f"{self.memory}")
-        if found is None:
+        quantity = _QUANTITY.fullmatch(f"{self.memory}")
+        if quantity is None:
             return None
-        number, unit = found.groups()
+        number, unit = quantity.groups()
         return float(number) * _UNITS[unit] / 1e9
 
     def mounts(self, path: str) -> bool:
@@ -167,18 +167,13 @@ class KubeflowConfig:
     read images or pushed models from it. Used only where images, `storage` or the pipeline root are
     neither on gs:// nor on a volume. The default is Kubeflow's own; empty: none."""
 
-    graph: Literal["flat", "nested"] = "flat"
-    """Nested: one box a stage in the interface, which opens into its steps. Each stage costs a
-    driver pod, and Kubeflow shows a stage whose last step was cached as running."""
-
     steps: dict[Text, StepConfig] = field(default_factory=dict)
     """Step → its resources and settings; the name `all` stands for every step."""
 
     workers: Positive = 1
-    """Machines that share a training or, with `training.minutes`, train a trial each; each has the
-    resources of the step Trainer. 1: the step's own pod trains, with Kubeflow Pipelines alone.
-    More: the step starts a Job of Kubernetes, for which its account needs rights. On Vertex AI use
-    one machine with several GPUs."""
+    """Machines that share a training; each has the resources of the step Trainer. 1: the step's own
+    pod trains, with Kubeflow Pipelines alone. More: the step starts a Job of Kubernetes, for which
+    its account needs rights. On Vertex AI use one machine with several GPUs."""
 
     def check_names(self, steps: Collection[str]) -> None:
         """Raise `ConfigurationError` if `steps` has the name of no step."""

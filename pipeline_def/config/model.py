@@ -101,12 +101,6 @@ class ModelConfig:
     none or it is of another network), its version, or where another one is. New classes get new
     outputs, the others keep theirs by name."""
 
-    warm_epochs: Annotated[Number, Interval(gt=0, le=1)] = 0.25
-    """Fraction of `training.epochs` that a training from a pushed model takes."""
-
-    warm_rate: Annotated[Number, Interval(gt=0, le=1)] = 0.5
-    """Factor of `training.learning_rate` in a training from a pushed model."""
-
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.
     0: 32 for cnn, 64 for resnet9."""
@@ -182,18 +176,6 @@ class ExportConfig:
     Unset: every image gets a label. 0.05 needs at least 19 images, and hundreds to be accurate; no
     folds are made then."""
 
-    left_out: Annotated[Count, Interval(le=20)] = 0
-    """Train so many times more, each time without other classes, to measure how well `known` tells
-    images of classes that the model has never seen. Each training takes as long as the model's. 0:
-    it is not measured."""
-
-    ensemble: bool = False
-    """Export the mean probabilities of the best trials of a search, if that is better beyond
-    chance. On the images that compare the trials its calibrated log loss must be lower, and its
-    accuracy not; else the chosen trial is exported alone. Each member makes answers slower.
-    Features, heat maps, `known` and a later `model.warm_start` use the chosen trial. Needs
-    `training.minutes`."""
-
     formats: list[ExportFormat] = field(default_factory=list)
     """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images
     of any size. float16, dynamic (8-bit weights) and int8 (8-bit weights and activations) are small
@@ -203,18 +185,9 @@ class ExportConfig:
     """How far the accuracy of another format may lie below the model's on the evaluated split; one
     that loses more is not pushed."""
 
-    calibration_images: Positive = 256
-    """Random training images used to measure the activation ranges for int8."""
-
     def __post_init__(self) -> None:
-        """Check that no format is listed twice, and that there is something to measure."""
+        """Check that no format is listed twice."""
         require(
             len(set(self.formats)) == len(self.formats),
             f"export.formats is {self.formats}: it lists a format twice.",
-        )
-        require(self.left_out != 1, "export.left_out is 1: it must be 0, or from 2 to 20.")
-        require(
-            not self.left_out or self.false_alarms is not None,
-            f"export.left_out is {self.left_out}, but without export.false_alarms the model does "
-            f"not answer whether an image is known: set both.",
         )

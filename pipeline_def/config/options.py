@@ -1,27 +1,30 @@
-"""The options of a configuration class as data, and the help printed from them."""
+"""The options of a configuration class as data, the help printed from them, and their effect."""
 
 import ast
 import dataclasses
 import functools
 import inspect
 import itertools
+import operator
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 import yaml
 
 from components.contract.error_messages import describe, did_you_mean, get_fields, strip
 from components.contract.errors import ConfigurationError
+from components.contract.rules_of_thumb import OWN_NETWORKS
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import RECIPES
+from pipeline_def.config.recipes import RECIPES, Recipe
 
 _WIDTH = 80
 # More images than any recipe distinguishes.
 _MANY = 10**9
 _FLAGS = ("-h", "--help")
+# A file that names every option would cause more notes than anyone reads.
+_MOST_DEFAULTS = 5
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,10 @@ def print_requested_help(
     *,
     prog: str,
     options: Mapping[str, Option],
-    find_values: Callable[[Sequence[str]], Mapping[str, Any]] = lambda _: {},
 ) -> bool:
     """Print the help that the arguments ask for; return whether they ask for any.
 
     `--help` prints the usage, `--help SECTION` and `--help OPTION` some options, `--help-all` all.
-    `find_values` returns option → value for the images that the arguments before name, if any.
 
     Raises:
         ConfigurationError: there is no such section or option.
@@ -113,13 +114,12 @@ def print_requested_help(
     if "--help-all" in arguments:
         print(usage.strip(), *_describe(shown), sep="\n")
         return True
-    asked = next((place for place, one in enumerate(arguments) if one in _FLAGS), None)
+    asked = next((place for place, argument in enumerate(arguments) if argument in _FLAGS), None)
     if asked is None:
         return False
     topic = next(iter(arguments[asked + 1 :]), "").removeprefix("--")
     if topic:
-        here = find_values(arguments[:asked])
-        print(*_describe_topic(topic, shown, prog, here), sep="\n")
+        print(*_describe_topic(topic, shown, prog), sep="\n")
     else:
         print(usage.strip())
         if sections := dict.fromkeys(option.section for option in shown if option.section):
@@ -129,22 +129,18 @@ def print_requested_help(
     return True
 
 
-def _describe_topic(
-    topic: str, shown: Collection[Option], prog: str, here: Mapping[str, Any]
-) -> Iterator[str]:
+def _describe_topic(topic: str, shown: Collection[Option], prog: str) -> Iterator[str]:
     chosen = [option for option in shown if topic in (option.name, option.section)]
     if not chosen:
         known = [*list_sections(), *list_options()]
         hint = did_you_mean(topic, known) or f" See {prog} --help."
         raise ConfigurationError(f"Unknown help topic '{topic}'.{hint}")
-    yield from _describe(chosen, here=here)
+    yield from _describe(chosen)
     if len(chosen) == 1:
         yield from _describe(list_fields(chosen[0]), dashes="")
 
 
-def _describe(
-    options: Sequence[Option], dashes: str = "--", here: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[str]:
+def _describe(options: Sequence[Option], dashes: str = "--") -> Iterator[str]:
     section = None
     for option in options:
         if option.section != section and option.section in list_sections():
@@ -152,7 +148,7 @@ def _describe(
         section = option.section
         yield ""
         yield textwrap.fill(
-            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option, here)}",
+            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option)}",
             _WIDTH,
             initial_indent="  ",
             subsequent_indent="      ",
@@ -164,32 +160,69 @@ def _describe(
         )
 
 
-def _describe_default(option: Option, here: Mapping[str, Any]) -> str:
-    """Return the default, and what recipes set, or the value for the images at hand."""
+def _describe_default(option: Option) -> str:
+    """Return the default, and what recipes set."""
     if option.default is dataclasses.MISSING:
         return "required"
     text = (
         "default unset" if option.default in (None, "") else f"default {show_value(option.default)}"
     )
-    if option.name in here:
-        same = here[option.name] == option.default
-        return text if same else f"{text}, {show_value(here[option.name])} here"
     recipes = [f"{name} {values}" for name, values in list_recipe_values(option.name).items()]
     return f"{text}; with recipe {', '.join(recipes)}" if recipes else text
 
 
 def list_recipe_values(option: str) -> dict[str, str]:
     """Return recipe → the value that it gives to an option, which may depend on the images."""
-    found: dict[str, str] = {}
+    shown_values: dict[str, str] = {}
     for name, recipe in RECIPES.items():
         values = [recipe(images)[option] for images in (_MANY, 1) if option in recipe(images)]
         shown = dict.fromkeys(map(show_value, sorted(values)))
         if values:
-            found[name] = " to ".join(shown)
-    return found
+            shown_values[name] = " to ".join(shown)
+    return shown_values
 
 
 def show_value(value: Any) -> str:
     """Return a value as a configuration file would have it."""
     text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
     return text.removesuffix("...").strip()
+
+
+def describe_chosen(given: Collection[str], recipe: Recipe) -> str:
+    """Return the options that the recipe has set, with their values.
+
+    `given` are the options, as `section.field`, that the user has set.
+    """
+    chosen = {name: value for name, value in recipe.values.items() if name not in given}
+    return ", ".join(f"{name} {show_value(value)}" for name, value in chosen.items())
+
+
+def find_ineffective(given: Collection[str], config: Config, recipe: Recipe) -> Iterator[str]:
+    """Yield a sentence about each option of the user that changes nothing.
+
+    `config` is the complete configuration.
+    """
+    defaults = []
+    for name in given:
+        value = operator.attrgetter(name)(config)
+        sentence = f"--{name} {show_value(value)} changes nothing"
+        if reason := _find_missing(name, config):
+            yield f"{sentence} {reason}"
+        elif name in recipe.values and recipe.values[name] == value:
+            yield f"{sentence}: recipe {recipe.name} sets it already"
+        elif name not in recipe.values and list_options()[name].default == value:
+            defaults.append(f"{sentence}: it is the default")
+    yield from defaults if len(defaults) <= _MOST_DEFAULTS else ()
+
+
+def _find_missing(name: str, config: Config) -> str:
+    """Return what an option needs to have an effect; "" if nothing is missing."""
+    if name.startswith("transfer.") and not config.model.pretrained:
+        return "without pretrained weights"
+    if name == "training.momentum" and config.training.optimizer != "sgd":
+        return f"with training.optimizer {config.training.optimizer}"
+    if name == "training.patience" and config.training.keep == "last":
+        return "with training.keep last"
+    if name == "model.width" and config.model.title not in OWN_NETWORKS:
+        return f"with {config.model.title}"
+    return ""

@@ -90,9 +90,13 @@ def resolve_each(
         other = dataclasses.replace(config, **changed)
         each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
     every = {key for recipe in RECIPES.values() for key in recipe(images)}
-    keys = [key for key in sorted(every) if len({get_value(one, key) for one in each.values()}) > 1]
+    keys = [
+        key
+        for key in sorted(every)
+        if len({get_value(variant, key) for variant in each.values()}) > 1
+    ]
     return resolved, {
-        name: {key: get_value(one, key) for key in keys} for name, one in each.items()
+        name: {key: get_value(variant, key) for key in keys} for name, variant in each.items()
     }
 
 

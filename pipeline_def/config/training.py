@@ -87,16 +87,6 @@ class TrainingConfig:
     """Option → values for the search to try instead of its own, such as `training.learning_rate:
     [0.01, 0.1]`; options of the sections training, transfer, augmentation and model."""
 
-    parallel_trials: Annotated[Positive, Interval(le=64)] = 1
-    """Trials that the search trains at the same time, each in a process on its share of the CPUs
-    with pixels of its own in memory. Two on two cores take a tenth less time. Accelerators train
-    one at a time."""
-
-    find_learning_rate: bool = False
-    """Before training, let the learning rate rise over 120 steps until the loss explodes (Smith,
-    2017), and suggest a `learning_rate`; the report shows the curve. The training stays the same.
-    Off: the recipes' rates suit their networks."""
-
     momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
     """Nesterov momentum of sgd."""
 
@@ -121,10 +111,6 @@ class TrainingConfig:
     """After training, fit a temperature on the eval split by which the exported model divides its
     logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
     better. Off because fitting on fewer than a few hundred images may do harm."""
-
-    embeddings: bool = True
-    """Write the features of every image, 2 bytes each; they show which images are similar, which
-    are odd, and which labels are probably wrong."""
 
     clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
@@ -188,11 +174,6 @@ class TrainingConfig:
         require(
             self.minutes is None or self.accelerator != "workers",
             "training.minutes searches on one machine: set training.accelerator to another value.",
-        )
-        require(
-            self.minutes is None or not self.find_learning_rate,
-            "training.minutes searches for a learning rate itself: remove "
-            "training.find_learning_rate.",
         )
 
 
@@ -271,8 +252,8 @@ class TrainerConfig:
 _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
-    *("minutes", "search", "parallel_trials", "recipe", "folds", "metric", "seed", "accelerator"),
-    *("find_learning_rate", "calibrate", "embeddings", "warm_start", "warm_epochs", "warm_rate"),
+    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator"),
+    *("calibrate", "warm_start"),
 }
 
 
@@ -316,10 +297,10 @@ def _explain_unusable(config: Any, option: str, value: Any) -> str:
     section, _, name = option.partition(".")
     search = config.training.search.items()
     partners = [
-        {other.partition(".")[2]: one}
+        {other.partition(".")[2]: partner_value}
         for other, values in search
         if other != option and other.startswith(f"{section}.")
-        for one in values
+        for partner_value in values
     ]
     problem = ""
     # A recipe may choose an optimizer with weight decay.

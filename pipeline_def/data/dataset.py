@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from components.contract.example import ENCODED, LABEL_ID, TRAIN
-from components.contract.machine import available_cpus
+from components.host.machine import available_cpus
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
@@ -39,7 +38,10 @@ from pipeline_def.data.shards import (
     load_shards,
     map_shards,
 )
-from pipeline_def.data.stream import read_in_order, shuffle_epochs
+from pipeline_def.data.stream import INTERLEAVE, read_in_order, shuffle_epochs
+
+BATCHES_AHEAD = 2
+"""Batches that are prepared before the training step that needs them."""
 
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
@@ -69,7 +71,7 @@ def make_dataset(
         feature_spec: spec of the transform graph; unused features are not parsed.
         batch_size: images per batch.
         options: reader, cache and parallelism. They do not change pixels; the order depends on the
-            reader, `interleave` and `shuffle_buffer`.
+            reader.
         order: how training reads the examples. None: every example once, in the order of the
             shards, with a smaller last batch.
         kept: pixels that other datasets have cached, for this one to use, and the reverse.
@@ -84,8 +86,6 @@ def make_dataset(
         StorageError: the file of `cache: file` cannot be written.
     """
     options = resolve_cache(options, [shards], config)
-    if is_op_determinism_enabled():  # Which `sharing_captured` turns off for the dataset.
-        options = dataclasses.replace(options, deterministic=True)
     plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
     if options.cache in ("decoded", "file"):
         # Decode all images once, in the order of the shards; then only copy them.
@@ -99,7 +99,7 @@ def make_dataset(
         batches = share_captured(plan.map(records, _copy_pixels(plan, pixels, labels)))
     else:
         batches = _decode_shards(plan)
-    return batches.prefetch(options.prefetch)
+    return batches.prefetch(BATCHES_AHEAD)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ReadPlan:
         return OriginalDecoder(self.config, self.order) if self.order and self.originals else None
 
     def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
-        """Load several batches in parallel, in order if `options.deterministic` asks for that."""
+        """Load several batches in parallel, in order."""
 
         # AutoGraph would take 0.3 s to find nothing to convert.
         @tf.autograph.experimental.do_not_convert
@@ -142,7 +142,7 @@ class ReadPlan:
         return records.map(
             load_batch,
             num_parallel_calls=self.options.threads or available_cpus(),
-            deterministic=self.options.deterministic or self.order is None,
+            deterministic=True,
         )
 
     def draw_windows(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
@@ -185,7 +185,7 @@ class ReadPlan:
         sampler = (
             ClassBalancedSampler(labels, seed=order.seed)
             if order.balanced
-            else ShuffledSampler(counts, mixed=self.options.interleave, seed=order.seed)
+            else ShuffledSampler(counts, mixed=INTERLEAVE, seed=order.seed)
         )
 
         def sample(first: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -216,7 +216,7 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
         records = read_in_order(plan.shards, plan.config).batch(plan.batch_size).enumerate()
     else:
         position = plan.order.start * plan.batch_size
-        records = shuffle_epochs(plan.shards, plan.config, plan.options, plan.order, position)
+        records = shuffle_epochs(plan.shards, plan.config, plan.order, position)
         records = records.batch(plan.batch_size, drop_remainder=True).enumerate(plan.order.start)
     return plan.map(records, _decode_serialized(plan))
 

@@ -11,12 +11,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.contract.example import INDEX_FILE, sort_splits
-from components.contract.progress import add_progress
+from components.host.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_counts, read_index
-from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.sampler import Int64Array
 

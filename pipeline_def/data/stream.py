@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.transform.config import TransformConfig
-from pipeline_def.config.input import InputConfig
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
 
@@ -16,6 +15,13 @@ from pipeline_def.data.shards import Shards
 # of 30 MB shards gave 9,300 images/s with 4 MiB and readahead, 3,400 without readahead, as streams
 # then wait for one another, and 7,200 with 1 MiB.
 _READ_BYTES = 4 * 2**20
+
+INTERLEAVE = 16
+"""Shards read at the same time; from a bucket, the number of parallel downloads."""
+
+SHUFFLE_BUFFER = 2_048
+"""Encoded examples to draw from: few, as records are stored in hash order, and the first batch
+waits until they are there."""
 
 # Records of the next epoch kept beside its full shuffle buffer. With 1, each record cost 23 µs more
 # CPU time, as two threads kept waking each other; with 128 nothing.
@@ -37,7 +43,6 @@ def read_in_order(shards: Shards, config: TransformConfig) -> tf.data.Dataset:
 def shuffle_epochs(
     shards: Shards,
     config: TransformConfig,
-    options: InputConfig,
     order: TrainingOrder,
     position: int,
 ) -> tf.data.Dataset:
@@ -59,14 +64,12 @@ def shuffle_epochs(
         )
         records = own.interleave(
             lambda path, first: _open(config, path).enumerate(first),
-            cycle_length=options.interleave,
+            cycle_length=INTERLEAVE,
             # AUTOTUNE starts with few, and each waits for the bucket.
-            num_parallel_calls=min(options.interleave, len(paths)),
-            deterministic=options.deterministic,
+            num_parallel_calls=min(INTERLEAVE, len(paths)),
+            deterministic=True,
         )
-        return records.shuffle(
-            options.shuffle_buffer, seed=seeds[1, 0], reshuffle_each_iteration=False
-        )
+        return records.shuffle(SHUFFLE_BUFFER, seed=seeds[1, 0], reshuffle_each_iteration=False)
 
     # First shuffle, then repeat, with a different shuffle for each epoch. The epoch's number
     # determines its order, so a resumed run skips records of one epoch only.

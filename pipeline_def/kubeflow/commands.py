@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
-from components.storage.artifact_files import on_disk
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import APPLICATIONS
@@ -51,21 +51,21 @@ def compile_(arguments: list[str]) -> int:
         help="File to write. Default: pipeline.yaml.",
     )
     if any(word.startswith(("-h", "--help")) for word in arguments):
-        own, rest = argparse.Namespace(), arguments
+        options, rest = argparse.Namespace(), arguments
     else:
-        own, rest = parser.parse_known_args(arguments)
+        options, rest = parser.parse_known_args(arguments)
     hidden = {"output", "working_copy", "keep_runs"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
     sought = config.model.weights == "auto"
-    config, recipes = _resolve_for_cluster(config, own.target)
+    config, recipes = _resolve_for_cluster(config, options.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
-    documents = compile_documents(config, recipes, target=own.target, image=own.image)
+    documents = compile_documents(config, recipes, target=options.target, image=options.image)
     try:
-        Path(own.output).write_text(dump_documents(documents), encoding="utf-8")
+        Path(options.output).write_text(dump_documents(documents), encoding="utf-8")
     except OSError as error:
-        raise StorageError(f"Cannot write {own.output}: {error.strerror}.") from error
+        raise StorageError(f"Cannot write {options.output}: {error.strerror}.") from error
     size = config.transform.size
     print(f"The model {config.model.title} takes images of {size} x {size} pixels.")
     if sought:
@@ -75,9 +75,9 @@ def compile_(arguments: list[str]) -> int:
         )
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a Job.")
-    print(f"Written: {own.output}, for {own.target}")
+    print(f"Written: {options.output}, for {options.target}")
     place = {"oss": "--endpoint URL", "vertex": "--target vertex --project ID --region REGION"}
-    print(f"Next: uv run kfp_runner.py run {shlex.quote(own.output)} {place[own.target]}")
+    print(f"Next: uv run kfp_runner.py run {shlex.quote(options.output)} {place[options.target]}")
     return 0
 
 
@@ -127,14 +127,14 @@ def check(arguments: list[str]) -> int:
     parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
     add_specification(parser)
     add_target(parser, default=None)
-    own = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     from pipeline_def.kubeflow.spec_check import check_documents, find_target, read_documents
 
-    documents = read_documents(own.spec)
-    target = own.target or find_target(documents)
+    documents = read_documents(options.spec)
+    target = options.target or find_target(documents)
     check_documents(documents, target)
-    print(f"{own.spec} is for {target}: found nothing that it would refuse")
+    print(f"{options.spec} is for {target}: found nothing that it would refuse")
     return 0
 
 

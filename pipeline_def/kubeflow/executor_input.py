@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError
-from components.storage.artifact_files import on_disk
 from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 # The launcher copies artifacts from and to these folders.
@@ -73,7 +73,8 @@ def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
     values = executor_input.get("inputs", {}).get("parameterValues", {})
     if given := values.get(STORAGE_PARAMETER):
         return str(given).rstrip("/")
-    folders = (pipeline_folder(one["uri"], pipeline) for one in artifacts_of(executor_input))
+    uris = [artifact["uri"] for artifact in artifacts_of(executor_input)]
+    folders = (pipeline_folder(uri, pipeline) for uri in uris)
     return next((folder for folder in folders if folder), None)
 
 
@@ -83,8 +84,9 @@ def run_folder(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
     Inputs may come from other runs.
     """
     outputs = artifacts_of({"outputs": executor_input["outputs"]})
-    found = (re.match(rf".+?/{re.escape(pipeline)}/{_UUID}(?=/)", one["uri"]) for one in outputs)
-    return next((match[0] for match in found if match), None)
+    folder = re.compile(rf".+?/{re.escape(pipeline)}/{_UUID}(?=/)")
+    matches = (folder.match(artifact["uri"]) for artifact in outputs)
+    return next((match[0] for match in matches if match), None)
 
 
 def pipeline_folder(uri: str, pipeline: str) -> str | None:
@@ -94,8 +96,8 @@ def pipeline_folder(uri: str, pipeline: str) -> str | None:
     `<root>/<project number>/<pipeline>-<time>/…`.
     """
     name = re.escape(pipeline)
-    if found := re.match(rf"(.+?/{name})/{_UUID}/", uri):
-        return found[1]
-    if found := re.match(rf"(.+?)/\d+/{name}-\d+/", uri):
-        return f"{found[1]}/{pipeline}"
+    if match := re.match(rf"(.+?/{name})/{_UUID}/", uri):
+        return match[1]
+    if match := re.match(rf"(.+?)/\d+/{name}-\d+/", uri):
+        return f"{match[1]}/{pipeline}"
     return None

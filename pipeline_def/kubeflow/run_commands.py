@@ -38,18 +38,18 @@ def run(arguments: list[str]) -> int:
     vertex = parser.add_argument_group("Vertex AI")
     vertex.add_argument("--project", help="Google Cloud project.")
     vertex.add_argument("--region", help="Region, such as europe-west4.")
-    own = parser.parse_args(arguments)
-    for name in _REQUIRED[own.target]:
-        if not getattr(own, name):
-            raise ConfigurationError(f"--{name} is missing: --target {own.target} needs it.")
-    request = make_request(own, own.run_name, target=own.target)
-    if own.target == "vertex":
+    options = parser.parse_args(arguments)
+    for name in _REQUIRED[options.target]:
+        if not getattr(options, name):
+            raise ConfigurationError(f"--{name} is missing: --target {options.target} needs it.")
+    request = make_request(options, options.run_name, target=options.target)
+    if options.target == "vertex":
         if not (request.pipeline_root or request.documents[0].get("defaultPipelineRoot")):
             raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
-        location = vertex_client.Location(own.project, own.region)
-        return _report(vertex_client.start_run(location, request), wait=own.wait)
-    with connect(own) as api:
-        return _report(client.start_run(api, request), wait=own.wait)
+        location = vertex_client.Location(options.project, options.region)
+        return _report(vertex_client.start_run(location, request), wait=options.wait)
+    with connect(options) as api:
+        return _report(client.start_run(api, request), wait=options.wait)
 
 
 def _report(started: StartedRun, *, wait: bool) -> int:
@@ -76,25 +76,25 @@ def schedule(arguments: list[str]) -> int:
     parser.add_argument("--name", help="Name of the schedule. Default: that of the pipeline.")
     add_request(parser)
     add_connection(parser)
-    own = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     from pipeline_def.runs.table import print_table
 
-    if own.cron is not None:
-        schedules.read_cron(own.cron)
-        request = make_request(own, own.name, target="oss")
+    if options.cron is not None:
+        schedules.read_cron(options.cron)
+        request = make_request(options, options.name, target="oss")
         pipeline = request.documents[0]["pipelineInfo"]["name"]
-        request = dataclasses.replace(request, name=own.name or pipeline)
-    with connect(own) as api:
-        if own.list:
-            found = schedules.list_schedules(api, own.experiment)
-            rows = [(s.name, s.cron, "on" if s.enabled else "off", s.schedule_id) for s in found]
+        request = dataclasses.replace(request, name=options.name or pipeline)
+    with connect(options) as api:
+        if options.list:
+            listed = schedules.list_schedules(api, options.experiment)
+            rows = [(s.name, s.cron, "on" if s.enabled else "off", s.schedule_id) for s in listed]
             print_table(("Schedule", "Cron, with seconds", "", "ID"), rows)
-        elif own.remove:
-            schedules.remove_schedule(api, own.experiment, own.remove)
-            print(f"Removed: {own.remove}")
+        elif options.remove:
+            schedules.remove_schedule(api, options.experiment, options.remove)
+            print(f"Removed: {options.remove}")
         else:
-            created = schedules.add_schedule(api, request, own.cron)
+            created = schedules.add_schedule(api, request, options.cron)
             print(f"Schedule: {created.name}, {created.cron} (with seconds), {created.schedule_id}")
     return 0
 
@@ -105,18 +105,18 @@ def runs(arguments: list[str]) -> int:
     parser.add_argument("--number", type=int, default=20, help="How many at most. Default: 20.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     add_connection(parser)
-    own = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     from pipeline_def.runs.table import print_json, print_table
 
-    if not 1 <= own.number <= 200:
-        raise ConfigurationError(f"--number is {own.number}: it must be from 1 to 200.")
-    with connect(own) as api:
-        found = client.list_runs(api, own.experiment, own.number)
-    if own.json:
-        print_json([dataclasses.asdict(one) for one in found])
+    if not 1 <= options.number <= 200:
+        raise ConfigurationError(f"--number is {options.number}: it must be from 1 to 200.")
+    with connect(options) as api:
+        listed = client.list_runs(api, options.experiment, options.number)
+    if options.json:
+        print_json([dataclasses.asdict(run) for run in listed])
     else:
-        print_table(("Run", "Name", "State", "Started", "Took"), map(_row, found))
+        print_table(("Run", "Name", "State", "Started", "Took"), map(_row, listed))
     return 0
 
 
@@ -136,10 +136,10 @@ def logs(arguments: list[str]) -> int:
     parser.add_argument("task", help="Name of the task, such as Trainer.")
     parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
     add_connection(parser)
-    own = parser.parse_args(arguments)
-    with connect(own) as api:
-        found = client.find_run(api, own.experiment, own.run)
-        text = client.read_task_log(api, found.run_id, own.task)
+    options = parser.parse_args(arguments)
+    with connect(options) as api:
+        run = client.find_run(api, options.experiment, options.run)
+        text = client.read_task_log(api, run.run_id, options.task)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     return 0
 
@@ -149,12 +149,12 @@ def stop(arguments: list[str]) -> int:
     parser = Parser(prog="kfp_runner.py stop", description=stop.__doc__)
     parser.add_argument("run", help="ID of the run, its beginning, or its name.")
     add_connection(parser)
-    own = parser.parse_args(arguments)
-    with connect(own) as api:
-        found = client.find_run(api, own.experiment, own.run)
-        if found.state in RUN_ENDS:
-            print(f"{found.run_id} has already ended: {describe(found.state)}")
+    options = parser.parse_args(arguments)
+    with connect(options) as api:
+        run = client.find_run(api, options.experiment, options.run)
+        if run.state in RUN_ENDS:
+            print(f"{run.run_id} has already ended: {describe(run.state)}")
             return 0
-        client.stop_run(api, found.run_id)
-    print(f"Stopping: {found.run_id}")
+        client.stop_run(api, run.run_id)
+    print(f"Stopping: {run.run_id}")
     return 0

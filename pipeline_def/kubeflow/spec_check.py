@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from components.contract.errors import ConfigurationError, StorageError
-from pipeline_def.kubeflow.specification import Specification, Target
+from pipeline_def.kubeflow.specification import Specification, Target, task_of
 
 # Parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
@@ -21,6 +21,9 @@ _ACCELERATORS = {
     "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
     "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
 }
+
+_DIRECT = '"direct": true'
+"""In the interface of a step that uses remote URIs instead of the launcher's copies."""
 
 
 def read_documents(path: str) -> list[Any]:
@@ -56,11 +59,12 @@ def check_documents(documents: list[Any], target: Target) -> None:
 
 
 def find_target(documents: list[Any]) -> Target:
-    """Return what the documents are compiled for; stages and platforms are Kubeflow's own."""
+    """Return what the documents are compiled for: on Vertex AI every step uses remote URIs."""
     if len(documents) != 1 or not isinstance(documents[0], dict):
         return "oss"
-    components = documents[0].get("components") or {"": {"dag": {}}}
-    return "oss" if any("dag" in component for component in components.values()) else "vertex"
+    executors = Specification(documents[0]).executors.values()
+    direct = [_DIRECT in str(executor.get("container", {}).get("args")) for executor in executors]
+    return "vertex" if direct and all(direct) else "oss"
 
 
 def check_name(name: str) -> None:
@@ -128,7 +132,8 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
     if root is not None and not root.startswith(schemes):
         yield f"The pipeline root is {root}: it must start with {' or '.join(schemes)}."
     pattern, example = _ACCELERATORS[target]
-    for task, _, container in specification.steps():
+    for label, executor in specification.executors.items():
+        task, container = task_of(label), executor.get("container", {})
         if not container.get("image"):
             yield f"{task} has no container image: set --image, or image in kubeflow.steps."
         kind = container.get("resources", {}).get("accelerator", {}).get("type")

@@ -1,9 +1,8 @@
 """A compiled pipeline: one YAML document, and a second one with settings for Kubernetes."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pipeline_def import steps
 
@@ -24,6 +23,11 @@ def lookup_of(step: str) -> str:
 def executor_label(task: str) -> str:
     """Return the label of a task's executor, as TFX's compiler writes it."""
     return f"{task}{_EXECUTOR}"
+
+
+def task_of(label: str) -> str:
+    """Return the task of an executor's label."""
+    return label.removesuffix(_EXECUTOR)
 
 
 def step_of(task: str) -> str:
@@ -65,29 +69,15 @@ def _part(document: Spec, *keys: str) -> Spec:
 
 @dataclass(frozen=True)
 class Specification:
-    """The two documents, seen one layer at a time: the root, or a component that is a sub-DAG."""
+    """The two documents; all tasks are in the root."""
 
     spec: Spec
     platform: Spec = field(default_factory=dict)
-    sub_dag: str = ""
-    """Component whose tasks form the layer; empty for the root."""
-
-    @property
-    def layer(self) -> Spec:
-        """The component that contains the tasks."""
-        return _part(self.components, self.sub_dag) if self.sub_dag else _part(self.spec, "root")
 
     @property
     def tasks(self) -> dict[str, Spec]:
-        """The tasks of the layer by name."""
-        return _part(self.layer, "dag", "tasks")
-
-    def layers(self) -> Iterator[Self]:
-        """Yield the root layer, then every sub-DAG."""
-        yield dataclasses.replace(self, sub_dag="")
-        for name in sorted(self.components):
-            if "dag" in self.components[name]:
-                yield dataclasses.replace(self, sub_dag=name)
+        """The tasks by name."""
+        return _part(self.spec, "root", "dag", "tasks")
 
     @property
     def run_parameters(self) -> dict[str, Spec]:
@@ -113,7 +103,7 @@ class Specification:
         return _part(self.executors, self.component(task).get("executorLabel", ""))
 
     def container(self, task: str) -> Spec:
-        """Return the container of a task; {} if it is a sub-DAG."""
+        """Return the container of a task; {} if it has none."""
         return _part(self.executor(task), "container")
 
     def definitions(self, task: str, side: str, kind: str) -> dict[str, Spec]:
@@ -137,13 +127,6 @@ class Specification:
             for name, source in self.sources(task, "parameters").items()
             if "runtimeValue" in source
         }
-
-    def steps(self) -> Iterator[tuple[str, Spec, Spec]]:
-        """Yield name, task and container of every task that runs a container, in all layers."""
-        for layer in self.layers():
-            for name, task in layer.tasks.items():
-                if container := layer.container(name):
-                    yield name, task, container
 
     def kubernetes_settings(self) -> dict[str, Spec]:
         """Return the platform document's settings by executor label."""

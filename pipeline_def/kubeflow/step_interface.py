@@ -26,6 +26,9 @@ RESOLVED_PARAMETER = "resolved"
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 """Kubeflow's pipeline root where nothing else is configured."""
 
+PRIVATE_ROOT = "minio://mlpipeline/private-artifacts/{}/v2/artifacts"
+"""The same for a namespace of a cluster with several users."""
+
 STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 """Key of the secret of the cluster's object store → environment variable."""
 
@@ -98,7 +101,7 @@ class StepInterface:
     """Workers that do the work in their own pods; None: the step does it itself."""
 
     tracking: TrackingConfig | None = None
-    """Services that the step reports to; None: there are none."""
+    """Server that the pod reports the run to; None: there is none."""
 
     parts: Sequence["StepInterface"] = ()
     """Instead of an executor or lookup: those that share the pod, in their order."""

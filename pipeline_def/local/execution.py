@@ -10,7 +10,7 @@ from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.contract.printable import make_printable
 from components.evaluation.baseline_lookup import find_unusable
-from components.storage.full_disk import explaining_full_disk
+from components.host.full_disk import explaining_full_disk
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -65,8 +65,8 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
+        from pipeline_def.local.commands.prune import keep_newest
         from pipeline_def.local.output.integrity import note_files
-        from pipeline_def.local.prune_command import keep_newest
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
@@ -79,7 +79,8 @@ def _run_recorded(
     recorder = Recorder(
         config.output,
         pipeline=config.name,
-        configuration=to_dict(config),
+        # Kubeflow's section does not matter here, and its variables may hold secrets.
+        configuration={k: v for k, v in to_dict(config).items() if k != "kubeflow"},
         code={
             name: code_digest(name, config.model.build_fn, config.augmentation.fn)
             for name in names
@@ -93,7 +94,7 @@ def _run_recorded(
 
             check_build_fn(config.model, size=config.transform.size or 0, classes=seen.classes)
         if config.augmentation.fn and seen:
-            from pipeline_def.data.augmentation.own import check_own
+            from pipeline_def.data.augmentation.augment import check_own
 
             check_own(config.augmentation.fn, size=config.transform.size or 0)
         _check_results(layout, display)

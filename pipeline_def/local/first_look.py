@@ -1,4 +1,8 @@
-"""Checks before a run, which `run` and `inspect` share, and the choices that follow from images."""
+"""The first look at the images, which `run` and `inspect` share.
+
+It checks what would fail later, and resolves the configuration: every value that follows from the
+images is set here, before the pipeline is made, and stands in the record of the run.
+"""
 
 import collections
 import dataclasses
@@ -9,20 +13,19 @@ from dataclasses import dataclass
 
 from components.contract.errors import DataError, ModelError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
-from components.contract.machine import require_formats
 from components.evaluation.config import EvaluationConfig
+from components.host.machine import require_formats
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
     check_labels,
     find_look_alikes,
 )
-from components.ingest.stratification import check_splits
-from components.ingest.survey import Survey, take_survey
+from components.ingest.survey import Survey, check_splits, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.effective import describe_chosen, find_ineffective
 from pipeline_def.config.model import APPLICATIONS
+from pipeline_def.config.options import describe_chosen, find_ineffective
 from pipeline_def.config.recipes import Recipe, name_pretrained, resolve
 from pipeline_def.model import pretrained
 from pipeline_def.model.preflight import check_accelerator, check_memory
@@ -46,7 +49,6 @@ _SILENCE, _LONGEST_DOWNLOAD = 3.0, 20.0
 
 # Half-width of a 95% confidence interval in standard errors; scipy is slow to import.
 _Z = 1.96
-
 
 _MISSING = "random. "
 
@@ -89,20 +91,29 @@ def look(listing: Listing, config: Config) -> FirstLook:
     check_accelerator(config.training)
     require_formats(config.export.formats)
     code_digest(TRAINER.id, config.model.build_fn, config.augmentation.fn)
-    config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
-    found = check_splits(listing, config.ingest)
-    _check_judgeable(listing, found.get(TEST) or found[EVAL], config.evaluation)
-    images = listing.expected(TRAIN)
-    given = config.given
+    splits = check_splits(listing, config.ingest)
+    _check_judgeable(listing, splits.get(TEST) or splits[EVAL], config.evaluation)
+    return _resolve(config, listing, survey)
+
+
+def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
+    """Choose weights, image size, network and recipe where the user has not."""
+    given, images = config.given, listing.expected(TRAIN)
+    config = dataclasses.replace(config, model=name_network(config.model))
     config, weights = find_weights(config, shorter_side=survey.shorter_side)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_memory(config, images=images)
-    classes = len(listing.labels())
-    chosen = describe_chosen(given, recipe)
-    ineffective = tuple(find_ineffective(given, config, recipe))
-    return FirstLook(survey, config, recipe, weights, chosen, ineffective, classes)
+    return FirstLook(
+        survey,
+        config,
+        recipe,
+        weights,
+        chosen=describe_chosen(given, recipe),
+        ineffective=tuple(find_ineffective(given, config, recipe)),
+        classes=len(listing.labels()),
+    )
 
 
 def find_weights(config: Config, *, shorter_side: int) -> tuple[Config, str]:
@@ -166,7 +177,7 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
         yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
     if examples and listing.features:
         yield "Features", ", ".join(f"{name} {value}" for name, value in listing.features.items())
-    for file in choose_examples(listing, examples):
+    for file in _choose_examples(listing, examples):
         split = f"split {file.split}" if file.split else "split by hash"
         yield "", f"{file.path}: label {file.label}, {split}"
     labels = sorted(listing.labels())
@@ -181,7 +192,7 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
         yield "Note", note
 
 
-def choose_examples(listing: Listing, count: int) -> list[ImageFile]:
+def _choose_examples(listing: Listing, count: int) -> list[ImageFile]:
     """Return the first file of each folder or shard, or the first files of the only one."""
     groups = itertools.groupby(listing.files, lambda file: file.shard or file.path.split("/")[0])
     first = [next(of_folder) for _, of_folder in itertools.islice(groups, count)]

@@ -1,25 +1,19 @@
-"""Prepares a local run: absolute paths, a lock, the sample, and the first look at the images."""
+"""Prepares a local run: finds the images, or writes the sample, and looks at them."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from components.contract.errors import ConfigurationError, StorageError
-from components.contract.printable import make_printable
-from components.storage.full_disk import explaining_full_disk
-from components.storage.lock import locked
+from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.output.locations import OUTPUT_SCHEMES, check_apart, find_output, locate
-from pipeline_def.local.output.repair import set_leftovers_aside
+from pipeline_def.local.output.checks import set_leftovers_aside
 from pipeline_def.local.pushed_model import find_labels
 
 if TYPE_CHECKING:
@@ -27,78 +21,6 @@ if TYPE_CHECKING:
 
 _INDENT = 9
 _MOST_NAMED = 5
-
-# SQLite takes paths of 512 bytes, including that of its journal (`MAX_PATHNAME` in os_unix.c).
-_LONGEST_PATH = 504
-
-
-def make_absolute(config: Config) -> Config:
-    """Make paths absolute, so that a later run may start in another folder.
-
-    Raises:
-        ConfigurationError: a URL is not supported, or the output lies in the images.
-    """
-    output = locate(config.output, "output", OUTPUT_SCHEMES)
-    data = None if config.data is None else locate(config.data, "data", None)
-    copy = None if config.working_copy is None else os.path.abspath(config.working_copy)
-    config = dataclasses.replace(config, data=data, output=output, working_copy=copy)
-    check_apart(config)
-    return config
-
-
-def find_runs(config: Config) -> Config:
-    """Make paths absolute, and find the output with runs if none is given.
-
-    Raises:
-        ConfigurationError: a URL is not supported, or several folders have runs.
-    """
-    config = make_absolute(config)
-    return dataclasses.replace(config, output=find_output(config.output))
-
-
-def check_runner(config: Config) -> None:
-    """Raise `ConfigurationError` for Dataflow, whose workers cannot see folders of this machine.
-
-    Output in a bucket does not help: steps write to a working copy first.
-    """
-    if any("dataflow" in text.lower() for text in config.beam_pipeline_args):
-        raise ConfigurationError(
-            "beam_pipeline_args names Dataflow, whose workers cannot see the folders of this "
-            "machine: run the pipeline on Kubeflow or Vertex AI with kfp_runner.py and "
-            "kubeflow.pipeline_root on gs://, or use Flink with a shared folder."
-        )
-
-
-def check_writable(folder: str) -> None:
-    """Raise `StorageError` unless the output folder is writable."""
-    if (size := len(os.fsencode(Layout(folder).metadata))) > _LONGEST_PATH:
-        raise StorageError(
-            f"The path of ML Metadata's file in the output folder has {size:,} bytes, but SQLite "
-            f"supports at most {_LONGEST_PATH}: choose a shorter path than {folder}."
-        )
-    try:
-        os.makedirs(folder, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise StorageError(
-            f"Cannot write to {folder} ({error.strerror}): choose another --output."
-        ) from error
-
-
-@contextlib.contextmanager
-def lock_output(layout: Layout) -> Iterator[None]:
-    """Lock the output folder within the context; wait for a run that has locked it.
-
-    Raises:
-        StorageError: the disk is full.
-    """
-    lock = locked(layout.lock, f"the output folder {layout.output}", say=_say)
-    with lock, explaining_full_disk(layout.output):
-        yield
-
-
-def _say(sentence: str) -> None:
-    print(make_printable(sentence), flush=True)
 
 
 def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstLook:
@@ -108,9 +30,9 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         UserError: the run would fail later, or be about other labels than the model in use, and
             `new_task` is not set.
     """
+    from components.ingest.lookup import list_source
     from components.ingest.source.columns import describe_columns
     from components.ingest.source.listing import write_listing
-    from components.ingest.source.lookup import list_source
     from components.metrics.slices import choose_slices
     from pipeline_def.local.first_look import describe, look
 

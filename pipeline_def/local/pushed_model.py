@@ -4,11 +4,11 @@ import dataclasses
 import os
 from typing import Any, Literal
 
+from components.contract.artifact_files import list_names, on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError, UserError
 from components.images.options import FileOptions
 from components.records.shard_files import read_index
-from components.storage.artifact_files import list_names, on_disk
 from components.storage.saved_model import GRAPH, original_version, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -67,8 +67,10 @@ def find_options(config: Config, model: str) -> FileOptions:
     recorded = _find_recorded(config.output, model)
     fields = {}
     for name in (field.name for field in dataclasses.fields(FileOptions)):
-        own = name in _OF_THIS_MACHINE or f"ingest.{name}" in config.given or name not in recorded
-        fields[name] = getattr(config.ingest, name) if own else recorded[name]
+        is_set = (
+            name in _OF_THIS_MACHINE or f"ingest.{name}" in config.given or name not in recorded
+        )
+        fields[name] = getattr(config.ingest, name) if is_set else recorded[name]
     return FileOptions(**fields)
 
 

@@ -1,11 +1,18 @@
-"""Reads the results of a run from the outputs of its steps, for `run.json` and `summary.json`."""
+"""Reads the results of a run from the outputs of its steps, for `run.json` and `summary.json`.
 
+`summary.json` is a view of the record for people and scripts, written at the end of a run.
+"""
+
+import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from components.contract.configuration import to_dict
+from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE, TRAIN
 from components.contract.ingest_files import (
     CORRECTIONS_FILE,
@@ -19,6 +26,9 @@ from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
+from components.storage.tfx_filesystem import PAGE_FILE
+from components.validation.config import ValidationConfig
+from components.validation.findings import AnomalyFiles, describe_warnings
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, describe_search
 from pipeline_def.runs.selection import find_push
@@ -26,6 +36,7 @@ from pipeline_def.steps import (
     BASELINE_FINDER,
     EVALUATOR,
     EXAMPLE_GEN,
+    EXAMPLE_VALIDATOR,
     PUSHER,
     REPORT,
     STATISTICS_GEN,
@@ -125,8 +136,6 @@ class Summary:
     `section`."""
     try_first: str
     """Options of the run that is most likely to be better; empty if no finding advises any."""
-    brought: str
-    """What `try_first` brought on similar images; empty if nobody has measured it."""
     looked_at: list[str]
     """All checks, with or without findings."""
     pushed_model: str | None
@@ -139,8 +148,6 @@ class Summary:
     """Step → seconds, cached."""
     paths: dict[str, str]
     """Files and folders with more."""
-    range_test: dict[str, Any] | None = None
-    """What `training.find_learning_rate` found: `text`, `suggested` and more."""
     warm_start: dict[str, Any] | None = None
     """The pushed model that training started from: `text`, `version` and more."""
     search: dict[str, Any] | None = None
@@ -153,11 +160,28 @@ class Summary:
     """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
     why the first ones were not applied; empty without a file."""
 
-    def write(self, path: str) -> None:
-        """Write as JSON."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, indent=2)
+
+def write_summary(
+    record: RunRecord, layout: Layout, *, validation: ValidationConfig, missing_weights: str
+) -> Summary:
+    """Write `summary.json`, and copy the report to the output folder; return the summary.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
+    files = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
+    summary = summarize(record, layout, describe_warnings(files, validation))
+    summary = dataclasses.replace(summary, missing_weights=missing_weights)
+    page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
+    try:
+        shutil.copyfile(page, summary.paths["report"])
+        with open(layout.summary, "w", encoding="utf-8") as file:
+            json.dump(to_dict(summary), file, indent=2)
             file.write("\n")
+    except OSError as error:
+        raise StorageError(f"Cannot write {error.filename}: {error.strerror}.") from error
+    return summary
 
 
 def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary:
@@ -182,7 +206,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         evaluated_on=record.split,
         weights_chosen_on=report["selection_split"],
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
-        range_test=report.get("range_test"),
         warm_start=report.get("warm_start"),
         search=report.get("search"),
         baseline=record.baseline
@@ -194,7 +217,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         blessing_reason="; ".join(record.reasons),
         findings=report["examination"]["findings"],
         try_first=report["examination"].get("first", ""),
-        brought=report["examination"].get("brought", ""),
         looked_at=report["examination"]["looked_at"],
         pushed_model=pushed.destination if pushed else None,
         rolled_back_to=rollback.restored if rollback and not pushed else None,

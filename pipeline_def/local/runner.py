@@ -26,9 +26,9 @@ from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
 from components.contract.errors import ConfigurationError
-from components.contract.machine import trim_memory
+from components.host.machine import trim_memory
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.repair import explain_inconsistency
+from pipeline_def.local.output.checks import explain_inconsistency
 from pipeline_def.runs.record import Output, Step, now
 from pipeline_def.runs.recorder import describe_failure
 

@@ -5,7 +5,7 @@ import math
 import os
 
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_memory, gib
+from components.host.machine import available_memory, gib
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import APPLICATIONS, Application
 from pipeline_def.config.training import TrainingConfig

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 NETWORK_FILE = os.path.join("assets.extra", "network.json")
 """File of a pushed model: `name` of the network and `size` of its images, pixels."""
 
+# Fraction of the epochs, and factor of the learning rate, of a training that goes on.
+_EPOCHS, _RATE = 0.25, 0.5
 _LOGGER = logging.getLogger(__name__)
 _LABELS = os.path.join("assets", LABEL_VOCABULARY)
 _VARIABLES = ("variables/variables.index", "variables/variables.data-00000-of-00001")
@@ -90,10 +92,10 @@ def start_key(wanted: str, pushed: str) -> str:
 
 def shorten(config: TrainerConfig) -> TrainerConfig:
     """Return the configuration of a training that goes on: fewer epochs at a lower rate."""
-    training, model = config.training, config.model
-    epochs = max(1, round(training.epochs * model.warm_epochs))
-    rate = training.learning_rate * model.warm_rate
-    warmup = training.warmup_epochs * model.warm_epochs
+    training = config.training
+    epochs = max(1, round(training.epochs * _EPOCHS))
+    rate = training.learning_rate * _RATE
+    warmup = training.warmup_epochs * _EPOCHS
     changed = dataclasses.replace(training, epochs=epochs, learning_rate=rate, warmup_epochs=warmup)
     return dataclasses.replace(config, training=changed)
 

@@ -124,16 +124,16 @@ def trace(records: Sequence[RunRecord], wanted: str) -> tuple[RunRecord, list[Or
     """
     run = _find_push(records, wanted)
     producers = find_producers(records)
-    found: dict[str, Origin] = {}
+    origins: dict[str, Origin] = {}
     waiting = collections.deque([(run, PUSHER.id)])
     while waiting:
         record, name = waiting.popleft()
-        if name not in found:
+        if name not in origins:
             inputs = record.steps[name].inputs
             sources = {k: producers[uris[0]] for k, uris in inputs.items() if uris[0] in producers}
-            found[name] = _describe(record, name, {k: step for k, (_, step) in sources.items()})
+            origins[name] = _describe(record, name, {k: step for k, (_, step) in sources.items()})
             waiting.extend(sources.values())
-    return run, list(found.values())
+    return run, list(origins.values())
 
 
 def find_producers(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, str]]:

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from components.contract.artifact_files import move_paths
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
-from components.storage.artifact_files import move_paths
-from components.storage.lock import is_locked
+from components.host.lock import is_locked
 from pipeline_def.layout import Layout
 
 FORMAT = 2
@@ -140,9 +140,9 @@ class RunRecord:
 
 def describe_search(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return `RunRecord.search` from the content of `metrics.json`."""
-    if not (found := report.get("search")):
+    if not (search := report.get("search")):
         return {}
-    return {"trials": len(found["trials"]), "chosen": found["chosen"], "text": found["text"]}
+    return {"trials": len(search["trials"]), "chosen": search["chosen"], "text": search["text"]}
 
 
 def now() -> str:
@@ -180,8 +180,8 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     ids = os.listdir(layout.runs) if os.path.isdir(layout.runs) else []
     ids = [run_id for run_id in ids if only in (None, run_id)]
     paths = [path for run_id in ids if os.path.exists(path := layout.record(run_id))]
-    found = filter(None, map(_read_record, paths))
-    records = sorted(found, key=lambda record: record.started)
+    readable = filter(None, map(_read_record, paths))
+    records = sorted(readable, key=lambda record: record.started)
     running = [record.id for record in records if _may_be_killed(record)]
     # A run holds the lock, so only the newest one can be alive.
     killed = running[:-1] if is_locked(layout.lock) else running
@@ -197,10 +197,10 @@ def _read_record(path: str) -> RunRecord | None:
     try:
         with open(path, "rb") as file:
             text = file.read()
-        found = json.loads(text)
-        if found["format"] > FORMAT:
+        content = json.loads(text)
+        if content["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
-        if found.get("runner") == "kubeflow":
+        if content.get("runner") == "kubeflow":
             return None
         record = TypeAdapter(RunRecord).validate_json(text)
         former, output = str(record.configuration.get("output")), str(Path(path).parents[2])
@@ -212,9 +212,7 @@ def _read_record(path: str) -> RunRecord | None:
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, LookupError, RecursionError, ValidationError) as error:
-        raise StorageError(
-            f"{path} is not a valid run record. `local_runner.py runs --repair` sets it aside."
-        ) from error
+        raise StorageError(f"{path} is not a valid run record: move its folder away.") from error
     return record
 
 

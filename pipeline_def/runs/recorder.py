@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Any, Literal
 
 from components.contract.errors import StorageError
-from components.contract.stopping import before_stopping
+from components.host.stopping import before_stopping
 from pipeline_def.runs.history import find_producers
 from pipeline_def.runs.record import (
     RunRecord,

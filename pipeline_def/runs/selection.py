@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import read_number
-from components.storage.artifact_files import on_disk
 from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
@@ -29,13 +29,13 @@ class SelectedRun:
             DataError: the run ended before it produced this output.
             StorageError: the artifact is not on this machine.
         """
-        made = self.record.steps.get(step)
-        if made is None or name not in made.outputs:
+        finished = self.record.steps.get(step)
+        if finished is None or name not in finished.outputs:
             lacks = "did not evaluate a model" if step == EVALUATOR.id else "did not ingest images"
             raise DataError(
                 f"Run {self.record.id} in {self.output} {lacks}: {self._describe_progress()}."
             )
-        uri = made.outputs[name].uri
+        uri = finished.outputs[name].uri
         if not on_disk(uri):
             raise StorageError(
                 f"{uri} of run {self.record.id} is not on this machine. Only runs with local "
@@ -82,10 +82,10 @@ def select(wanted: str, output: str) -> SelectedRun:
     if read_number(wanted) is None and os.path.isdir(wanted):
         return _select_in(os.path.abspath(wanted))
     records = read_runs(output)
-    found = _find(wanted, records)
-    if len(found) == 1:
-        return SelectedRun(found[0], output, records.index(found[0]) + 1)
-    problem = f"{len(found)} runs match" if found else "No run matches"
+    matches = _find(wanted, records)
+    if len(matches) == 1:
+        return SelectedRun(matches[0], output, records.index(matches[0]) + 1)
+    problem = f"{len(matches)} runs match" if matches else "No run matches"
     numbers = f"runs 1 to {len(records)}" if len(records) > 1 else "only run 1"
     raise DataError(
         f"{problem} {wanted!r} in {output}, which has {numbers}. "

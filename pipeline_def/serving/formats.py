@@ -32,8 +32,7 @@ from components.images.options import CHANNELS, ImageOptions
 from components.images.portable import prepare
 from components.transform.config import TransformConfig
 from pipeline_def.serving import conversion_process
-from pipeline_def.serving.known import SCOPE
-from pipeline_def.serving.signatures import Classifier
+from pipeline_def.serving.signatures import SCOPE, Classifier
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR|\bis not supported\b")
@@ -52,7 +51,6 @@ def export_formats(
     images: Iterable[Any],
     config: TransformConfig,
     ingest: Mapping[str, Any],
-    from_jpeg: bool = False,
 ) -> None:
     """Write each format, the labels, golden images and a manifest.
 
@@ -68,22 +66,20 @@ def export_formats(
             images of.
         config: of the images.
         ingest: how ingest shrank the images before.
-        from_jpeg: see `prepare`.
     """
     size, texts, some = config.seen_size, list(labels), np.stack(list(images))
     shrinking = from_dict(ImageOptions, dict(ingest))
 
     def answer_any(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return classifier.answer(prepare(pixels, config, ingest=shrinking, from_jpeg=from_jpeg))
+        return classifier.answer(prepare(pixels, config, ingest=shrinking))
 
-    manifest = {
+    manifest: dict[str, Any] = {
         "ingest": dict(ingest),
         "form": to_dict(config),
         "labels": texts,
         "kinds": list(kinds),
-        "from_jpeg": from_jpeg,
         "set_threshold": classifier.set_threshold,
-        "known_threshold": classifier.known and classifier.known.threshold,
+        "known_threshold": classifier.known,
     }
     tf.io.gfile.makedirs(os.path.join(directory, GOLDEN_FOLDER))
     with tempfile.TemporaryDirectory(prefix="formats-") as work:
@@ -93,7 +89,7 @@ def export_formats(
         _save(classifier, classifier.answer, size, os.path.join(work, _MODEL))
         if ONNX in kinds:
             _save(classifier, answer_any, None, os.path.join(work, ONNX))
-        scope = SCOPE if classifier.others or manifest["known_threshold"] is not None else ""
+        scope = SCOPE if manifest["known_threshold"] is not None else ""
         reasons = {kind: _convert(kind, work, directory, scope) for kind in kinds}
     manifest["failed"] = {kind: reason for kind, reason in reasons.items() if reason}
     manifest["golden"] = [
@@ -118,7 +114,7 @@ def _save(
         return function(images)
 
     served = tf.Module()
-    served.weights, served.answer = classifier.variables, answer
+    served.weights, served.answer = classifier.model.variables, answer
     tf.saved_model.save(served, directory, signatures={"serving_default": answer})
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tf_keras
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
-from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
 from pipeline_def.serving.explanation import make_explain
 from pipeline_def.serving.graph_digest import write_identity
-from pipeline_def.serving.known import SCOPE, KnownScore
 
 if TYPE_CHECKING:
     from pipeline_def.serving.transform_graph import TransformGraph
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 """From raw features, each [batch, 1], to transformed ones."""
 
-LEAST_PROBABILITY = 1e-30
-"""Of a label, for an ensemble: a logarithm of 0 would be infinite."""
+SCOPE = "known"
+"""Begins the names of the operations of `energy`."""
 
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
@@ -46,25 +45,11 @@ class Classifier:
     """Divisor of the logits."""
     set_threshold: float | None = None
     """Least probability of a label in the conformal set; None: there are no sets."""
-    known: KnownScore | None = None
-    """Score of how alike an image is to those of training; None: there is none."""
-    others: tuple[tuple[Classifier, float], ...] = ()
-    """Further members of an ensemble, and their weights in the mean of the probabilities. Features,
-    score and heat maps are of `model` alone."""
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        """Of all members."""
-        return sum((other.variables for other, _ in self.others), list(self.model.variables))
-
-    @property
-    def single_view(self) -> Classifier:
-        """The classifier without further views."""
-        others = tuple((other.single_view, weight) for other, weight in self.others)
-        return replace(self, views=1, others=others)
+    known: float | None = None
+    """Least energy of an image like those of training; None: there is no decision."""
 
     def logits(self, images: tf.Tensor) -> tf.Tensor:
-        """Return those of all views and members, float32 [batch, classes], before calibration.
+        """Return those of all views, float32 [batch, classes], before calibration.
 
         As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
         together count half.
@@ -72,21 +57,7 @@ class Classifier:
         return self.complete(images, self.model(images, training=False))
 
     def complete(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        """Return `logits` if `plain` are those of the model for the images themselves.
-
-        Those of an ensemble are the logarithms of the mean probabilities.
-        """
-        logits = self._average(images, plain)
-        if not self.others:
-            return logits
-        further = [(weight, other.logits(images)) for other, weight in self.others]
-        parts = [(1 - sum(weight for weight, _ in further), logits), *further]
-        with tf.name_scope(SCOPE):
-            mean = tf.add_n([weight * tf.nn.softmax(one) for weight, one in parts])
-            return tf.math.log(tf.maximum(mean, LEAST_PROBABILITY))
-
-    def _average(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        """Return the mean over all views; `plain` are the logits of the images themselves."""
+        """Return `logits`; `plain` are those of the model for the images themselves."""
         if self.views == 1:
             return plain
         mirrored = self._mirrored(images, plain)
@@ -107,15 +78,15 @@ class Classifier:
     def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `probabilities`, float32 [batch, classes].
 
-        With a score, also `known_score`, float32 [batch], and `known`, bool [batch]; then it must
-        be called within a `tf.function`. The score is of one view.
+        With a threshold, also `known_score`, float32 [batch], and `known`, bool [batch]. The score
+        is of one view.
         """
         plain = self.model(images, training=False)
         logits = self.complete(images, plain)
         found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
-        if self.known and self.known.threshold is not None:
-            found[KNOWN_SCORE] = self.known.score(plain)
-            found[KNOWN] = found[KNOWN_SCORE] >= self.known.threshold
+        if self.known is not None:
+            found[KNOWN_SCORE] = energy(plain)
+            found[KNOWN] = found[KNOWN_SCORE] >= self.known
         return found
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
@@ -129,6 +100,17 @@ class Classifier:
         """
         best = tf.reduce_max(probabilities, axis=1, keepdims=True)
         return (probabilities > 0) & (probabilities >= tf.minimum(best, self.set_threshold))
+
+
+def energy(logits: tf.Tensor) -> tf.Tensor:
+    """Return the logarithm of the sum of exponentials of logits [batch, classes], float32 [batch].
+
+    It is high if some logit is, as of images like those of training (Liu et al., 2020,
+    https://arxiv.org/abs/2010.03759).
+    """
+    with tf.name_scope(SCOPE):
+        # Logits minus their logarithms of probabilities are the energy, in each column.
+        return tf.reduce_max(logits - tf.nn.log_softmax(logits), axis=1)
 
 
 def export_model(
@@ -157,7 +139,6 @@ def export_model(
     # trace every function of Keras's own objects again: 8 s instead of 0.6.
     served = tf.Module()
     served.weights, served.transform = classifier.model.variables, tracked
-    served.others = [other.variables for other, _ in classifier.others]
     save_atomically(served, directory, signatures)
 
 

@@ -1,1 +1,1 @@
-"""What a run reports to MLflow, OpenLineage and Kubeflow's model registry; begin at `send.py`."""
+"""What a run reports to MLflow."""

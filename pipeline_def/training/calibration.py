@@ -1,6 +1,7 @@
 """Numbers that are fitted after training, on images that were not trained on.
 
-A temperature calibrates the probabilities; a threshold of them makes conformal sets of labels.
+A temperature calibrates the probabilities; a threshold of them makes conformal sets of labels, and
+one of the energy says which images are known.
 """
 
 import math
@@ -10,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from pipeline_def.serving.signatures import Classifier
+from components.metrics.unknowns import Unknowns
+from pipeline_def.serving.signatures import Classifier, energy
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0
@@ -85,6 +88,20 @@ def fit_sets(
     enough = most <= len(ids)
     threshold = float(np.sort(known)[len(ids) - most]) if enough else None
     return LabelSets(coverage, len(ids), threshold)
+
+
+def fit_known(model: tf_keras.Model, images: tf.data.Dataset, *, rate: float) -> Unknowns:
+    """Fit the threshold of the energy on batches of images and label ids.
+
+    It is the corrected quantile of Angelopoulos and Bates (2021): a further image like these has a
+    lower energy with a probability of at most `rate`. Images of unknown labels are skipped.
+    """
+    measure = tf.function(lambda batch: energy(model(batch, training=False)), autograph=False)
+    measured = [measure(batch).numpy()[ids.numpy() >= 0] for batch, ids in images]
+    energies = np.sort(np.concatenate([np.empty(0, np.float32), *measured]))
+    most = math.floor((len(energies) + 1) * rate + _EPSILON)
+    threshold = float(energies[most - 1]) if most else None
+    return Unknowns(rate, len(energies), threshold)
 
 
 def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> Calibration:

@@ -93,7 +93,7 @@ class ImageTrainer(component.Trainer):
 
         Raises:
             ConfigurationError: it is unknown how the images were transformed, or nothing searches
-                for `training.minutes` or `export.ensemble`.
+                for `training.minutes`.
         """
         config = complete(config or TrainerConfig(), transform_graph)
         if config.training.minutes and not hyperparameters:
@@ -101,11 +101,6 @@ class ImageTrainer(component.Trainer):
                 "training.minutes is the time of an ImageTuner: add one, and pass on its outputs, "
                 "ImageTrainer(hyperparameters=tuner.outputs['best_hyperparameters'], "
                 "tuner_run=tuner.outputs['tuner_run'])."
-            )
-        if config.export.ensemble and not tuner_run:
-            raise ConfigurationError(
-                "export.ensemble needs the trials of an ImageTuner: pass on tuner_run, or remove "
-                "export.ensemble."
             )
         training = dataclasses.replace(config.training, minutes=None, search={})
         config = dataclasses.replace(config, training=training)

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
-from components.contract.machine import available_memory, fits_in_memory, gib
-from components.contract.progress import add_progress
-from pipeline_def.data.dataset import ReadPlan
+from components.host.machine import available_memory, fits_in_memory, gib
+from components.host.progress import add_progress
+from pipeline_def.data.dataset import BATCHES_AHEAD, ReadPlan
 from pipeline_def.data.host_calls import empty_aligned, share_captured
 from pipeline_def.data.sampler import Int64Array, TrainingOrder
 from pipeline_def.data.shards import Shards
@@ -115,7 +115,7 @@ class FeatureCache:
             return tf.gather(features, records), tf.gather(labels, records)
 
         batches = share_captured(plan.map(plan.sample_records(table[1]), gather))
-        return batches.prefetch(config.input.prefetch)
+        return batches.prefetch(BATCHES_AHEAD)
 
     def _compute(self, shards: Shards) -> tuple[Features, Int64Array]:
         """Run the backbone on all images of a split, in the order of the shards."""

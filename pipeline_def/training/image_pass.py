@@ -1,9 +1,10 @@
 """One pass of the trained model over the images of all splits, without augmentation.
 
-Its table (`components/records/image_table.py`) tells which labels may be wrong and which images are
-odd or alike. A pass costs about a third of an epoch of training over the same images.
+Its table (`components/contract/image_table.py`) tells which labels may be wrong and which images
+are odd or alike. A pass costs about a third of an epoch of training over the same images.
 """
 
+import dataclasses
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +15,18 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from components.contract.example import FILENAME, SHA256
-from components.contract.progress import add_progress
+from components.contract.image_table import write_image_table
+from components.host.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
-from components.records.image_table import write_image_table
 from components.records.record_reader import read_features
 from pipeline_def.data.shards import Shards
-from pipeline_def.serving.known import find_features
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
+# A function of its own hides the operations within it.
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 Predict = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
@@ -38,7 +40,7 @@ def write_images(
     labels: Sequence[bytes],
     directory: str,
 ) -> None:
-    """Write `images.parquet` and, unless `training.embeddings` is off, `embeddings.npy`.
+    """Write `images.parquet` and, if the network has features, `embeddings.npy`.
 
     Rows are in the order of the splits, train first, and of the records. Several views of an image
     would cost several passes, so there is one.
@@ -54,7 +56,7 @@ def write_images(
     """
     splits = Shards.of_all_splits(data.train.uri)
     rows = sum(shards.total for shards in splits)
-    predict = make_predict(classifier, embeddings=data.config.training.embeddings)
+    predict = make_predict(classifier)
     texts = np.array([label.decode() for label in labels] + [""], object)
     numbers = itertools.chain(margins, itertools.repeat(np.nan))
     judged = iter(() if unseen is None else unseen)
@@ -89,14 +91,14 @@ def describe_predictions(
     }
 
 
-def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
+def make_predict(classifier: Classifier) -> Predict:
     """Return a function of images and their label ids, uint8 [batch, size, size, 3], int64 [batch].
 
     It returns `predicted`, label ids; `proposed`, the most probable ones other than the given;
     `probability`, of the predicted; `given_probability`; and `embeddings`, float32 [batch,
-    features], if they are asked for and found.
+    features], if the network has them.
     """
-    classifier = classifier.single_view
+    classifier = dataclasses.replace(classifier, views=1)
     images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
 
     @tf.function(input_signature=[images, tf.TensorSpec([None], tf.int64)], autograph=False)
@@ -111,11 +113,11 @@ def make_predict(classifier: Classifier, *, embeddings: bool) -> Predict:
             "probability": tf.reduce_max(probabilities, axis=1),
             "given_probability": tf.reduce_sum(probabilities * given, axis=1),
         }
-        features = find_features(logits) if embeddings else None
+        features = find_features(logits)
         return found if features is None else {**found, "embeddings": features}
 
     concrete = predict.get_concrete_function()
-    if embeddings and "embeddings" not in concrete.structured_outputs:
+    if "embeddings" not in concrete.structured_outputs:
         _LOGGER.warning(
             "The network of model.build_fn does not end with a Dense layer, so there are no "
             "embeddings of the images: similar images are not found."
@@ -131,3 +133,21 @@ def _identify(shards: Shards) -> Iterator[tuple[str, str]]:
                 bytes(features.get(name, b"")).decode(errors="backslashreplace")
                 for name in (_NAME, _KEY)
             )
+
+
+def find_features(logits: tf.Tensor) -> tf.Tensor | None:
+    """Return the input of the last Dense layer, [batch, features]; None if there is none.
+
+    Searches the graph rather than Keras's layers, which a user's network need not have.
+    """
+    tensor = logits
+    while True:
+        operation = tensor.op
+        matrices = [x for x in operation.inputs if x.dtype.is_floating and x.shape.rank == 2]
+        if operation.type == "MatMul" or operation.type in _CALLS:
+            features = operation.inputs[0]
+            is_matrix = features.dtype.is_floating and features.shape.rank == 2
+            return features if is_matrix and features.shape[1] else None
+        if len(matrices) != 1:
+            return None
+        [tensor] = matrices

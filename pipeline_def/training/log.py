@@ -1,30 +1,23 @@
-"""TensorBoard logs of training: metrics of every step and epoch, pictures, options, a profile.
-
-Event files are written by hand: a step of a small network takes a millisecond, `tf.summary.scalar`
-0.46 ms, and an event here 0.005 ms. Source of the format: tensorflow/core/util/event.proto and
-tensorflow/core/util/events_writer.cc.
-"""
+"""TensorBoard logs of training: metrics of epochs and some steps, pictures, options, a profile."""
 
 import contextlib
 import os
-import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import simplejpeg
 import tensorflow as tf
 
-from components.contract.machine import process_memory
+from components.host.machine import process_memory
 
 _VALIDATION = "val_"
 _GIB = 2**30
 # TensorBoard shows training as it runs, but a bucket should be written to at most this often.
-_FLUSH_SECONDS = 30.0
-_VERSION = "brain.Event:2"
-_QUALITY = 95
+_FLUSH_SECONDS = 30
+_MOST_WAITING = 10_000
+# A step of a small network takes a millisecond, and writing a number half of one.
+_EVERY = 100
 _COLUMNS = 8
 
 
@@ -50,9 +43,7 @@ class TrainingLog:
         self._directory, self._profile = directory, profile
         self._first_epoch, self._first_step = first_epoch, first_step
         self._recording = False
-        self._options, self._train, self._validation = self._files = [
-            _EventFile(os.path.join(directory, part)) for part in ("", "train", "validation")
-        ]
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
     def write(self, values: Mapping[str, float], epoch: int) -> None:
         """Write the metrics of an epoch, from 1 on, under Keras's names, and the memory in use.
@@ -60,21 +51,22 @@ class TrainingLog:
         Metrics of the eval split begin with `val_`.
         """
         step = self._first_epoch + epoch
-        for name, value in values.items():
-            file = self._validation if name.startswith(_VALIDATION) else self._train
-            file.write_scalars({f"epoch_{name.removeprefix(_VALIDATION)}": value}, step)
-        self._train.write_scalars(_memory(), step)
-        for file in self._files:
-            file.flush()
+        ours = {name: value for name, value in values.items() if not name.startswith(_VALIDATION)}
+        others = {name.removeprefix(_VALIDATION): values[name] for name in values.keys() - ours}
+        self._write("train", _prefix("epoch_", ours) | _memory(), step)
+        self._write("validation", _prefix("epoch_", others), step)
+        for writer in self._writers.values():
+            writer.flush()
 
     def write_steps(
         self, first_step: int, values: Mapping[str, Sequence[float] | npt.NDArray[np.float64]]
     ) -> None:
-        """Write values of consecutive steps, such as `loss` → a number for each step."""
-        tags = [f"batch_{name}" for name in values]
-        steps = zip(*(np.asarray(numbers).tolist() for numbers in values.values()), strict=True)
-        for step, numbers in enumerate(steps, start=self._first_step + first_step):
-            self._train.write_scalars(dict(zip(tags, numbers, strict=True)), step)
+        """Write every 100th of the values of consecutive steps, such as `loss` → numbers."""
+        first = self._first_step + first_step
+        columns = {name: np.asarray(numbers) for name, numbers in values.items()}
+        for place in range(-first % _EVERY, len(next(iter(columns.values()))), _EVERY):
+            row = {name: float(numbers[place]) for name, numbers in columns.items()}
+            self._write("train", _prefix("batch_", row), first + place)
 
     def write_images(self, images: Any) -> None:
         """Write images of the first epoch as the network sees them, uint8 [n, height, width, 3].
@@ -85,15 +77,8 @@ class TrainingLog:
         columns = min(_COLUMNS, len(images))
         rows = np.split(images[: len(images) // columns * columns], len(images) // columns)
         grid = np.concatenate([np.concatenate(row, axis=1) for row in rows])
-        height, width, channels = grid.shape
-        picture = tf.compat.v1.Summary.Image(
-            height=height,
-            width=width,
-            colorspace=channels,
-            encoded_image_string=simplejpeg.encode_jpeg(grid, quality=_QUALITY),
-        )
-        value = tf.compat.v1.Summary.Value(tag="augmented_images", image=picture)
-        self._train.write_summary(tf.compat.v1.Summary(value=[value]), self._first_epoch + 1)
+        with self._writing("train"):
+            tf.summary.image("augmented_images", grid[np.newaxis], self._first_epoch + 1)
 
     def write_hyperparameters(
         self, config: Mapping[str, Any], metrics: Mapping[str, float]
@@ -102,12 +87,9 @@ class TrainingLog:
         # Takes half a second, which should not delay the first step.
         from tensorboard.plugins.hparams import api
 
-        message = api.hparams_pb(dict(_flatten(config)))
-        # TensorBoard's own message classes have the same wire format.
-        summary = tf.compat.v1.Summary.FromString(message.SerializeToString())
-        self._options.write_summary(summary, 0)
-        final = {f"final/{name}": value for name, value in metrics.items()}
-        self._options.write_scalars(final, self._first_epoch)
+        with self._writing(""):
+            api.hparams(dict(_flatten(config)))
+        self._write("", _prefix("final/", metrics), self._first_epoch)
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -133,50 +115,29 @@ class TrainingLog:
     def __exit__(self, *_: object) -> None:
         if self._recording:
             self._stop_recording()
-        for file in self._files:
-            file.close()
+        for writer in self._writers.values():
+            writer.close()
 
-
-class _EventFile:
-    """An event file in a folder, created with the first event."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._records: tf.io.TFRecordWriter | None = None
-        self._flushed = time.monotonic()
-
-    def write_scalars(self, values: Mapping[str, float], step: int) -> None:
+    def _write(self, part: str, values: Mapping[str, float], step: int) -> None:
         """Write numbers by tag."""
-        numbers = [
-            tf.compat.v1.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()
-        ]
-        self.write_summary(tf.compat.v1.Summary(value=numbers), step)
+        if values:
+            with self._writing(part):
+                for tag, value in values.items():
+                    tf.summary.scalar(tag, value, step)
 
-    def write_summary(self, summary: tf.compat.v1.Summary, step: int) -> None:
-        """Write values of any kind."""
-        if self._records is None:
-            tf.io.gfile.makedirs(self._directory)
-            # TensorBoard reads the files of a folder in the order of their names.
-            seconds, rest = divmod(time.time_ns(), 10**9)
-            unique = f"{seconds:010d}.{rest:09d}.{socket.gethostname()}.{os.getpid()}"
-            path = os.path.join(self._directory, f"events.out.tfevents.{unique}")
-            self._records = tf.io.TFRecordWriter(path)
-            first = tf.compat.v1.Event(wall_time=time.time(), file_version=_VERSION)
-            self._records.write(first.SerializeToString())
-        event = tf.compat.v1.Event(wall_time=time.time(), step=step, summary=summary)
-        self._records.write(event.SerializeToString())
-        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
-            self.flush()
+    def _writing(self, part: str) -> Any:
+        """Return the context that writes into a folder, whose file appears with the first event."""
+        if part not in self._writers:
+            self._writers[part] = tf.summary.create_file_writer(
+                os.path.join(self._directory, part),
+                max_queue=_MOST_WAITING,
+                flush_millis=_FLUSH_SECONDS * 1000,
+            )
+        return self._writers[part].as_default()
 
-    def flush(self) -> None:
-        """Make the events visible to readers."""
-        self._flushed = time.monotonic()
-        if self._records:
-            self._records.flush()
 
-    def close(self) -> None:
-        if self._records:
-            self._records.close()
+def _prefix(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 def _memory() -> dict[str, float]:

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
-from components.contract.progress import report_epoch, report_progress
+from components.host.progress import report_epoch, report_progress
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.host_calls import sharing_captured
 from pipeline_def.training.checkpoint import Checkpoints, Progress
@@ -46,8 +46,8 @@ class TrainingLoop:
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
-        self._last_epoch = self._pause = 0
-        self._save_after, self._deadline, self._late = 0.0, math.inf, False
+        self._last_epoch, self._save_after, self._stopped = 0, 0.0, False
+        self._stop: Callable[[Progress], bool] | None = None
         self._on_epoch: Callable[[], None] | None = None
 
     def share_evaluation(self, other: "TrainingLoop") -> None:
@@ -75,9 +75,8 @@ class TrainingLoop:
         log: TrainingLog,
         checkpoint_dir: str,
         last_epoch: int = 0,
-        pause: int = 0,
+        stop: Callable[[Progress], bool] | None = None,
         save_after: float = 0.0,
-        deadline: float = math.inf,
         on_epoch: Callable[[], None] | None = None,
     ) -> Progress:
         """Train from the latest checkpoint, if any; a completed training runs no further step.
@@ -90,11 +89,9 @@ class TrainingLoop:
             log: open, and made with `profiled_steps`.
             checkpoint_dir: keeps the last checkpoint until the model is exported.
             last_epoch: ends the training instead of `evaluation`, and its weights are kept.
-            pause: epochs after which to return. A later call goes on from the checkpoint, with the
-                same schedule.
+            stop: called after each epoch; training returns if it is true. A later call goes on
+                from the checkpoint, with the same schedule.
             save_after: least seconds between checkpoints, but for the last one.
-            deadline: of `time.perf_counter`, after which to return at the end of an epoch, as after
-                `pause` epochs.
             on_epoch: called after each epoch, with the weights that are evaluated. Training then
                 runs all epochs, keeps the last weights, and writes no checkpoints.
 
@@ -105,8 +102,8 @@ class TrainingLoop:
             averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
             the fraction of step time spent waiting for input; the last `learning_rate`.
         """
-        self._last_epoch, self._pause, self._on_epoch = last_epoch, pause, on_epoch
-        self._save_after, self._deadline, self._late = save_after, deadline, False
+        self._last_epoch, self._save_after, self._on_epoch = last_epoch, save_after, on_epoch
+        self._stop, self._stopped = stop, False
         self.epoch_ends: list[float] = []
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
@@ -165,7 +162,7 @@ class TrainingLoop:
             if over:
                 self._end_epoch(evaluation, progress, log)
                 self.epoch_ends.append(time.perf_counter())
-                self._late = self.epoch_ends[-1] >= self._deadline
+                self._stopped = bool(self._stop and self._stop(progress))
             due = over or (every and self._steps_done(progress) % every == 0)
             late = time.perf_counter() - saved >= self._save_after or self._is_over(progress)
             if due and late and not self._on_epoch:
@@ -173,8 +170,7 @@ class TrainingLoop:
                 saved = time.perf_counter()
 
     def _is_over(self, progress: Progress) -> bool:
-        paused = self._late or 0 < self._pause <= progress.epochs
-        return paused or self.is_complete(progress)
+        return self._stopped or self.is_complete(progress)
 
     def is_complete(self, progress: Progress) -> bool:
         """Return whether no further call would train any more."""

@@ -7,7 +7,6 @@ that `transfer.unfreeze` selects, which a random head would have spoiled.
 import dataclasses
 import functools
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +30,6 @@ from pipeline_def.training.distribution.workers import is_chief
 from pipeline_def.training.feature_cache import FeatureCache, Tables
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
-from pipeline_def.training.range_test import RangeTest, run_range_test
 from pipeline_def.training.steps.step import Step, find_state
 from pipeline_def.training.training_input import TrainingInput
 
@@ -103,8 +101,6 @@ class Training:
     """Completed phases, in order."""
     exported: str = ""
     """Name of the phase whose weights the model has."""
-    range_test: RangeTest | None = None
-    """Of the phase that `training.learning_rate` is for, if it was asked for."""
 
     margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
     """`Margins.result` of each phase."""
@@ -114,12 +110,9 @@ class Training:
     """What earlier trainings have left for this one."""
     recorded: Recorded | None = None
     """Filled by a training of cross-validation, which takes all epochs."""
-    pause: int = 0
-    """Epochs of the last phase after which to return, for another training to go on from the
-    checkpoints; 0: none."""
-    deadline: float = math.inf
-    """`time.perf_counter` after which the last phase returns likewise, after one epoch or more."""
-    paused: bool = False
+    stop: Callable[[Progress], bool] | None = None
+    """Called after each epoch of the last phase, which returns if it is true."""
+    stopped: bool = False
     """Whether it has returned before it was complete."""
     start: WarmStart | None = None
     """The pushed model whose weights the model has at first, if there is one."""
@@ -265,8 +258,6 @@ class Training:
             records=self.data.train.total if self.recorded is None else 0,
         )
         with strategy.scope():
-            if config.find_learning_rate and name != _HEAD and self.recorded is None:
-                self.range_test = run_range_test(make_step, source.read)
             if self.shared is not None:
                 facts = repr((name, source.steps, self.data.batch_size, weights))
                 shared = self._share(self.shared, name, facts, make_step, config, source)
@@ -280,9 +271,8 @@ class Training:
                 log=log,
                 checkpoint_dir=directory,
                 last_epoch=self.lengths[name] if self.lengths else 0,
-                pause=0 if name == _HEAD else self.pause,
+                stop=None if name == _HEAD else self.stop,
                 save_after=_SAVE_AFTER if self.shared else 0.0,
-                deadline=math.inf if name == _HEAD else self.deadline,
                 on_epoch=record,
             )
         if done.diverged or not done.best_epoch:
@@ -292,7 +282,7 @@ class Training:
                     remove_checkpoints(directory)
                 raise ModelError(problem)
             _LOGGER.warning("%s The weights of an earlier epoch are kept.", problem)
-        self.paused = not loop.is_complete(done)
+        self.stopped = not loop.is_complete(done)
         seconds = time.perf_counter() - started
         on_features = isinstance(source, FeatureCache)
         later = np.diff(loop.epoch_ends)

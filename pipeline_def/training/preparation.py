@@ -14,7 +14,7 @@ from components.contract.configuration import from_dict
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.data.augmentation.own import check_own
+from pipeline_def.data.augmentation.augment import check_own
 from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.model.networks import build_model

@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.configuration import to_dict
-from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -23,6 +22,8 @@ from components.contract.model_files import (
     RATE,
     TRAINING_FILE,
 )
+from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
+from components.host.machine import available_memory, fits_in_memory, gib
 from components.metrics.unknowns import Unknowns
 from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.serving.signatures import Classifier
@@ -50,13 +51,12 @@ def describe_training(
     description: dict[str, Any] = {
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
-        "user": _name_user(),
+        "user": name_user(),
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
         "warm_start": training.start
         and {**dataclasses.asdict(training.start), "text": training.start.text},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
-        "range_test": training.range_test and dataclasses.asdict(training.range_test),
         "calibration": calibration and dataclasses.asdict(calibration),
         "label_sets": sets and dataclasses.asdict(sets),
         "known": unknowns and dataclasses.asdict(unknowns),
@@ -69,7 +69,7 @@ def describe_training(
     _log_hyperparameters(training, description["config"], directory)
 
 
-def _name_user() -> str:
+def name_user() -> str:
     """Return the login name; "" for the users of containers."""
     try:
         name = getpass.getuser()
@@ -96,7 +96,7 @@ def describe_input(phase: Phase, data: TrainingInput) -> dict[str, Any]:
     """Return how the input pipeline kept up with the last phase, and log advice if it did not.
 
     That is medians of `images_per_second` and `input_wait_fraction`, without the first epoch if
-    there are others; `cache`; and `advice`, None unless the fraction is above `input.max_wait`.
+    there are others; `cache`; and `advice`, None unless the fraction is too large.
     Features in memory tell nothing about the input.
     """
     options, history = data.config.input, phase.progress.history
@@ -104,7 +104,7 @@ def describe_input(phase: Phase, data: TrainingInput) -> dict[str, Any]:
         statistics.median(history[name][1:] or history[name])
         for name in (RATE, INPUT_WAIT_FRACTION)
     )
-    too_long = waited > options.max_wait and not phase.on_features
+    too_long = waited > LONGEST_INPUT_WAIT and not phase.on_features
     advice = _advise(data) if too_long else None
     if advice:
         _LOGGER.warning("Training waited for input %.0f %% of the time: %s", waited * 100, advice)
@@ -123,7 +123,7 @@ def _advise(data: TrainingInput) -> str:
     elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
     elif not data.train.local:
-        change = "read from a local disk, or raise input.interleave"
+        change = "read from a local disk, or set input.cache to encoded"
     elif storage != "raw":
         change = f"set input.cache to file or transform.storage to raw; either takes {gib(pixels)}"
     else:
@@ -146,7 +146,7 @@ def describe_model(classifier: Classifier, saved_model: str, directory: str) -> 
         for folder, _, names in tf.io.gfile.walk(saved_model)
         for name in names
     )
-    parameters = sum(variable.shape.num_elements() for variable in classifier.variables)
+    parameters = sum(variable.shape.num_elements() for variable in classifier.model.variables)
     _write({"parameters": parameters, "bytes": size}, directory, MODEL_FILE)
 
 

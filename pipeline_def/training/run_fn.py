@@ -1,13 +1,11 @@
 """Trainer's run_fn: from the transformed examples to the exported model.
 
 `preparation.py` finds the images and the network, `phases.py` runs the phases of a training, each a
-`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature,
-`known.py` a score, `image_pass.py` describes the images, and `pipeline_def/serving` exports the
-model.
+`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature and thresholds,
+`image_pass.py` describes the images, and `pipeline_def/serving` exports the model.
 """
 
 import dataclasses
-import functools
 import logging
 import os
 import time
@@ -19,9 +17,8 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.example import decode_text
-from components.contract.machine import require_formats
 from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
-from components.images.portable import find_kept
+from components.host.machine import require_formats
 from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.records.shard_files import read_index
 from pipeline_def.config.training import TrainerConfig
@@ -42,6 +39,7 @@ from pipeline_def.training.calibration import (
     Calibration,
     LabelSets,
     compile_logits,
+    fit_known,
     fit_sets,
     fit_temperature,
     predict_logits,
@@ -49,16 +47,13 @@ from pipeline_def.training.calibration import (
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.cross_validation.choice import train
 from pipeline_def.training.cross_validation.folds import Validated
-from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.distribution.workers import (
     is_chief,
     mean_of_workers,
     own_directory,
     report_lost_worker,
 )
-from pipeline_def.training.ensemble import join_members, train_member
 from pipeline_def.training.image_pass import write_images
-from pipeline_def.training.known import fit_known, judge_left_out
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.run_files import describe_model, describe_training
 from pipeline_def.training.trained_on import Ids, check_unseen, list_keys, write_trained_on
@@ -69,9 +64,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # For TensorFlow Serving. Few, as every pushed model contains them.
 _WARMUP_IMAGES = 4
-
-# To find out whether Transform kept JPEGs as they are.
-_SAMPLED_FILES = 256
+# From which the ranges of activations for int8 are measured.
+_CALIBRATION_IMAGES = 256
 
 
 def run_fn(fn_args: Any) -> None:
@@ -84,9 +78,6 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
-    if leading := Gathering.current():
-        leading.train(fn_args)
-        return
     config = read_config(fn_args)
     if fn_args.hyperparameters:
         config = apply_hyperparameters(config, fn_args.hyperparameters)
@@ -117,22 +108,12 @@ def _train_and_export(
     )
     model = make_plain(model, lambda: build(config.model), config.training.precision)
     plain = Classifier(model, config.model.views)
-    if config.export.ensemble:
-        member = functools.partial(
-            train_member, prepared, strategy, log_dir=run_dir, checkpoint_dir=checkpoints
-        )
-        plain, validated = join_members(plain, validated, found or {}, member)
     classifier, calibration, sets = _calibrate(plain, data, validated)
     texts = tuple(map(decode_text, graph.labels))
     unknowns = None
     if rate := config.export.false_alarms:
-        known, unknowns = fit_known(model, data, rate=rate)
-        classifier = dataclasses.replace(classifier, known=known)
-    if config.export.left_out:
-        left_out = judge_left_out(
-            training, build, data, texts, log_dir=run_dir, checkpoint_dir=checkpoints
-        )
-        unknowns = unknowns and dataclasses.replace(unknowns, left_out=left_out)
+        unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
+        classifier = dataclasses.replace(classifier, known=unknowns.threshold)
     folds = validated.describe(training) if validated else None
     describe_training(
         training,
@@ -162,10 +143,9 @@ def _train_and_export(
             config.export.formats,
             os.path.join(os.path.dirname(fn_args.serving_model_dir), FORMATS_FOLDER),
             labels=[label.decode() for label in graph.labels],
-            images=data.draw_images(config.export.calibration_images),
+            images=data.draw_images(_CALIBRATION_IMAGES),
             config=config.transform,
             ingest=read_index(data.train.uri).get("ingest", {}),
-            from_jpeg=find_kept(data.read_files(_SAMPLED_FILES), config.transform),
         )
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)

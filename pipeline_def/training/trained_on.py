@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from components.contract.artifact_files import open_file
 from components.contract.errors import ModelError
 from components.contract.example import SHA256, TRAIN
 from components.records.record_reader import read_features
-from components.storage.artifact_files import open_file
 from pipeline_def.data.shards import Shards
 
 TRAINED_ON_FILE = os.path.join("assets.extra", "trained_on.npy")

@@ -9,8 +9,6 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from components.contract.example import ENCODED
-from components.records.record_reader import read_features
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
@@ -113,13 +111,6 @@ class TrainingInput:
         """Yield random training images, uint8 [size, size, 3]: the first may be of one class."""
         batches = self.read(0, tf.distribute.InputContext()).as_numpy_iterator()
         return itertools.islice((image for batch in batches for image in batch[0]), count)
-
-    def read_files(self, count: int) -> Iterator[bytes]:
-        """Yield the first stored files of the eval split, which is never stored as originals."""
-        name = ENCODED.encode()
-        shards = (read_features(path, {name}) for path in self.evaluation.paths)
-        examples = itertools.islice(itertools.chain.from_iterable(shards), count)
-        return (bytes(example[name]) for example in examples)
 
     def class_weights(self, classes: int) -> list[float] | None:
         """Return the loss factor of each class if `training.balance` is weights.

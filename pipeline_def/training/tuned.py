@@ -24,10 +24,6 @@ _IMAGES = "images"
 
 FOLDS = "training.folds"
 
-MEMBERS = "members"
-"""Folder of the checkpoints of the other members of an ensemble, beside those of the chosen trial,
-each in a folder named after its trial."""
-
 
 def apply_hyperparameters(
     config: TrainerConfig, hyperparameters: Mapping[str, Any]
@@ -53,7 +49,6 @@ def save_trained(
     facts: dict[str, Any],
     *,
     checkpoints: str,
-    members: Mapping[int, str],
     directory: str,
 ) -> None:
     """Write what `take_over` reads: the training of the chosen trial, and how it was found.
@@ -63,12 +58,9 @@ def save_trained(
         data: images of the search.
         facts: of the search.
         checkpoints: folder of the chosen trial's.
-        members: trial → folder of its checkpoints, for the others of an ensemble.
         directory: for the files.
     """
     copy_folder(checkpoints, os.path.join(directory, CHOSEN_FOLDER))
-    for number, folder in members.items():
-        copy_folder(folder, os.path.join(directory, CHOSEN_FOLDER, MEMBERS, str(number)))
     found = {"search": facts, **_identify(config, data)}
     with tf.io.gfile.GFile(os.path.join(directory, SEARCH_FILE), "w") as file:
         file.write(json.dumps(found))

@@ -1,6 +1,7 @@
 import argparse
 import doctest
 import importlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,6 @@ def test_the_examples_of_docstrings(module: Any) -> None:
     assert not found.failed
 
 
-def test_progress_says_how_long_it_will_take(capsys: pytest.CaptureFixture[str]) -> None:
-    of_two = process.Progress(2)
-    of_two.report("a: 10 images/s")
-    of_two.report("b: 20 images/s")
-    second, last = capsys.readouterr().err.splitlines()
-    assert second == "[1/2] a: 10 images/s; about 1 s left"
-    assert last == "[2/2] b: 20 images/s; done"
-
-
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -104,26 +96,19 @@ def test_an_environment_that_is_not_there_is_explained() -> None:
 
 
 def test_a_missing_peer_is_left_out_and_the_others_stay(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    versus = load("peers.input_versus")
+    def pretend(name: str) -> dict[str, Any]:
+        if name == "torch":
+            raise MeasurementError("the package torch is not installed in its environment")
+        return {"images_per_second": 100.0}
 
-    def pretend(arguments: list[str], **_: Any) -> dict[str, Any]:
-        if "dali" in arguments:
-            raise MeasurementError("the package dali is not installed in its environment")
-        return {"images_per_second": 100.0, "cpu_microseconds": 20.0, "version": "1.0"}
-
-    monkeypatch.setattr(versus, "measure", pretend)
-    names = ["ours", "dali", "torch"]
-    results, versions = versus._take_turns(names, {"batch": 8}, {"dali": "a", "torch": "b"}, 2)
-    figure = {"images_per_second": 100.0, "cpu_microseconds": 20.0}
-    assert results == {"ours": [figure] * 2, "torch": [figure] * 2}
-    assert versions["torch"] == "1.0"
+    figures = process.take_turns(["ours", "torch", "tf.data"], 2, pretend, str)
+    assert figures == dict.fromkeys(("ours", "tf.data"), [{"images_per_second": 100.0}] * 2)
     said = capsys.readouterr().err
-    assert said.count("dali is left out: the package dali is not installed") == 1
-    table = versus._tabulate(32, 8, results, versions)
-    cells = ["torch 1.0", "100 (100 to 100)", "1.00 x, within the noise", "20.0 (20.0 to 20.0)"]
-    assert cells in table.rows
+    assert said.count("torch is left out: the package torch is not installed") == 1
+    with pytest.raises(MeasurementError, match="torch is not installed"):
+        process.take_turns(["torch", "ours"], 2, pretend, str)
 
 
 @pytest.mark.parametrize(
@@ -142,3 +127,20 @@ def test_a_folder_without_jpegs_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "train/cat").mkdir(parents=True)
     with pytest.raises(DataError, match=r"has no JPEG in a folder of its label"):
         load("ingest_images").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
+
+
+def test_the_time_left_is_unknown_until_every_kind_was_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 80.0, 81.0, 82.0, 162.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    progress = process.Progress(4, kinds=2)
+    for name in ("slow", "fast", "slow", "fast"):
+        progress.report(name)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "[1/4] slow",
+        "[2/4] fast; about 80 s left",
+        "[3/4] slow; about 30 s left",
+        "[4/4] fast; done",
+    ]

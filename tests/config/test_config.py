@@ -108,10 +108,6 @@ WRONG = {
         ["--training.epochs", "many"],
         "training.epochs is 'many': it must be a whole number of at least 1.",
     ),
-    "an ensemble without trials": (
-        ["--export.ensemble", "true"],
-        "export.ensemble needs trials: set training.minutes, or remove export.ensemble.",
-    ),
     "no value": (["--training.epochs"], "--training.epochs needs a value: a whole number"),
     "an option for a value": (["--data", "--cache=1"], "--data needs a value."),
     "a value of nothing": (["photos"], "Unexpected argument 'photos'. See run.py --help."),

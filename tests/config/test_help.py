@@ -1,12 +1,8 @@
-from pathlib import Path
-
 import pytest
 
-import local_runner
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.options import list_options, list_sections, print_requested_help
 from tests.config.command import parsed
-from tests.pictures import write_folder
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str, hidden: tuple[str, ...] = ()) -> str:
@@ -71,17 +67,3 @@ def test_help_shows_what_recipes_set(capsys: pytest.CaptureFixture[str]) -> None
     ) in text
     text = " ".join(shown(capsys, "--help", "augmentation.flip").split())
     assert "default false; with recipe cifar true, photos true, transfer true Mirror" in text
-
-
-def test_help_shows_the_values_for_the_images_at_hand(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_folder(tmp_path, each=9)
-    for arguments in ([str(tmp_path)], ["inspect", str(tmp_path), "--training.patience", "7"]):
-        with pytest.raises(SystemExit, match="0"):
-            local_runner.main([*arguments, "--help", "training"])
-    text = " ".join(capsys.readouterr().out.split())
-    run, inspect = text.split("training: How the network")[1:]
-    assert "default auto, small here" in run
-    assert "default 5 Stop after" in run
-    assert "default 5, 7 here" in inspect

@@ -7,8 +7,8 @@ import pytest
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.config import Config
-from pipeline_def.config.effective import describe_chosen, find_ineffective
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.options import describe_chosen, find_ineffective
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from tests.config.command import parsed
@@ -108,8 +108,6 @@ INEFFECTIVE = {
     "--training.momentum 0.8": "--training.momentum 0.8 changes nothing with training.optimizer "
     "adam",
     "--transfer.unfreeze 2": "--transfer.unfreeze 2 changes nothing without pretrained weights",
-    "--augmentation.rand_magnitude 0.5": "--augmentation.rand_magnitude 0.5 changes nothing with "
-    "augmentation.policy none",
     "--model.name mobilenet_v2 --model.width 8": "--model.width 8 changes nothing with "
     "mobilenet_v2",
     "--training.keep last --training.patience 7": "--training.patience 7 changes nothing with "

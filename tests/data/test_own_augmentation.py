@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation.augment import augment
-from pipeline_def.data.augmentation.own import check_own
+from pipeline_def.data.augmentation.augment import augment, check_own
 
 FUNCTIONS = """
 import tensorflow as tf

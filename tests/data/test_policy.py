@@ -11,16 +11,14 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.data.augmentation import policy
 from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.augmentation.policy import (
-    RAND,
-    TRIVIAL,
+    RANGES,
     Operation,
-    Ranges,
     apply_operations,
 )
 from tests.pictures import picture
 
 Array = np.ndarray[Any, Any]
-Oracle = Callable[[Image.Image, float, Ranges], Image.Image]
+Oracle = Callable[[Image.Image, float], Image.Image]
 
 # Not square, so that height and width cannot be mixed up.
 HEIGHT, WIDTH = 40, 56
@@ -35,17 +33,17 @@ STRENGTHS = [-1.0, -0.5, 0.0, 0.1, 0.3, 0.7, 1.0]
 
 
 def enhanced(enhancer: Callable[[Image.Image], ImageEnhance._Enhance]) -> Oracle:
-    def enhance(image: Image.Image, strength: float, ranges: Ranges) -> Image.Image:
-        return enhancer(image).enhance(1 + strength * ranges.enhancement)
+    def enhance(image: Image.Image, strength: float) -> Image.Image:
+        return enhancer(image).enhance(1 + strength * RANGES.enhancement)
 
     return enhance
 
 
-def posterized(image: Image.Image, strength: float, ranges: Ranges) -> Image.Image:
-    return ImageOps.posterize(image, 8 - round(abs(strength) * ranges.lost_bits))
+def posterized(image: Image.Image, strength: float) -> Image.Image:
+    return ImageOps.posterize(image, 8 - round(abs(strength) * RANGES.lost_bits))
 
 
-def solarized(image: Image.Image, strength: float, ranges: Ranges) -> Image.Image:
+def solarized(image: Image.Image, strength: float) -> Image.Image:
     return ImageOps.solarize(image, math.ceil(256 * (1 - abs(strength))))
 
 
@@ -68,9 +66,9 @@ def about_center(matrix: Array) -> tuple[float, ...]:
     return tuple(np.column_stack([matrix, center - matrix @ center]).ravel())
 
 
-def coefficients(kind: Operation, strength: float, ranges: Ranges) -> tuple[float, ...]:
-    shear, angle = strength * ranges.shear, math.radians(strength * ranges.rotation)
-    steps = [round(strength * min(ranges.translation * s, ranges.most_pixels)) for s in (56, 40)]
+def coefficients(kind: Operation, strength: float) -> tuple[float, ...]:
+    shear, angle = strength * RANGES.shear, math.radians(strength * RANGES.rotation)
+    steps = [round(strength * min(RANGES.translation * s, RANGES.most_pixels)) for s in (56, 40)]
     return {
         Operation.SHEAR_X: about_center(np.array([[1, shear], [0, 1]])),
         Operation.SHEAR_Y: about_center(np.array([[1, 0], [shear, 1]])),
@@ -86,12 +84,11 @@ def coefficients(kind: Operation, strength: float, ranges: Ranges) -> tuple[floa
 MOVES = [kind for kind in Operation if Operation.SHEAR_X <= kind <= Operation.ROTATE]
 
 
-def eagerly(images: Array, kinds: Array, strengths: Array, ranges: Ranges) -> Array:
+def eagerly(images: Array, kinds: Array, strengths: Array) -> Array:
     changed: Array = apply_operations(
         tf.constant(images),
         tf.constant(kinds, tf.int32),
         strengths=tf.constant(strengths, tf.float32),
-        ranges=ranges,
     ).numpy()
     return changed
 
@@ -104,26 +101,21 @@ def every_case(kinds: list[Operation]) -> tuple[Array, Array, Array]:
     return PICTURES[pictures.astype(int)], operations.astype(int), strengths
 
 
-both_ranges = pytest.mark.parametrize("ranges", [TRIVIAL, RAND], ids=["trivial", "rand"])
-
-
-@both_ranges
-def test_values_match_pillow_to_one_level(ranges: Ranges) -> None:
+def test_values_match_pillow_to_one_level() -> None:
     images, kinds, strengths = every_case(list(VALUES))
-    changed = eagerly(images, kinds, strengths, ranges)
+    changed = eagerly(images, kinds, strengths)
     for image, source, kind, strength in zip(changed, images, kinds, strengths, strict=True):
-        expected = np.asarray(VALUES[kind](Image.fromarray(source), strength, ranges))
+        expected = np.asarray(VALUES[kind](Image.fromarray(source), strength))
         difference = np.abs(image.astype(int) - expected).max()
         assert difference <= 1, f"{Operation(kind).name} at {strength}"
 
 
-@both_ranges
-def test_moved_pixels_match_pillow(ranges: Ranges) -> None:
+def test_moved_pixels_match_pillow() -> None:
     images, kinds, strengths = every_case(MOVES)
-    changed = eagerly(images, kinds, strengths, ranges)
+    changed = eagerly(images, kinds, strengths)
     y, x = np.mgrid[:HEIGHT, :WIDTH] + 0.5
     for image, source, kind, strength in zip(changed, images, kinds, strengths, strict=True):
-        moves = coefficients(kind, strength, ranges)
+        moves = coefficients(kind, strength)
         moved = Image.fromarray(source).transform(
             (WIDTH, HEIGHT), Image.Transform.AFFINE, moves, Image.Resampling.BILINEAR
         )
@@ -144,12 +136,11 @@ def test_moved_pixels_match_pillow(ranges: Ranges) -> None:
 
 @pytest.mark.parametrize("kind", Operation)
 def test_a_batch_may_draw_a_single_operation(kind: Operation) -> None:
-    alone = eagerly(PICTURES[:2], np.array([kind, kind]), np.array([0.5, -0.5]), TRIVIAL)
+    alone = eagerly(PICTURES[:2], np.array([kind, kind]), np.array([0.5, -0.5]))
     among = eagerly(
         np.concatenate([PICTURES[:2]] * 2),
         np.array([kind, kind, Operation.ROTATE, Operation.EQUALIZE]),
         np.array([0.5, -0.5, 1, 1]),
-        TRIVIAL,
     )
     np.testing.assert_array_equal(alone, among[:2])
 
@@ -195,26 +186,6 @@ def test_trivial_draws_one_of_14_operations_at_one_of_31_strengths_of_either_sig
     assert abs(np.corrcoef(operations, strengths)[0, 1]) < 0.06
 
 
-def test_rand_draws_several_operations_at_the_magnitude(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = AugmentationConfig(policy="rand", rand_operations=3, rand_magnitude=0.4)
-    rounds = drawn(monkeypatch, config)
-    assert len(rounds) == 3
-    for operations, strengths in rounds:
-        assert set(operations) == set(range(14))
-        np.testing.assert_allclose(np.abs(strengths), 0.4)
-        assert 0.45 < (strengths < 0).mean() < 0.55
-    assert abs(np.corrcoef(rounds[0][0], rounds[1][0])[0, 1]) < 0.06
-
-
-def test_rounds_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = AugmentationConfig(shift=0, policy="rand", rand_magnitude=1)
-    [(first, one), (second, two)] = drawn(monkeypatch, config, count=64)
-    monkeypatch.undo()
-    images = np.stack([SMOOTH] * 64)
-    expected = eagerly(eagerly(images, first, one, RAND), second, two, RAND)
-    np.testing.assert_array_equal(augmented(images, policy="rand", rand_magnitude=1), expected)
-
-
 def test_a_policy_is_applied_after_geometry_and_before_colors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -224,6 +195,6 @@ def test_a_policy_is_applied_after_geometry_and_before_colors(
     colors: dict[str, Any] = {"brightness": 0.4}
     images = np.stack([SMOOTH] * 64)
     moved = augmented(images, **geometry)
-    expected = augmented(eagerly(moved, operations, strengths, TRIVIAL), **colors)
+    expected = augmented(eagerly(moved, operations, strengths), **colors)
     found = augmented(images, policy="trivial", **geometry, **colors)
     np.testing.assert_array_equal(found, expected)

@@ -18,11 +18,9 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands, run_options
-from pipeline_def.local import commands as local_commands
-from pipeline_def.local import predict_command, rollback_command, watch_options
-from pipeline_def.local.export import options as export_options
+from pipeline_def.local.commands import inspect, models, predict, run, runs, schema
 from pipeline_def.local.review import options as review_options
-from pipeline_def.local.server.options import parse_options
+from pipeline_def.local.server import options as server_options
 from tests.docs.markdown import ROOT
 
 RUN = (
@@ -70,8 +68,10 @@ def stopped_runners() -> Iterator[None]:
     def parse_and_stop(*arguments: Any, **options: Any) -> Any:
         raise Parsed(parse(*arguments, **options)[0])
 
-    def parse_options_and_stop(arguments: list[str]) -> Any:
-        parse_options(arguments)
+    parse_server = server_options.parse_options
+
+    def parse_server_and_stop(arguments: list[str]) -> Any:
+        parse_server(arguments)
         raise Parsed
 
     parse_review = review_options.parse_options
@@ -80,36 +80,20 @@ def stopped_runners() -> Iterator[None]:
         parse_review(arguments)
         raise Parsed
 
-    parse_watch = watch_options.parse_options
-
-    def parse_watch_and_stop(arguments: list[str]) -> Any:
-        parse_watch(arguments)
-        raise Parsed
-
-    parse_export = export_options.parse_options
-
-    def parse_export_and_stop(arguments: list[str]) -> Any:
-        parse_export(arguments)
-        raise Parsed
-
     class Parser(run_options.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
             raise Parsed
 
     with pytest.MonkeyPatch.context() as patch:
-        for commands in (local_commands, predict_command, rollback_command, kubeflow_commands):
+        for commands in (inspect, models, predict, run, runs, schema, kubeflow_commands):
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)
-        patch.setattr(local_commands, "parse_options", parse_options_and_stop)
+        patch.setattr(server_options, "parse_options", parse_server_and_stop)
         patch.setattr(review_options, "parse_options", parse_review_and_stop)
-        patch.setattr(watch_options, "parse_options", parse_watch_and_stop)
-        patch.setattr(export_options, "parse_options", parse_export_and_stop)
         for function in ("find", "use"):
             patch.setattr(f"pipeline_def.model.pretrained.{function}", _stop)
-        # Takes two seconds to import, and is not asked.
-        patch.setattr("pipeline_def.local.inspection", None, raising=False)
         yield
 
 

@@ -15,15 +15,14 @@ from e2e import __main__ as e2e
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.run_options import Parser
-from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
-from pipeline_def.local.export.options import ExportOptions
+from pipeline_def.local.commands.table import COMMANDS as LOCAL_COMMANDS
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.server.options import ServerOptions
 from tests.docs.markdown import INLINE, ROOT, Code
 
 # Of commands that add them as they run, of the steps on Kubeflow, and of `docker build`.
 _OTHER_OPTIONS = (
-    *("--config", "--help", "--help-all", "--lineage", "--compare", "--json", "--to", "--repair"),
+    *("--config", "--help", "--help-all", "--lineage", "--compare", "--json", "--to"),
     *("--image", "--interface", "--build-arg", "--prune", "--yes"),
 )
 _OF_BEAM = re.compile(r"--(runner|project|region|temp_location|environment_\w+|sdk_\w+)\b")
@@ -56,7 +55,7 @@ def _known_options() -> set[str]:
             with contextlib.suppress(SystemExit):
                 KUBEFLOW_COMMANDS[name]([])
     known = {name for parser in parsers for name in parser._option_string_actions}
-    servers = (ServerOptions, ReviewOptions, ExportOptions)
+    servers = (ServerOptions, ReviewOptions)
     served = [
         field.name.replace("_", "-") for owner in servers for field in dataclasses.fields(owner)
     ]

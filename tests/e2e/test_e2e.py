@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import copy
-import dataclasses
 import io
 from collections import Counter
 from collections.abc import Callable
@@ -15,10 +14,10 @@ import yaml
 
 import kfp_runner
 from e2e import __main__ as command_line
-from e2e import cluster, runs, scenario
+from e2e import runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
-from tests.kubeflow.client.argo_nodes import Task, listed, pod_of
+from tests.kubeflow.client.answers import nodes
 from tests.kubeflow.client.kfp_server import KfpServer
 from tests.kubeflow.small_spec import SPEC
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -30,49 +29,6 @@ SECRET = {
         "secretkey": base64.b64encode(SECRET_KEY.encode()).decode(),
     }
 }
-
-
-class Recorded(Commands):
-    """Records commands and returns prepared output."""
-
-    def __init__(self, **answers: str) -> None:
-        super().__init__()
-        object.__setattr__(self, "asked", [])
-        object.__setattr__(self, "answers", answers)
-
-    asked: list[str]
-    answers: dict[str, str]
-
-    def require(self, *programs: str) -> None:
-        self.asked.append(f"require {' '.join(programs)}")
-
-    def read(self, *words: str) -> str:
-        self.asked.append(" ".join(words))
-        return next((a for key, a in self.answers.items() if key in words), "")
-
-
-def test_a_cluster_is_made_and_removed_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = Recorded()
-    options = scenario.Options("2.17.0", "i:1", Path())
-    with pytest.raises(ZeroDivisionError), scenario._cluster(options, commands):
-        raise ZeroDivisionError
-    kustomize = "github.com/kubeflow/pipelines/manifests/kustomize"
-    assert commands.asked == [
-        "require docker kind kubectl",
-        f"kind create cluster --name {cluster.NAME} --wait 300s",
-        "docker build --tag i:1 .",
-        f"kind load docker-image i:1 --name {cluster.NAME}",
-        f"kubectl apply --kustomize {kustomize}/cluster-scoped-resources?ref=2.17.0",
-        "kubectl wait --for=condition=established --timeout=60s crd/applications.app.k8s.io",
-        f"kubectl apply --kustomize {kustomize}/env/platform-agnostic?ref=2.17.0",
-        "kubectl --namespace kubeflow wait --for=condition=available --timeout=900s "
-        "deployment --all",
-        f"kind delete cluster --name {cluster.NAME}",
-    ]
-    own = Recorded()
-    with scenario._cluster(dataclasses.replace(options, kubeconfig="/k"), own):
-        pass
-    assert own.asked == ["require kubectl"]
 
 
 @pytest.fixture
@@ -132,32 +88,6 @@ def output(end: str = DONE, **states: str) -> runs.RunOutput:
     return runs.RunOutput("abc", URL, found, end)
 
 
-class Printed(Commands):
-    """Prints the same for every command."""
-
-    said = "cannot reach it"
-
-    def follow(self, *words: str) -> tuple[int, str]:
-        return 0, self.said
-
-
-def test_a_run_is_read_from_what_the_runner_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner = runs.Runner(Printed(), tmp_path, "http://e", "mine")
-    with pytest.raises(Failure, match="first did not start: cannot reach it"):
-        runner.run("first")
-    lines = ["Run: abc", URL, "Pusher: RUNNING", "Data-lookup: SUCCEEDED after 10 s"]
-    lines += ["Trainer: CACHED", "Pusher: FAILED after 2 s", FAILED]
-    monkeypatch.setattr(Printed, "said", "\n".join(lines))
-    assert runner.run("first") == runs.RunOutput(
-        "abc",
-        URL,
-        {"Pusher": "FAILED", "Data-lookup": "SUCCEEDED", "Trainer": "CACHED"},
-        FAILED,
-    )
-
-
 @pytest.mark.parametrize(
     ("check", "message"),
     [
@@ -174,19 +104,6 @@ def test_a_run_is_read_from_what_the_runner_prints(
 def test_what_came_out_otherwise_is_named(check: Callable[[], None], message: str) -> None:
     with pytest.raises(Failure, match=message):
         check()
-
-
-class Played(runs.Runner):
-    """Knows the result of each run."""
-
-    def compile(self, image: str, data: str) -> None:
-        PLAYED.append(f"compile {image} {data}")
-
-    def run(self, name: str, **parameters: object) -> runs.RunOutput:
-        PLAYED.append(" ".join([name, *map(str, parameters)]))
-        if name == "broken-images":
-            return output(FAILED)
-        return output(**CACHED) if name == "second" else output()
 
 
 class Kept(Store):
@@ -207,25 +124,6 @@ class Kept(Store):
 PLAYED: list[str] = []
 
 
-def test_everything_is_run_in_order(tmp_path: Path) -> None:
-    PLAYED.clear()
-    options = scenario.Options("2.17.0", "i:1", tmp_path, browser=False)
-    scenario.play(options, Played(Commands(), tmp_path, "http://e", "mine"), Kept("mine"))
-    assert PLAYED == [
-        "mend_images",
-        "put_digits",
-        "compile i:1 minio://mlpipeline/e2e/digits",
-        "first",
-        "second",
-        "change_image",
-        "changed-image",
-        "against-the-baseline training_epochs max_accuracy_drop",
-        "break_images",
-        "broken-images",
-        "mend_images",
-    ]
-
-
 class Cluster(KfpServer):
     """Answers as KFP 2.17 did: each run goes through its states as it is read."""
 
@@ -240,19 +138,20 @@ class Cluster(KfpServer):
         self.read[run_id] += 1
         [run] = [run for run in self.runs if run["run_id"] == run_id]
         if self.read[run_id] == 1:
-            return run | listed({"Data-lookup": Task("RUNNING")})
-        return run | listed(*self.finish(run["display_name"]))
+            return run | nodes("RUNNING", "Data-lookup RUNNING 10 -")
+        return run | self.finish(run_id, run["display_name"])
 
-    def finish(self, name: str) -> tuple[dict[str, Task], str]:
-        """Return the tasks of a run at its end, and its state."""
-        done = dict.fromkeys(runs.STEPS, Task("SUCCEEDED", 10, 60))
+    def finish(self, run_id: str, name: str) -> dict[str, Any]:
+        """Return the answer at the end of a run."""
+        rows = {name: f"{name} SUCCEEDED 10 60" for name in runs.STEPS}
         if name == "second":
-            return done | dict.fromkeys(runs.NODES, Task("CACHED", 20, 20)), "SUCCEEDED"
+            rows |= {name: f"{name} SUCCEEDED 20 20" for name in runs.NODES}
         if name != "broken-images":
-            return done, "SUCCEEDED"
+            return nodes("SUCCEEDED", *rows.values())
         reason = "ImageExampleGen: error: 5 of 9 files are not usable"
-        self.archive[pod_of("ImageExampleGen")] = reason
-        return {"ImageExampleGen": Task("FAILED", 60, 90)}, "FAILED"
+        folder = f"minio://mlpipeline/v2/artifacts/{self.pipelines[-1]['display_name']}/{run_id}"
+        self.kept[f"{folder}/logs/ImageExampleGen.txt"] = reason
+        return nodes("FAILED", "ImageExampleGen FAILED 60 90")
 
 
 class InProcess(Commands):
@@ -286,6 +185,7 @@ def test_the_scenario_passes_twice_on_a_cluster(
 ) -> None:
     monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", lambda _: None)
     options = scenario.Options("2.17.0", "i:1", tmp_path, browser=False)
+    PLAYED.clear()
     with Cluster() as server:
         for name in ("images-e2e-1", "images-e2e-2"):
             runner = Compiled(InProcess(), tmp_path, server.url, name)
@@ -293,6 +193,8 @@ def test_the_scenario_passes_twice_on_a_cluster(
         assert [run["display_name"] for run in server.runs[5:]] == [
             *("first", "second", "changed-image", "against-the-baseline", "broken-images")
         ]
+        changes = ["change_image", "break_images", "mend_images"]
+        assert ["mend_images", "put_digits", *changes] * 2 == PLAYED
         # What a call left in the cache and pushed is another pipeline's.
         assert [one["display_name"] for one in server.pipelines] == ["images-e2e-1", "images-e2e-2"]
         # The page of the run itself, whatever its place in the list.

@@ -99,7 +99,6 @@ def test_mistakes_in_a_file_are_explained(tmp_path: Path, text: str, message: st
             r"size is not in evaluation\.slices",
         ),
         (lambda: EvaluationConfig(min_accuracy=1.5), r"evaluation\.min_accuracy is 1\.5"),
-        (lambda: EvaluationConfig(smoke_images=-1), "smoke_images is -1"),
     ],
 )
 def test_impossible_values_are_rejected(make: Callable[[], object], message: str) -> None:

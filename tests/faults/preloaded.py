@@ -4,7 +4,8 @@ from pipeline_def.startup import quick_imports
 
 with quick_imports():
     import local_runner  # noqa: F401
-    import pipeline_def.local.commands
+    import pipeline_def.local.commands.prune
+    import pipeline_def.local.commands.run
     import pipeline_def.local.display.summary_table
     import pipeline_def.local.execution
     import pipeline_def.local.first_look

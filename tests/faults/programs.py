@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.ingest import plan_processes
+from components.ingest.write import processes as plan_processes
 from pipeline_def.startup import quick_imports
 
 ROOT = Path(__file__).parents[2]

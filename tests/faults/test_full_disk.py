@@ -15,6 +15,7 @@ import pytest
 from tests.faults.conftest import KILLS, Undisturbed
 from tests.faults.outputs import check_live, check_result
 from tests.faults.programs import EXECUTE, PUBLISH, Program
+from tests.missing import lack
 from tests.nodes import NODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
@@ -49,7 +50,7 @@ def _mounted(folder: Path, *what: str) -> Iterator[None]:
     try:
         subprocess.run(["mount", *what, str(folder)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"nothing can be mounted here: {error}")
+        lack("mount", f"nothing can be mounted here: {error}")
     try:
         yield
     finally:

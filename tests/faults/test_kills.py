@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.contract.machine import available_cpus
+from components.host.machine import available_cpus
 from tests.faults.conftest import KILLS, Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
@@ -84,7 +84,7 @@ def find_plan_processes(pid: int) -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
-            if parent == pid and b"plan_processes" in (path / "cmdline").read_bytes():
+            if parent == pid and b"spawn_main" in (path / "cmdline").read_bytes():
                 found.append(int(path.name))
         except OSError:  # It has ended meanwhile.
             continue
@@ -104,7 +104,7 @@ def kill_process_of_ingest(arguments: list[str], folder: Path) -> None:
     os.kill(started[0], signal.SIGKILL)
     assert program.wait() == 2
     assert len(program.err.splitlines()) == 1
-    assert "The system killed a process of ingest" in program.err
+    assert "A process of ingest was killed" in program.err
 
 
 def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:

@@ -20,8 +20,8 @@ from tests.fuzz.session import check_sentence, fuzz
 with atheris.instrument_imports(include=["components.ingest", "components.storage"]):
     from components.contract.errors import UserError
     from components.ingest.config import IngestConfig
+    from components.ingest.lookup import list_images
     from components.ingest.source.listing import check_labels
-    from components.ingest.source.lookup import list_images
     from components.ingest.source.manifest import read_manifest
 
 _KINDS = ("csv", "jsonl", "parquet")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import ingest_listing
-from components.ingest.plan_writer import IngestJob, write_plan
+from components.ingest.lookup import list_source
 from components.ingest.source.listing import check_labels
-from components.ingest.source.lookup import list_source
+from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.run import ingest_listing
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")

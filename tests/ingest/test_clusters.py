@@ -18,6 +18,7 @@ import pytest
 from tests import nodes
 from tests.beam_server import serving
 from tests.evaluation.predictions_sample import make_predictions
+from tests.missing import lack
 
 # One process starts the servers.
 pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.slow]
@@ -62,7 +63,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     for tool in ("java", "mvn", "timeout"):
         if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+            lack("java", f"{tool} is not installed")
     folder, name = tmp_path_factory.mktemp("cluster"), request.param
     job_server, job_server_log = _job_server_command(folder, name), folder / "job_server.log"
     # It starts its workers as `python`, which `serving` makes the one that runs the tests.
@@ -117,11 +118,11 @@ def _class_path(folder: Path, name: str) -> str:
             timeout=_DOWNLOAD_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"Maven did not get the job server within {_DOWNLOAD_SECONDS} s")
+        lack("java", f"Maven did not get the job server within {_DOWNLOAD_SECONDS} s")
     if maven.returncode:
         before, _, after = maven.stdout.partition("[ERROR] ")
         reason, _, _ = (after or before).strip().partition("\n")
-        pytest.skip(f"Maven cannot get the job server: {reason}")
+        lack("java", f"Maven cannot get the job server: {reason}")
     return listed.read_text()
 
 

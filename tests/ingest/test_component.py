@@ -14,9 +14,9 @@ from PIL import Image
 
 from components.contract import example
 from components.contract.errors import UserError
-from components.ingest import plan_processes
 from components.ingest.component import Driver, ImageExampleGen
 from components.ingest.config import IngestConfig
+from components.ingest.write import processes as plan_processes
 from components.records.shard_files import count_examples, read_index
 from tests import nodes
 from tests.ingest import plain

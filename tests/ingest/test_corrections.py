@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import DataError, UserError
-from components.ingest.corrections import Action, Correction, read_corrections, write_corrections
+from components.ingest.source.corrections import (
+    Action,
+    Correction,
+    read_corrections,
+    write_corrections,
+)
 
 ONE, TWO = "1" * 64, "ab" * 32
 HEADER = "sha256,path,action,from,to,who,when,why"

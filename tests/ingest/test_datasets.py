@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.gcs_server import GcsServer
@@ -20,16 +21,14 @@ from components.ingest.config import IngestConfig
 from components.ingest.datasets import example_records
 from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
-from components.ingest.datasets.shard_names import split_of_shard
-from components.ingest.source.lookup import list_images, look_up
+from components.ingest.datasets.record_listing import split_of_shard
+from components.ingest.lookup import list_images, look_up
 from components.records.record_reader import read_records
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Unread
 from tests.ingest.plain import HEADER, Ingested, ingest
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
-
-pa = pytest.importorskip("pyarrow")
 
 
 class Image(NamedTuple):

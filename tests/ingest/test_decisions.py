@@ -15,10 +15,10 @@ from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import FILENAME, LABEL
 from components.ingest.config import IngestConfig
-from components.ingest.corrections import Correction, write_corrections
-from components.ingest.plan_writer import IngestJob
+from components.ingest.lookup import list_images, look_up
+from components.ingest.source.corrections import Correction, write_corrections
 from components.ingest.source.listing import read_listing, write_listing
-from components.ingest.source.lookup import list_images, look_up
+from components.ingest.write.plan_writer import IngestJob
 from components.records.record_reader import read_features
 from components.report.suspects.gathering import read_decided
 from tests.ingest.plain import HEADER, Ingested, ingest, write_all

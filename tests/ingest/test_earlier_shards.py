@@ -14,19 +14,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from components.ingest import plan_writer
 from components.ingest.config import IngestConfig
-from components.ingest.corrections import write_corrections
 from components.ingest.datasets.reading import read_images
-from components.ingest.ingest_run import Ingested, ingest_listing
-from components.ingest.near_duplicates import comparer
-from components.ingest.near_duplicates.comparer import Pairs
-from components.ingest.near_duplicates.picture_rows import Rows
-from components.ingest.plan_facts import read_facts
-from components.ingest.plan_writer import IngestJob
-from components.ingest.shard_plan import is_unchanged
+from components.ingest.lookup import list_source
+from components.ingest.plan.facts import read_facts
+from components.ingest.plan.shard_plan import is_unchanged
+from components.ingest.source.corrections import write_corrections
 from components.ingest.source.listing import ImageFile
-from components.ingest.source.lookup import list_source
+from components.ingest.write import plan_writer
+from components.ingest.write.run import Ingested, ingest_listing
 from components.records.record_reader import EVERY, read_frames, read_records
 from components.records.shard_files import PLANS, count_examples, read_index
 from tests.ingest.plain import HEADER, write_all
@@ -168,13 +164,6 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
 }
 
 
-DROP = dataclasses.replace(CONFIG, near_duplicates="drop")
-CASES = {
-    **{name: (*case, CONFIG) for name, case in CHANGES.items()},
-    **{f"{name}, dropped": (*CHANGES[name], DROP) for name in CHANGES if "near" in name},
-}
-
-
 def list_splits(target: Path, number: int) -> dict[str, tuple[str, str]]:
     """Path → digest and split of each image that has a record."""
     found: dict[str, tuple[str, str]] = {}
@@ -195,28 +184,28 @@ DIVIDED_ANEW = {"another label", "another image of the same name", "twice as man
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CHANGES],
 )
 def test_images_stay_where_they_are_and_the_records_are_those_of_reading_all_files_anew(
     folder: Path, tmp_path: Path, reads: list[str], name: str
 ) -> None:
-    change, expected, config = CASES[name]
-    ingest(folder, tmp_path / "out", 1, config)
-    ingest(folder, tmp_path / "anew", 1, config, "other code")
+    change, expected = CHANGES[name]
+    ingest(folder, tmp_path / "out", 1)
+    ingest(folder, tmp_path / "anew", 1, code="other code")
     before = content(tmp_path / "out", 1)
     change(folder)
     reads.clear()
-    made = ingest(folder, tmp_path / "out", 2, config)
+    made = ingest(folder, tmp_path / "out", 2)
     assert {*reads} == expected
     assert made.read == len(expected)
-    assert ingest(folder, tmp_path / "anew", 2, config).read == len(list(folder.glob("*/*")))
+    assert ingest(folder, tmp_path / "anew", 2).read == len(list(folder.glob("*/*")))
     assert result(tmp_path / "out", 2) == result(tmp_path / "anew", 2)
     assert content(tmp_path / "out", 1) == before
     old, new = (list_splits(tmp_path / "out", number) for number in (1, 2))
     assert {path for path in old.keys() & new.keys() if old[path] == new[path]} == {
         path for path in old.keys() & new.keys() if old[path][0] == new[path][0]
     }
-    ingest(folder, tmp_path / "scratch", 2, config)
+    ingest(folder, tmp_path / "scratch", 2)
     scratch = list_splits(tmp_path / "scratch", 2)
     assert (result(tmp_path / "out", 2) == result(tmp_path / "scratch", 2)) == (
         name not in DIVIDED_ANEW
@@ -265,90 +254,31 @@ def test_other_fractions_divide_all_images_anew(folder: Path, tmp_path: Path) ->
     assert content(tmp_path / "out", 2) == content(tmp_path / "scratch", 2)
 
 
-def test_only_new_pairs_of_images_are_compared(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_new_images_are_read_once_and_divided_with_their_class(
+    folder: Path, tmp_path: Path, reads: list[str]
 ) -> None:
-    compared: list[int] = []
-
-    def compare(rows: Rows, pairs: Pairs) -> object:
-        compared.append(len(pairs))
-        return comparer_of(rows, pairs)
-
-    comparer_of = comparer.compare
-    monkeypatch.setattr(comparer, "compare", compare)
     ingest(folder, tmp_path / "out", 1)
-    first = sum(compared)
-    compared.clear()
-    add_one(folder)
-    ingest(folder, tmp_path / "out", 2)
-    assert first > 20 > sum(compared) > 0
-    spoiled = tmp_path / "out/examples/2/plans/likeness"
-    spoiled.write_bytes(spoiled.read_bytes()[:-1])
-    compared.clear()
-    ingest(folder, tmp_path / "out", 3)
-    assert sum(compared) > first
-    assert content(tmp_path / "out", 3) == content(tmp_path / "out", 2) | {
-        "examples/plans/likeness": (tmp_path / "out/examples/3/plans/likeness").read_bytes()
-    }
-
-
-def test_new_images_are_written_to_the_right_split_at_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = dataclasses.replace(CONFIG, near_duplicates="keep")
-    ingest(folder, tmp_path / "out", 1, config)
-    passes: list[bool] = []
-    write_here = write_all
-
-    def write(numbers: Sequence[int], job: IngestJob) -> None:
-        passes.append(job.again)
-        write_here(numbers, job)
-
-    monkeypatch.setattr(f"{__name__}.write_all", write)
+    reads.clear()
     (folder / "bird").mkdir()
     # Hashes alone would put all into train.
     in_train = (data for data in map(jpeg, itertools.count(3000)) if sha256(data).digest()[0] > 127)
     for number, data in enumerate(itertools.islice(in_train, 5)):
         (folder / f"bird/{number}.jpg").write_bytes(data)
-    shutil.copy(folder / "cat/5.jpg", folder / "cat/5 again.jpg")
-    ingest(folder, tmp_path / "out", 2, config)
-    assert passes == [False]
-    birds = {
-        split for path, (_, split) in list_splits(tmp_path / "out", 2).items() if "bird" in path
-    }
-    assert birds == {"train", "eval"}
+    ingest(folder, tmp_path / "out", 2)
+    assert sorted(reads) == [f"bird/{number}.jpg" for number in range(5)]
+    splits = list_splits(tmp_path / "out", 2)
+    assert {split for path, (_, split) in splits.items() if "bird" in path} == {"train", "eval"}
 
 
 def test_unchanged_shards_are_shared(folder: Path, tmp_path: Path) -> None:
     examples = tmp_path / "out/examples"
     ingest(folder, tmp_path / "out", 1)
-    for path in (examples / "1" / PLANS).glob("*.json"):
-        # As earlier versions wrote it.
-        before = path.stat()
-        sizes, facts, files = map(json.loads, path.read_text().splitlines())
-        path.write_text(json.dumps(["hash", 0, 4, files, facts, sizes]))
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     add_one(folder)
     ingest(folder, tmp_path / "out", 2)
     for pattern in ("Split-*/*", "plans/*.json"):
         files = list((examples / "2").glob(pattern))
         linked = [path for path in files if path.stat().st_nlink > 1]
         assert len(files) / 2 <= len(linked) < len(files)
-    # Transform knows the shards by this.
-    first, second = (describe(examples / number) for number in "12")
-    assert len(second & first) == len(first) == len(second) - 1
-    write_corrections(str(tmp_path / "c.csv"), [decide(folder, "cat/7.jpg", "relabel", "dog")])
-    corrected = dataclasses.replace(CONFIG, corrections=str(tmp_path / "c.csv"))
-    ingest(folder, tmp_path / "out", 3, corrected)
-    third = describe(examples / "3")
-    assert len(third - second) == 1
-    assert {files for _, files, _ in third} == {files for _, files, _ in second}
-
-
-def describe(examples: Path) -> set[tuple[str, str, str]]:
-    """The split of each shard, and what its records depend on."""
-    contents = read_index(str(examples))["contents"]
-    return {(split, *of) for split, shards in contents.items() for of in shards.values()}
 
 
 def test_a_new_span_reads_and_writes_its_own_images(

@@ -4,8 +4,8 @@ import pytest
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
 from components.ingest.source.listing import check_labels, find_look_alikes
-from components.ingest.source.lookup import list_images
 from tests.ingest.test_listing import touch
 
 LABELS, SPLITS = {None}, {"train", "eval"}

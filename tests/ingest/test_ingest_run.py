@@ -8,7 +8,7 @@ import pytest
 from components.contract.errors import DataError
 from components.images.check_result import CheckedImage, Note
 from components.ingest.config import IngestConfig
-from components.ingest.stratification import SplitRule
+from components.ingest.plan.splits import SplitRule
 from components.records.shard_files import read_index
 from components.storage import row_table
 from tests.ingest.plain import HEADER, ingest
@@ -38,7 +38,7 @@ def test_an_image_with_two_labels_has_one_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = SplitRule({"eval": 0.2, "train": 0.8}, {"blue": (0.6, 1.0)})
-    monkeypatch.setattr("components.ingest.ingest_run.find_rule", lambda *_: rule)
+    monkeypatch.setattr("components.ingest.plan.decision.find_rule", lambda *_: rule)
     folder = write_folder(tmp_path / "images", each=20)
     for path in sorted((folder / "blue").iterdir()):
         shutil.copy(path, folder / "red" / f"blue {path.name}")
@@ -73,7 +73,7 @@ def test_converted_colors_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wide = CheckedImage(b"", "jpeg", 1, 1, 3, None, notes=(Note.COLORS,))
-    monkeypatch.setattr("components.ingest.plan_writer.check_image", lambda *_: wide)
+    monkeypatch.setattr("components.ingest.write.plan_writer.check_image", lambda *_: wide)
     made = ingest(write_folder(tmp_path / "images", each=8), tmp_path / "out")
     assert made.summary["notes"] == {Note.COLORS: 24}
     assert "24 of 24 images: converted to sRGB by the color profile." in caplog.text

@@ -14,6 +14,7 @@ import pytest
 from components.contract.configuration import to_json
 from components.contract.errors import DataError, StorageError, UserError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images, list_source, look_up
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
@@ -22,7 +23,6 @@ from components.ingest.source.listing import (
     read_listing,
     write_listing,
 )
-from components.ingest.source.lookup import list_images, list_source, look_up
 from components.storage import row_table
 from components.storage.fetch import Unread, read_files
 from components.storage.folder_listing import find_files, local_version

@@ -11,10 +11,10 @@ import pytest
 
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
+from components.ingest.plan.splits import find_rule
 from components.ingest.source.listing import Listing, check_labels
-from components.ingest.source.lookup import list_images
 from components.ingest.source.manifest import read_manifest
-from components.ingest.stratification import stratify
 from components.storage.folder_listing import MISSING
 from tests.ingest.test_listing import touch
 
@@ -187,10 +187,9 @@ def test_rows_of_a_class_fill_the_splits_that_only_others_name(tmp_path: Path) -
 
 def divide(listing: Listing) -> list[str]:
     """The split of each file, whose content is its name."""
-    rule = stratify(listing, IngestConfig())
-    contents = (file.path.encode() for file in listing.files)
-    digests = (hashlib.sha256(content).hexdigest() for content in contents)
-    return [rule.split_of(f, sha256) for f, sha256 in zip(listing.files, digests, strict=True)]
+    digests = {file: hashlib.sha256(file.path.encode()).hexdigest() for file in listing.files}
+    rule = find_rule(listing, listing.labels(), digests.items())
+    return [rule.split_of(file, sha256) for file, sha256 in digests.items()]
 
 
 def test_paths_outside_the_folder_find_nothing(tmp_path: Path) -> None:

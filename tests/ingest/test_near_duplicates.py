@@ -2,30 +2,24 @@ import dataclasses
 import io
 import itertools
 import shutil
-import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import StorageError
 from components.images.check import check_image
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import ingest_listing
-from components.ingest.near_duplicates import clusters as near_duplicates
-from components.ingest.near_duplicates import similar_pairs
-from components.ingest.near_duplicates.bound_keys import bind_keys
-from components.ingest.near_duplicates.picture_rows import picture_row
-from components.ingest.near_duplicates.similar_pairs import find_groups
-from components.ingest.plan_facts import FACTS, plan_path
-from components.ingest.plan_writer import IngestJob, write_plan
-from components.ingest.shard_plan import read_plan
-from components.ingest.source.lookup import list_source
+from components.ingest.lookup import list_source
+from components.ingest.plan.facts import FACTS, plan_path
+from components.ingest.plan.shard_plan import read_plan
+from components.ingest.plan.similar_images import ROW_BYTES, connect, find_groups, picture_row
+from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.run import ingest_listing
 from tests.ingest.plain import ingest
 from tests.pictures import encode, turned
 
@@ -46,17 +40,11 @@ def jpeg(image: Image.Image, **options: object) -> bytes:
     return encode(image, "JPEG", **{"quality": 90, **options})
 
 
-def crop(image: Image.Image) -> Image.Image:
-    width, height = image.size
-    return image.crop((round(0.05 * width), 0, width, round(0.95 * height)))
-
-
 COPIES: dict[str, Callable[[Image.Image], bytes]] = {
     "smaller": lambda image: jpeg(image.resize((48, 36))),
     "squeezed": lambda image: jpeg(image.resize((64, 64))),
     "larger": lambda image: jpeg(image.resize((300, 200))),
     "recompressed": lambda image: jpeg(Image.open(io.BytesIO(jpeg(image))), quality=40),
-    "cropped": lambda image: jpeg(crop(image)),
     "brighter": lambda image: jpeg(ImageEnhance.Brightness(image).enhance(1.25)),
     "turned": lambda image: jpeg(image.transpose(Image.Transpose.ROTATE_90), exif=turned(6)),
     "gray": lambda image: jpeg(image.convert("L")),
@@ -88,49 +76,47 @@ def test_blank_and_tiny_images_are_near_duplicates_only_if_they_are_the_same() -
     tiny = [jpeg(scene(1).resize((8, 8)).point(lambda v, n=n: v + n * (v > 90))) for n in (0, 60)]
     groups = find_groups(np.stack([row(data) for data in (*blank, *tiny)]))
     assert groups.tolist() == list(range(6))
-    assert find_groups(np.empty((0, 1025), np.uint8)).size == 0
+    assert find_groups(np.empty((0, ROW_BYTES), np.uint8)).size == 0
 
 
-def test_neighbors_are_found_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similar_pairs, "_ORDERS", 8)
+def test_copies_are_found_among_many_images_with_little_memory(tmp_path: Path) -> None:
+    rows = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(40_000, ROW_BYTES))
     random = np.random.default_rng(0)
-    codes = random.integers(0, 2**63, (10_000, 2, 2), np.uint64)
-    # A few bits of the copies differ.
-    codes[:200] = codes[200:400] ^ np.bitwise_and.reduce(codes[400:1200].reshape(4, 200, 2, 2))
-
-    def find(block: int) -> list[NDArray[np.int64]]:
-        monkeypatch.setattr(similar_pairs, "_BLOCK", block)
-        return [np.unique(near, axis=0) for near in similar_pairs._find_neighbors(codes)]
-
-    whole = find(10_000)
-    assert len(whole[0])
-    tracemalloc.start()
-    for one, other in zip(whole, find(1_000), strict=True):
-        np.testing.assert_array_equal(one, other)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2.5 * codes.nbytes
-
-
-def test_rows_of_a_file_need_no_memory(tmp_path: Path) -> None:
-    rows = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(40_000, 1025))
+    for start in range(0, len(rows), 4_000):
+        coarse = random.integers(0, 256, (4_000, 8, 8), np.uint8)
+        rows[start : start + 4_000, :-1] = coarse.repeat(4, 1).repeat(4, 2).reshape(4_000, -1)
+    rows[:, -1] = 255
+    rows[20_000:20_100, :-1] = rows[:100, :-1] // 5 * 4 + 20
     before = psutil.Process().memory_info().shared
-    assert find_groups(rows).tolist() == [*range(40_000)]
+    groups = find_groups(rows)
+    assert groups[20_000:20_100].tolist() == [*range(100)]
+    assert len(np.unique(groups)) == 39_900
     assert psutil.Process().memory_info().shared - before < rows.nbytes / 2
+
+
+def test_numbers_are_connected_by_their_smallest() -> None:
+    pairs = np.array([(5, 3), (1, 5), (6, 6), (2, 4)])
+    assert connect(7, pairs).tolist() == [0, 1, 2, 1, 2, 1, 6]
+    assert connect(2, np.empty((0, 2), np.int64)).tolist() == [0, 1]
+
+
+def write_scenes(folder: Path, names: dict[str, tuple[int, int]]) -> Path:
+    """Write a JPEG of a scene for each path; a scene is its seed and the quality."""
+    for name, (seed, quality) in names.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(scene(seed), quality=quality))
+    return folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Ten scenes of each of two labels; eight have a recompressed twin, one with another label."""
-    for label, first in (("cat", 0), ("dog", 100)):
-        (tmp_path / "images" / label).mkdir(parents=True)
-        for seed in range(first, first + 10):
-            path = tmp_path / "images" / label / f"{seed}.jpg"
-            path.write_bytes(jpeg(scene(seed)))
-            if seed % 100 < 4:
-                path.with_name(f"twin-{seed}.jpg").write_bytes(jpeg(scene(seed), quality=60))
-    shutil.move(tmp_path / "images/cat/twin-0.jpg", tmp_path / "images/dog")
-    return tmp_path / "images"
+    scenes = {"cat": range(10), "dog": range(100, 110)}
+    names = {f"{label}/{seed}.jpg": (seed, 90) for label in scenes for seed in scenes[label]}
+    names |= {f"{label}/twin-{s}.jpg": (s, 60) for label in scenes for s in scenes[label][:4]}
+    names["dog/twin-0.jpg"] = names.pop("cat/twin-0.jpg")
+    return write_scenes(tmp_path / "images", names)
 
 
 def test_together_keeps_twins_in_one_split(folder: Path, tmp_path: Path) -> None:
@@ -163,40 +149,16 @@ def test_twins_that_arrive_later_move_no_other_image(folder: Path, tmp_path: Pat
     assert set(moved) <= {"cat/9.jpg"}
 
 
-def test_drop_keeps_one_image_of_each_label(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / "cat/9.jpg", folder / "cat/same.jpg")
-    config = dataclasses.replace(CONFIG, near_duplicates="drop", max_reject_fraction=0)
-    made = ingest(folder, tmp_path / "out", config)
-    rejects = made.lines("rejects.jsonl")
-    assert {reject["category"] for reject in rejects} == {"near duplicate"}
-    assert len(rejects) == 8
-    assert {"cat/same.jpg"} < {reject["path"] for reject in rejects}
-    assert sum(made.counts.values()) == made.summary["examples"] == 21
-    for reject in rejects:
-        kept = reject["reason"].removeprefix("a copy of ")
-        assert kept.split("/")[0] == reject["path"].split("/")[0]
-        assert made.splits_of(f"{kept}")
-    across = next(
-        line
-        for line in made.lines("near_duplicates.jsonl")
-        if "dog" in {*line["labels"]} and "cat" in {*line["labels"]}
-    )
-    assert len({*across["splits"]} - {None}) == 1
-
-
 def test_given_splits_stay_and_their_copies_are_counted(tmp_path: Path) -> None:
-    for split, quality in (("train", 90), ("test", 60), ("val", 90)):
-        for label, first in (("cat", 0), ("dog", 100)):
-            target = tmp_path / "images" / split / label
-            target.mkdir(parents=True)
-            for seed in range(first, first + 5):
-                shift = 1000 if split == "val" else seed % 2 * 500 * (split == "test")
-                (target / f"{seed}.jpg").write_bytes(jpeg(scene(seed + shift), quality=quality))
-    for mode in ("together", "drop"):
-        config = IngestConfig(near_duplicates=mode)
-        made = ingest(tmp_path / "images", tmp_path / mode, config)
-        assert made.counts == {"train": 10, "test": 10, "eval": 10}
-        assert made.summary["near_duplicates_in_several_splits"] == 6
+    names = {}
+    for (label, first), number in itertools.product((("cat", 0), ("dog", 100)), range(5)):
+        seed = first + number
+        names[f"train/{label}/{seed}.jpg"] = (seed, 90)
+        names[f"val/{label}/{seed}.jpg"] = (seed + 1000, 90)
+        names[f"test/{label}/{seed}.jpg"] = (seed + number % 2 * 500, 60)
+    made = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", IngestConfig())
+    assert made.counts == {"train": 10, "test": 10, "eval": 10}
+    assert made.summary["near_duplicates_in_several_splits"] == 6
 
 
 def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
@@ -213,30 +175,42 @@ def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_class_disappears_from_train(tmp_path: Path) -> None:
-    for label, seeds in (("cat", range(20)), ("dog", [99] * 6)):
-        (tmp_path / "images" / label).mkdir(parents=True)
-        for number, seed in enumerate(seeds):
-            data = jpeg(scene(seed), quality=95 - 3 * number if label == "dog" else 90)
-            (tmp_path / "images" / label / f"{number}.jpg").write_bytes(data)
-    made = ingest(tmp_path / "images", tmp_path / "out", CONFIG)
+    names = {f"cat/{seed}.jpg": (seed, 90) for seed in range(20)}
+    names |= {f"dog/{number}.jpg": (99, 95 - 3 * number) for number in range(6)}
+    made = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", CONFIG)
     [cluster] = made.lines("near_duplicates.jsonl")
     assert set(cluster["splits"]) == {"train"}
 
 
-def test_large_clusters_are_left_where_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+# Names of the images; what the log says; how many clusters stay in several splits.
+TOO_MANY = {
+    "half of all": (
+        {f"{n % 2}/{n}.jpg": (max(0, n - 20), 95 - n) for n in range(40)},
+        "21 images look almost the same, too many for one split",
+        1,
+    ),
+    "all of each class": (
+        {f"{'abcd'[n % 4]}/{n}.jpg": (n % 4, 95 - n) for n in range(20)},
+        "eval would have no images. They are left where they are",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("names", "message", "divided"), TOO_MANY.values(), ids=TOO_MANY)
+def test_too_many_near_duplicates_are_left_where_they_are(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    names: dict[str, tuple[int, int]],
+    message: str,
+    divided: int | None,
 ) -> None:
-    monkeypatch.setattr(near_duplicates, "_MOST", 5)
-    for label in ("cat", "dog"):
-        (tmp_path / "images" / label).mkdir(parents=True)
-        for number in range(20):
-            image = scene(7 if label == "dog" else number)
-            (tmp_path / f"images/{label}/{number}.jpg").write_bytes(
-                jpeg(image, quality=95 - number)
-            )
-    made = ingest(tmp_path / "images", tmp_path / "out", CONFIG)
-    assert made.summary["near_duplicates_in_several_splits"] == 1
-    assert "20 images look almost the same, too many for one split" in caplog.text
+    folder = write_scenes(tmp_path / "images", names)
+    kept = ingest(folder, tmp_path / "keep", IngestConfig(near_duplicates="keep"))
+    made = ingest(folder, tmp_path / "out", IngestConfig())
+    assert made.counts == kept.counts
+    assert divided in (None, made.summary["near_duplicates_in_several_splits"])
+    assert message in caplog.text
 
 
 def test_without_pixels_nothing_is_searched_for(
@@ -245,43 +219,23 @@ def test_without_pixels_nothing_is_searched_for(
     made = ingest(folder, tmp_path / "out", IngestConfig(check="header"))
     assert made.summary["near_duplicates"] == 0
     assert caplog.text.count("Near duplicates are not searched for") == 1
-    with pytest.raises(ConfigurationError, match=r"ingest\.near_duplicates is drop"):
-        IngestConfig(check="header", near_duplicates="drop")
-
-
-def test_no_split_is_emptied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for seed, label in enumerate("abcd"):
-        (tmp_path / "images" / label).mkdir(parents=True)
-        for number in range(5):
-            data = jpeg(scene(seed), quality=95 - number)
-            (tmp_path / f"images/{label}/{number}.jpg").write_bytes(data)
-    kept = ingest(tmp_path / "images", tmp_path / "keep", IngestConfig(near_duplicates="keep"))
-    made = ingest(tmp_path / "images", tmp_path / "out", IngestConfig())
-    assert made.counts == kept.counts
-    assert "eval would have no images. They are left where they are" in caplog.text
-
-
-def test_a_cluster_of_most_images_is_left_where_it_is(tmp_path: Path) -> None:
-    for number in range(40):
-        path = tmp_path / f"images/{number % 2}/{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(jpeg(scene(max(0, number - 20)), quality=95 - number))
-    made = ingest(tmp_path / "images", tmp_path / "out", IngestConfig())
-    assert 6 <= made.counts["eval"] <= 10
-    assert made.summary["near_duplicates_in_several_splits"] == 1
 
 
 def test_a_picture_that_all_groups_share_does_not_bind_them(
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sizes = dict.fromkeys(["a", "b", "c", "d", "e"], 20) | {"x": 1, "y": 1}
-    assert bind_keys([{"a", "x"}, {"c"}], sizes, most=10) == {"a": "a", "x": "a", "c": "c"}
-    assert not caplog.text
-    assert bind_keys([{"a", "b"}, {"b", "c", "x"}, {"d", "y"}], sizes, most=10) == {
-        "d": "d",
-        "y": "d",
-    }
-    assert "connect 61 images of several groups" in caplog.text
+    groups = range(6)
+    names = {f"{g % 2}/{g}-{n}.jpg": (100 * g + n, 90) for g in groups for n in range(1, 9)}
+    names |= {f"{g % 2}/{g}-logo.jpg": (9_999, 95 - 5 * g) for g in groups}
+    folder = write_scenes(tmp_path / "images", names)
+    rows = [f"{name},{name[0]},{name[2:].partition('-')[0]}" for name in sorted(names)]
+    (tmp_path / "m.csv").write_text("\n".join(["path,label,group", *rows]))
+    config = IngestConfig(splits=CONFIG.splits, manifest=str(tmp_path / "m.csv"))
+    made = ingest(folder, tmp_path / "out", config)
+    assert "54 images look almost the same, too many for one split" in caplog.text
+    for group in groups:
+        members = [name for name in names if name[2:].startswith(f"{group}-")]
+        assert len({*made.splits_of(*members)}) == 1
 
 
 def test_a_plan_whose_shards_were_moved_is_not_moved_again(folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.ingest.config import IngestConfig
-from components.ingest.shard_plan import ShardPlan, count_shards, plan_shards
+from components.ingest.plan.shard_plan import ShardPlan, count_shards, plan_shards
 from components.ingest.source.listing import ImageFile, Listing
 from components.records.shard_files import open_shard
 

@@ -10,8 +10,8 @@ from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import LookupInput
 from components.contract.span_pattern import name_spans
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_source, look_up
 from components.ingest.source.listing import read_listing
-from components.ingest.source.lookup import list_source, look_up
 from components.ingest.source.spans import find_spans
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
 from tests.ingest.test_listing import touch

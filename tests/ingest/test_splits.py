@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from components.ingest.splits import choose_splits
+from components.ingest.plan.splits import choose_splits
 
 THREE = {"eval": 0.1, "test": 0.1, "train": 0.8}
 TWO = {"eval": 0.2, "train": 0.8}

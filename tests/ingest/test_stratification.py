@@ -7,14 +7,10 @@ import pytest
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
+from components.ingest.plan.splits import SplitRule, find_bounds, find_rule
 from components.ingest.source.listing import ImageFile, Listing
-from components.ingest.source.lookup import list_images
-from components.ingest.stratification import (
-    SplitRule,
-    check_splits,
-    find_bounds,
-    stratify,
-)
+from components.ingest.survey import check_splits
 
 TWO = {"eval": 0.2, "train": 0.8}
 THREE = {"eval": 0.1, "test": 0.1, "train": 0.8}
@@ -34,12 +30,12 @@ def write(folder: Path, label: str, *, images: int, first: int = 0, content: str
 
 def divide(listing: Listing) -> dict[str, str]:
     """Return the split of each file."""
-    rule = stratify(listing, IngestConfig())
-    root = Path(listing.root)
-    return {
-        file.path: rule.split_of(file, hashlib.sha256((root / file.path).read_bytes()).hexdigest())
+    digests = {
+        file: hashlib.sha256(Path(listing.root, file.path).read_bytes()).hexdigest()
         for file in listing.files
     }
+    rule = find_rule(listing, listing.labels(), digests.items())
+    return {file.path: rule.split_of(file, sha256) for file, sha256 in digests.items()}
 
 
 def count(splits: Mapping[str, str]) -> dict[str, collections.Counter[str]]:
@@ -143,15 +139,6 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
     assert 10 <= count(splits)["a"]["eval"] <= 60
 
 
-def test_large_classes_are_not_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not even read."""
-    monkeypatch.setattr("components.ingest.stratification._SMALL_CLASS", 20)
-    write(tmp_path, "small", images=20)
-    write(tmp_path, "large", images=21)
-    rule = stratify(list_images(str(tmp_path), IngestConfig(splits=TWO)), IngestConfig())
-    assert rule.bounds.keys() == {"small"}
-
-
 def test_bounds_move_no_more_than_necessary() -> None:
     units = [(i / 100 + 0.001, 1) for i in range(100)]
     assert find_bounds(units, THREE) == pytest.approx((0.1, 0.2, 1.0))
@@ -181,7 +168,7 @@ def test_identical_images_fall_into_one_split(tmp_path: Path) -> None:
 
 
 def test_many_images_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.ingest.stratification._FEW", 1)
+    monkeypatch.setattr("components.ingest.survey._FEW", 1)
     write(tmp_path, "cat", images=1)
     write(tmp_path, "dog", images=1)
     check(tmp_path)

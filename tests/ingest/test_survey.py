@@ -8,7 +8,7 @@ from PIL import Image
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
-from components.ingest.source.lookup import list_images
+from components.ingest.lookup import list_images
 from components.ingest.survey import take_survey, try_images
 from components.storage import fetch
 from tests.pictures import encode, picture, write_folder

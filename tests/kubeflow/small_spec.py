@@ -29,16 +29,6 @@ components:
   Train:
     executorLabel: Train_executor
     inputDefinitions: {<<: *examples, parameters: {steps: {parameterType: NUMBER_INTEGER}}}
-  stage-train:
-    inputDefinitions: *examples
-    dag:
-      tasks:
-        Train:
-          componentRef: {name: Train}
-          taskInfo: {name: Train}
-          inputs:
-            artifacts: {examples: {componentInputArtifact: examples}}
-            parameters: {steps: {runtimeValue: {constant: 5.0}}}
 root:
   inputDefinitions:
     parameters:
@@ -52,13 +42,14 @@ root:
         componentRef: {name: Gen}
         taskInfo: {name: Gen}
         inputs: {parameters: {data: {componentInputParameter: data}}}
-      train:
-        componentRef: {name: stage-train}
-        taskInfo: {name: train}
+      Train:
+        componentRef: {name: Train}
+        taskInfo: {name: Train}
         inputs:
           artifacts:
             examples:
               taskOutputArtifact: {producerTask: Gen, outputArtifactKey: examples}
+          parameters: {steps: {runtimeValue: {constant: 5.0}}}
 """)
 
 

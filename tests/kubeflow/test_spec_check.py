@@ -37,7 +37,6 @@ MISTAKES: list[tuple[Target, str, Edit]] = [
     ("oss", "must start with gs:// or s3://", lambda s: s.update(defaultPipelineRoot="/data")),
     ("vertex", "must start with gs://", lambda s: s.update(defaultPipelineRoot="s3://b/run")),
     ("oss", "Gen has no container image", lambda s: container(s, "Gen").update(image="")),
-    # A step within a stage: its container is looked at, too.
     ("oss", "Train has no container image", lambda s: container(s).pop("image")),
     (
         "oss",
@@ -156,14 +155,11 @@ def test_check_and_run_take_a_file_alike_and_say_what_it_is_for(
 
 
 def test_the_target_of_a_file() -> None:
-    vertex = [{"components": {"comp-Train": {"executorLabel": "exec"}}}]
-    assert [find_target(of) for of in (OSS, vertex, [SPEC], [], ["a"])] == [
-        "oss",
-        "vertex",
-        "oss",
-        "oss",
-        "oss",
-    ]
+    vertex = copy.deepcopy(SPEC)
+    for step in ("Gen", "Train"):
+        container(vertex, step)["args"].append('{"direct": true}')
+    found = [find_target(documents) for documents in (OSS, [vertex], [SPEC], [], ["a"])]
+    assert found == ["oss", "vertex", "oss", "oss", "oss"]
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ import dataclasses
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import local_runner
 from components.contract.errors import ConfigurationError, DataError, UserError
 from components.ingest.config import IngestConfig
-from components.ingest.corrections import Correction, write_corrections
-from components.ingest.source.lookup import list_images
+from components.ingest.lookup import list_images
+from components.ingest.source.corrections import Correction, write_corrections
 from pipeline_def.local.review.corrected_copy import CorrectedCopy, write_corrected_copy
 from pipeline_def.runs.record import Data
 from tests.ingest.test_decisions import decide
@@ -109,10 +110,14 @@ def test_a_place_that_could_hold_something_is_refused(folder: Path, where: str) 
 
 
 def test_a_failure_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    really_open = open
 
-    monkeypatch.setattr("pipeline_def.local.review.corrected_copy._copy", fail)
+    def fail(file: Any, mode: str = "r", *others: Any, **options: Any) -> Any:
+        if mode == "xb":
+            raise OSError(28, "No space left on device")
+        return really_open(file, mode, *others, **options)
+
+    monkeypatch.setattr("builtins.open", fail)
     with pytest.raises(UserError, match=r"Cannot write .*copy: .*No space left"):
         copy(folder)
     assert "copy" not in " ".join(os.listdir(folder.parent))

@@ -1,4 +1,3 @@
-import io
 import re
 import shutil
 import subprocess
@@ -8,14 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
 import local_runner
 from components.ingest.config import IngestConfig
-from components.ingest.source.lookup import list_images
+from components.ingest.lookup import list_images
 from components.ingest.survey import find_copies
-from pipeline_def.local.display.thumbnails import print_thumbnails
-from tests.ingest.test_datasets import write_tar
 from tests.pictures import encode, picture, write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -235,60 +231,3 @@ def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     _, out, _ = inspect(capsys, tmp_path, "--augmentation.flip", "true")
     assert "training.epochs 60, training.patience 15\n" in out
     assert "--augmentation.flip true changes nothing: recipe photos sets it already" in out
-
-
-def test_a_plan_says_what_each_step_would_take(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_folder(tmp_path, each=40)
-    status, out, err = inspect(capsys, tmp_path, "--plan", "3")
-    assert (status, err) == (0, "")
-    rows = {line.split()[0]: line for line in out.splitlines() if line}
-    # 4 shards of each of two splits.
-    assert "8 tasks" in rows["Transform"]
-    assert "4 tasks" in rows["Evaluator"]
-    assert "1 task" in rows["Trainer"]
-    assert "more than 2 workers would have nothing to do" not in out
-    assert "Flink or Spark" in out
-    assert "each worker is like" in rows["Assumes"]
-    _, out, _ = inspect(capsys, tmp_path, "--plan", "5")
-    assert "more than 4 workers would have nothing to do" in out
-    _, out, _ = inspect(capsys, tmp_path, "--plan", "1")
-    assert "local_runner.py on one machine" in out
-
-
-@pytest.mark.parametrize("workers", ["0", "many", "-1", "1.5"])
-def test_a_plan_needs_a_number_of_workers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
-) -> None:
-    status, _, err = inspect(capsys, tmp_path, f"--plan={workers}")
-    assert status == 2
-    assert f"--plan is '{workers}': give a number of workers from 1 to 10,000." in err
-
-
-def test_records_of_shards_are_shown_where_there_are_colors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for label, color in (("blue", (0, 0, 250)), ("red", (250, 0, 0))):
-        members = []
-        for number in range(30):
-            image = Image.new("RGB", (40, 22), color)
-            image.putpixel((20, 20), (number, 0, 0))
-            data = encode(image, "PNG")
-            members += [(f"{number}.png", data), (f"{number}.txt", label.encode())]
-        write_tar(tmp_path / f"{label}.tar", members)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "100")
-    _, out, _ = inspect(capsys, tmp_path)
-    lines = [line for line in out.splitlines() if "▀" in line]
-    # Two pixels in each character: the first records of both shards, and another one.
-    assert [line.count("▀") for line in lines] == [3 * 27] * 8
-    pixels = re.findall(r"38;2;(\d+);0;(\d+)", lines[0])
-    assert [*map(int, (*pixels[0], *pixels[30]))] == pytest.approx([0, 250, 250, 0], abs=8)
-    plain = Console(file=io.StringIO(), color_system=None)
-    for console in (plain, Console(file=io.StringIO(), width=20)):
-        print_thumbnails(console, "Records", [data])
-        assert isinstance(console.file, io.StringIO)
-        assert not console.file.getvalue()

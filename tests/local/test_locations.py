@@ -8,8 +8,8 @@ import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.config import Config
-from pipeline_def.local.output.locations import choose_output, find_output, locate
-from pipeline_def.local.preparation import check_writable, make_absolute
+from pipeline_def.local.output.checks import check_writable
+from pipeline_def.local.output.locations import choose_output, find_output, locate, make_absolute
 from tests.local.run_samples import write_run
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import local_runner
-from components.contract.progress import report_progress
+from components.host.progress import report_progress
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display import run_display
@@ -62,7 +62,7 @@ def test_the_table_at_the_end(terminal: bool, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_progress_of_a_step(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_display, "_PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr(run_display, "PLAIN_INTERVAL", 0.0)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
     stream = Terminal() if terminal else io.StringIO()

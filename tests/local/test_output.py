@@ -9,7 +9,7 @@ import pytest
 from benchmarks.gcs_server import GcsServer
 from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import Output, open_output
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.output.locations import make_absolute
 from tests.storage.gs_client import point_to
 
 

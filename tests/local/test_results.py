@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import local_runner
+from components.contract.configuration import to_dict
 from components.contract.example import INDEX_FILE
 from components.contract.ingest_files import SUMMARY_FILE
 from components.contract.model_files import INPUT_FILE
@@ -126,8 +127,7 @@ def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
     pushed = {"pushed": 1, "pushed_version": "18", "pushed_destination": "/pushed/18"}
     record = record_all(recorder, baseline=0.8, pushed=pushed)
     layout = Layout(str(tmp_path))
-    summarize(record, layout, ["careful"]).write(layout.summary)
-    summary = json.loads(Path(layout.summary).read_text())
+    summary = to_dict(summarize(record, layout, ["careful"]))
     assert (summary["evaluated_on"], summary["weights_chosen_on"]) == ("test", "eval")
     assert (summary["rejected"], summary["skipped"], summary["classes"]) == (2, 1, ["b"])
     assert summary["examples"] == {"train": 10, "test": 4}

@@ -15,7 +15,7 @@ from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
 from components.validation.curated_schema import read_schema
 from pipeline_def.config.config import Config
-from pipeline_def.local.schema_command import write_schema
+from pipeline_def.local.commands.schema import write_schema
 from pipeline_def.pipeline import create_pipeline
 from tests import nodes
 from tests.pictures import write_folder

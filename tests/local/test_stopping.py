@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_def.layout import Layout
-from pipeline_def.local.preparation import lock_output
+from pipeline_def.local.output.checks import lock_output
 from tests.pictures import write_folder
 
 ROOT = Path(__file__).parents[2]

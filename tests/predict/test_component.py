@@ -44,7 +44,7 @@ def ask(
         {"predictions": [predictions]},
         {
             "folder": str(folder),
-            "config": to_json(PredictConfig(shard_images=20, batch=8)),
+            "config": to_json(PredictConfig(batch=8)),
             "options": to_json(FileOptions()),
         },
     )

@@ -127,14 +127,16 @@ def test_a_file_that_is_not_there_is_a_mistake_and_a_hidden_one_that_is_named_is
     assert outcome.status == "answered"
 
 
-def test_large_images_make_small_batches(tmp_path: Path) -> None:
+def test_large_images_make_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         (tmp_path / f"{number}.jpg").write_bytes(encode(picture(number), "JPEG"))
     model = RecordingModel()
     # Of 24 x 32 pixels each.
-    ask(find_sources([str(tmp_path)]), model, batch_mpixels=2 * 24 * 32 / 1e6)
+    monkeypatch.setattr(flow, "BATCH_PIXELS", 2 * 24 * 32)
+    ask(find_sources([str(tmp_path)]), model)
     assert [len(batch) for batch in model.batches] == [2, 2, 2]
-    assert len(ask(find_sources([str(tmp_path)]), model, batch_mpixels=1e-6)) == 6
+    monkeypatch.setattr(flow, "BATCH_PIXELS", 1)
+    assert len(ask(find_sources([str(tmp_path)]), model)) == 6
 
 
 @pytest.mark.slow

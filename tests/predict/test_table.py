@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from components.contract import stopping
 from components.contract.errors import ConfigurationError, StorageError
+from components.host import stopping
 from components.predict.flow import Outcome
 from components.predict.table import write_table
 

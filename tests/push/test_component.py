@@ -10,17 +10,15 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-import yaml
 from tfx import types
 from tfx.dsl.io import fileio
-from tfx.orchestration.kubeflow.v2 import compiler_utils
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
 from components.contract.artifacts import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push.executor import PUSHED_CARD, Executor
-from components.storage.saved_model import FILES, find_damage
+from components.storage.saved_model import FILES
 from components.storage.tfx_filesystem import (
     CARD_FILE,
     read_text,
@@ -184,7 +182,7 @@ DAMAGES: dict[str, tuple[str, bytes | None, str]] = {
     "lost index": ("variables/variables.index", None, "variables/variables.index is missing"),
     "half a copy": ("saved_model.pb", None, "saved_model.pb is missing"),
     "a damaged record": (FILES, b"{", f"{FILES} is damaged"),
-    "no record of its own": (FILES, None, "variables/variables.index is damaged"),
+    "no record of its own": (FILES, None, ""),
     "lost weights, by hand": (
         WEIGHTS,
         None,
@@ -234,18 +232,6 @@ def test_versions_that_are_no_trained_models(tmp_path: Path) -> None:
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"")
     pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=None)
     assert int(pushed.get_string_custom_property("pushed_version")) > 99999999999
-
-
-@pytest.mark.parametrize("missing", [0, 1])
-def test_truncated_weights_of_a_model_without_a_record(tmp_path: Path, missing: int) -> None:
-    model, models = write_model(tmp_path / "model", 3.0), tmp_path / "pushed"
-    shutil.copytree(model / "Format-Serving", models / "17")
-    size = (models / "17" / WEIGHTS).stat().st_size
-    os.truncate(models / "17" / WEIGHTS, size - missing)
-    damage = f"{WEIGHTS} has {size - 1:,} bytes instead of {size:,}" if missing else ""
-    assert find_damage(str(models / "17")) == damage
-    push(model, str(models), tmp_path / "archive", card=None)
-    assert len(os.listdir(models)) == 1 + missing
 
 
 class Killed(BaseException):
@@ -373,8 +359,3 @@ def test_a_text_is_read_where_it_was_written(tmp_path: Path, name: str) -> None:
     write_text(CARD, uri, CARD_FILE)
     assert read_text(uri, CARD_FILE) == CARD
     assert (tmp_path / "folder" / CARD_FILE).is_file() == (name == "folder")
-
-
-def test_kubeflow_knows_the_card_by_its_name() -> None:
-    schema = compiler_utils.get_artifact_schema(Markdown)
-    assert yaml.safe_load(schema)["title"] == "system.Markdown"

@@ -26,6 +26,7 @@ from components.contract.example import SLICINGS
 from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
+from components.contract.suspects import SUSPECTS_FILE
 from components.evaluation.prediction_writer import join_parts, open_part
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
@@ -34,7 +35,6 @@ from components.metrics.evaluation_files import Verdict, write_thresholds, write
 from components.metrics.metric_table import METRICS
 from components.metrics.prediction_file import read_predictions
 from components.metrics.predictions import Predictions
-from components.records.suspects import SUSPECTS_FILE
 from components.report.component import ImageReport
 from components.report.executor import Executor
 from components.report.metrics_file import (
@@ -218,7 +218,7 @@ def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_pa
         "flip",
         "at least",
         "131,402",
-        # The fixture's run waited longer than its `input.max_wait`.
+        # The fixture's run waited longer than usual.
         "Training spent 20.0% of its time waiting for input",
     ):
         assert text in page

@@ -32,7 +32,6 @@ def header(**sections: Mapping[str, Any]) -> RunHeader:
         "transfer": {"head_epochs": 3, "head_learning_rate": 0.02, "unfreeze": "all"},
         "augmentation": {"policy": "none"},
         "transform": {"size": 32},
-        "input": {"max_wait": 0.1},
         "model": {"name": "cnn", "weights": "none", "build_fn": None, "warm_start": False},
     }
     for name, values in sections.items():
@@ -201,8 +200,8 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         {
             "files": {
                 "examples": 100,
-                "rejected": 5,
-                "rejected_by_category": {"removed by a correction": 2, "near duplicate": 3},
+                "rejected": 2,
+                "rejected_by_category": {"removed by a correction": 2},
                 "corrections": {"not_applied": 1},
             }
         },

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.contract.suspects import SUSPECTS_FILE, read_suspects, write_suspects
 from components.metrics.predictions import Evaluated, Predictions
-from components.records.suspects import SUSPECTS_FILE, read_suspects, write_suspects
 from components.report.shown import Leaks
 from components.report.suspects.similar import find_mislabeled_copies, measure_leaks
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.contract.example import ENCODED, FILENAME, HEIGHT, LABEL_ID, WIDTH
+from components.contract.image_table import IMAGES_FILE, open_images
+from components.contract.suspects import Reason
 from components.images.pixel_statistics import measure_pixels
-from components.records.image_table import IMAGES_FILE, open_images
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
-from components.records.suspects import Reason
 from components.report.suspects.odd_images import MOST, find_odd, read_columns
 
 COUNT = 200

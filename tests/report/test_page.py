@@ -240,21 +240,20 @@ def test_top_k_metrics_of_two_classes_are_left_out(text_pages: dict[str, str]) -
 
 
 @pytest.mark.parametrize(
-    ("waits", "phases", "limit", "warned"),
+    ("waits", "phases", "warned"),
     [
-        ([0.05, 0.2, 0.3], [], 0.1, True),
-        ([0.05, 0.2, 0.3], [], 0.25, False),
-        ([0.05, float("nan")], [], 0.1, False),
-        ([], [], 0.1, False),
-        ([0.9, 0.9, 0.0], [1, 1, 2], 0.1, False),  # only the last phase counts
-        ([0.9, 0.9, 0.0], [1, 2, 2], 0.1, True),
+        ([0.05, 0.2, 0.3], [], True),
+        ([0.05, 0.09, 0.3], [], False),
+        ([0.05, float("nan")], [], False),
+        ([], [], False),
+        ([0.9, 0.9, 0.0], [1, 1, 2], False),  # only the last phase counts
+        ([0.9, 0.9, 0.0], [1, 2, 2], True),
     ],
 )
-def test_waits_above_the_limit_of_the_run_are_findings(
-    waits: list[float], phases: list[int], limit: float, warned: bool
+def test_waits_above_the_limit_are_findings(
+    waits: list[float], phases: list[int], warned: bool
 ) -> None:
-    header = replace(report_sample.small().header, config={"input": {"max_wait": limit}})
-    said = say("summary", header=header, history={"input_wait_fraction": waits, "phase": phases})
+    said = say("summary", history={"input_wait_fraction": waits, "phase": phases})
     assert ("of its time waiting for input Why" in said) == warned
 
 
@@ -301,25 +300,16 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     trials, importance = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
     assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
-    assert (page["ensemble"], page["common"]) == ("", "")
+    assert page["common"] == ""
     alike = _search(2)
     for trial in alike["trials"][1:]:
         trial["values"]["augmentation.flip"] = True
     page = describe_training(replace(facts, search=alike))["search"]
     assert page["common"] == "All trials but 0 have augmentation.flip True."
     assert "augmentation.flip" not in page["titles"]
-    ensemble = {"text": "Ensemble of trials 0, 2: 0.850, +0.050", "better": True, "exported": False}
-    ensemble |= {"score": 0.85, "error": 0.03}
-    few = replace(facts, search={**_search(2), "importance": {}, "ensemble": ensemble})
-    described = describe_training(few)["search"]
-    assert len(described["drawings"]) == 1
-    assert described["ensemble"] == f"{ensemble['text']}; export.ensemble pushes it."
-    unsure = replace(facts, search={**_search(2), "ensemble": {**ensemble, "better": False}})
-    assert describe_training(unsure)["search"]["ensemble"].endswith(", which may be chance.")
+    few = describe_training(replace(facts, search={**_search(2), "importance": {}}))["search"]
+    assert len(few["drawings"]) == 1
     assert page["optimism"].startswith("The same images chose the trial")
-    said = {**_search(2), "ensemble": ensemble, "text": f"{ensemble['text']}; it is exported."}
-    exported = replace(facts, search={**said, "ensemble": {**ensemble, "exported": True}})
-    assert describe_training(exported)["search"]["ensemble"] == ""
     # Like with like: a balanced score is compared with the balanced accuracy on test.
     scalars = {**facts.metrics.scalars, "balanced_accuracy": 0.65}
     metrics = replace(facts.metrics, scalars=scalars)
@@ -328,33 +318,14 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     optimism = describe_training(tested)["search"]["optimism"]
     assert "0.800 balanced accuracy on the eval split" in optimism
     assert "0.650 on test: +0.150 ± " in optimism
-    judged = {
-        **_search(2),
-        "ensemble": {**ensemble, "exported": True, "score": 0.85, "error": 0.03},
-    }
-    optimism = describe_training(replace(tested, search=judged))["search"]["optimism"]
-    assert optimism.startswith("The ensemble has 0.850 balanced accuracy on the eval split")
     assert "Searched." in say("training", history=history, search=_search(0))
 
 
 @pytest.mark.slow
-def test_the_range_test_is_drawn() -> None:
-    history = {"loss": [3.0, 2.0]}
-    found = {"rates": [1e-3, 1e-2, 1e-1], "losses": [2.0, 1.0, 3.0], "used": 1e-3}
-    found |= {"lowest": 1e-2, "suggested": 1e-3, "text": "Try a lower rate."}
+def test_a_warm_start_is_named() -> None:
     started = {"text": "Training started from the weights of /out/7.", "version": "/out/7"}
-    said = say("training", history=history, range_test=found, warm_start=started)
-    assert "Try a lower rate." in said
-    assert started["text"] in said
+    assert started["text"] in say("training", history={"loss": [3.0, 2.0]}, warm_start=started)
     assert "Started from the weights of 7" in say("summary", warm_start=started)
-    assert "Loss while the learning rate rose" in said
-    facts = replace(report_sample.small(), history=history, range_test=found)
-    page = render_section("training", facts)
-    assert ">0.01</text>" in page
-    assert "math" not in page
-    assert "Loss while the learning rate rose" not in say("training", history=history)
-    bad = {"rates": [], "losses": [], "used": 1, "lowest": None, "suggested": None, "text": "NaN"}
-    assert "NaN" in say("training", history=history, range_test=bad)
 
 
 @pytest.mark.slow

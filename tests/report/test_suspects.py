@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.contract.ingest_files import CORRECTIONS_FILE
 from components.images.pixel_statistics import measure_pixels
-from components.records.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
 from components.report.shown import PredictedImage
 from components.report.suspects import similar

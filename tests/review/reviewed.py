@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
+from components.contract.suspects import SUSPECTS_FILE, Suspect, write_suspects
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
-from components.records.suspects import SUSPECTS_FILE, Suspect, write_suspects
 from pipeline_def.local.review.app import make_app
 from pipeline_def.local.review.command import prepare
 from pipeline_def.local.review.options import ReviewOptions

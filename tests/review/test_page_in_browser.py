@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from components.ingest.corrections import Correction, read_corrections, write_corrections
+from components.ingest.source.corrections import Correction, read_corrections, write_corrections
+from tests.missing import lack
 from tests.report.browser import Page, browse, find_chromium
 from tests.report.test_page_in_browser import CONTRAST
 from tests.review.reviewed import draw_images, reviewing, suspect, write_output
@@ -22,7 +23,7 @@ _CODES = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDo
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     if not find_chromium():
-        pytest.skip("there is no Chromium")
+        lack("chromium", "there is no Chromium")
     with browse(tmp_path_factory.mktemp("chromium")) as page:
         yield page
 

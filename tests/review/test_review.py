@@ -20,13 +20,14 @@ from PIL import Image
 
 import local_runner
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
-from components.ingest.corrections import Correction, read_corrections, write_corrections
+from components.contract.suspects import SUSPECTS_FILE, Suspect
+from components.ingest.source.corrections import Correction, read_corrections, write_corrections
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
-from components.records.suspects import SUSPECTS_FILE, Suspect
 from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import SCREEN, ReviewOptions
-from pipeline_def.local.review.suspect_list import Records, gather_images
+from pipeline_def.local.review.pictures import Records
+from pipeline_def.local.review.suspect_list import gather_images
 from tests.pictures import encode, picture, png_bomb, turned
 from tests.repository import ROOT
 from tests.review.reviewed import SHARD, digest, draw_images, reviewing, suspect, write_output
@@ -361,7 +362,7 @@ def test_without_suspects_there_is_nothing_to_review(
 
 def test_the_screen_names_every_option() -> None:
     for name in ReviewOptions.__dataclass_fields__:
-        assert name in ("timeout", "images") or f"--{name.replace('_', '-')} " in SCREEN
+        assert name == "timeout" or f"--{name.replace('_', '-')} " in SCREEN
 
 
 @pytest.mark.slow

@@ -4,13 +4,12 @@ import io
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from pipeline_def.local.server.errors import RequestError
 from pipeline_def.local.server.model import Model
-from pipeline_def.local.server.rest import RequestError
 
 
 class FakeModel(Model):
@@ -29,13 +28,12 @@ class FakeModel(Model):
         self.batches: list[int] = []
         self._running = threading.Lock()
 
-    def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[dict[str, Any]]:
+    def predict(self, signature: str, files: Sequence[bytes]) -> list[dict[str, Any]]:
         assert self._running.acquire(blocking=False), "asked twice at once"
         try:
             self.batches.append(len(files))
             time.sleep(self._seconds)
-            read = (file.read_bytes() if isinstance(file, Path) else file for file in files)
-            return [self._answer(signature, file) for file in read]
+            return [self._answer(signature, file) for file in files]
         finally:
             self._running.release()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline_def.local.server.app import make_app
 from pipeline_def.local.server.command import make_server
-from pipeline_def.local.server.limits import App
+from pipeline_def.local.server.errors import App
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import Listening, ServerOptions
 from pipeline_def.local.server.versions import Versions

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipeline_def.local.server.batching import Batcher, BatchLimits, Picture, Prediction
-from pipeline_def.local.server.rest import RequestError
+from pipeline_def.local.server.errors import RequestError
 from tests.server.fake_model import FakeModel, png
 
 

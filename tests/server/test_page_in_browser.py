@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.missing import lack
 from tests.report.browser import Page, browse, find_chromium
 from tests.report.test_page_in_browser import CONTRAST
 from tests.server.fake_model import FakeModel, png
@@ -47,7 +48,7 @@ class PageModel(FakeModel):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, str]]:
     if not find_chromium():
-        pytest.skip("there is no Chromium")
+        lack("chromium", "there is no Chromium")
     flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
     with (
         serving(PageModel(), tmp_path_factory.mktemp("pushed")) as port,

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipeline_def.local.server.rest import RequestError, encode_response, parse_request
+from pipeline_def.local.server.errors import RequestError
+from pipeline_def.local.server.rest import encode_response, parse_request
 
 B64 = {"b64": base64.b64encode(b"\x89x").decode()}
 

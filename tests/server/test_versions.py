@@ -1,9 +1,9 @@
 import asyncio
-import gc
 import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +76,9 @@ def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_p
     assert versions.current.version == "14"
 
 
-def test_a_version_whose_files_come_late_is_tried_again(tmp_path: Path) -> None:
+def test_a_version_whose_files_come_late_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     push(tmp_path, "12")
     tries: list[str] = []
 
@@ -91,7 +93,8 @@ def test_a_version_whose_files_come_late_is_tried_again(tmp_path: Path) -> None:
     for _ in range(2):
         asyncio.run(versions.update())
     assert tries == ["12", "14"]
-    versions._retry = 0
+    later = time.monotonic() + Versions.retry_seconds
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     asyncio.run(versions.update())
     assert versions.current.version == "14"
     assert [state["state"] for state in versions.states] == ["AVAILABLE"]
@@ -174,19 +177,3 @@ def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
     assert versions.current.version == "12"
     said = [record.message for record in caplog.records]
     assert said == ["Cannot look for other versions: The store does not answer."]
-
-
-def test_a_full_collection_does_not_walk_through_a_loaded_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It would hold up all requests for 0.2 s."""
-    module = "pipeline_def.local.server.model"
-    monkeypatch.setattr(f"{module}.ImageModel", FakeModel)
-    monkeypatch.setattr(f"{module}.describe_signatures", lambda path: {})
-    monkeypatch.setattr(FakeModel, "outputs", {}, raising=False)
-    monkeypatch.setattr(Model, "_warm_up", lambda model: None)
-    # A second for TensorFlow's own objects.
-    monkeypatch.setattr(gc, "collect", lambda: 0)
-    gc.unfreeze()
-    Model("/pushed/1")
-    assert gc.get_freeze_count() > 0

@@ -10,13 +10,14 @@ import pytest
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images, list_source
 from components.ingest.source.listing import ImageFile
-from components.ingest.source.lookup import list_images, list_source
 from components.ingest.source.spans import find_spans
 from components.storage import retry
 from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files
 from tests.ingest.plain import HEADER, ingest
+from tests.missing import lack
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
 
@@ -277,8 +278,9 @@ def test_the_beginning_of_a_file(tmp_path: Path, first: int) -> None:
     assert data == path.read_bytes()[:first]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_an_unreadable_file_is_rejected(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        lack("root", "only root can become somebody else")
     path, files = one_file(tmp_path)
     path.chmod(0)
     for folder in (tmp_path, *tmp_path.parents):

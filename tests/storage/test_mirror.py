@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import StorageError
-from components.storage import cloud_upload, object_store, retry
+from components.storage import cloud_storage, object_store, retry
 from components.storage.folder import open_folder
 from components.storage.folder_listing import find_files
 from components.storage.mirror import Mirror
@@ -102,7 +102,7 @@ def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
 def test_a_copy_in_cloud_storage_survives_faults(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud_upload, "PIECE", 256 * 1024)
+    monkeypatch.setattr(cloud_storage, "PIECE", 256 * 1024)
     server.fault_rates = dict.fromkeys(FAULTS, 0.05)
     check_a_copy("gs://bucket/out", tmp_path, files=100)
     counted = retry.count_retries()

@@ -8,8 +8,8 @@ from botocore import exceptions  # type: ignore[import-untyped]
 
 from components.contract.errors import StorageError
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_source
 from components.ingest.source.listing import read_listing, write_listing
-from components.ingest.source.lookup import list_source
 from components.storage import object_store, retry
 from components.storage.fetch import Unread, read_files
 from components.storage.object_store import find_endpoint, open_store

@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
+from components.contract.artifact_files import list_names
 from components.contract.example import ENCODED, LABEL_ID
 from components.records.record_index import read_rows, write_indexed_shard
 from components.records.shard_files import list_shards, read_index, remove_shards, write_index
-from components.storage.artifact_files import list_names
 
 
 @pytest.mark.slow

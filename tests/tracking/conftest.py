@@ -21,28 +21,21 @@ def record(tmp_path: Path) -> RunRecord:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content if isinstance(content, str) else json.dumps(content))
-        kind = {"examples": "Examples", "schema": "Schema"}.get(file.parent.name, "Model")
-        return Output(str(file.parent), kind)
+        return Output(str(file.parent), "Model")
 
     put("pushed/7/saved_model.pb", "graph")
     put("pushed/7/variables/variables.index", "checksums")
-    index = {"splits": {"train": {"a": 2, "b": 1}}, "labels": {"train": {"cat": 1, "dog": 2}}}
-    schema = 'feature {\n  name: "image/encoded"\n  type: BYTES\n}\n'
-    gen = {"examples": put("examples/index.json", index)}
     history = {"loss": [2.0, float("inf"), 0.5], "val_accuracy": [0.1, 0.2, 0.3]}
     report = {"html": put("html/report.html", "<p>"), "card": put("card/model_card.md", "# A")}
     base = write_run(tmp_path, 1)
     done = dataclasses.replace(base.steps["Trainer"], inputs={}, outputs={})
+    graph = put("model/Format-Serving/saved_model.pb", "graph")
+    trained = {
+        "model": dataclasses.replace(graph, uri=str(tmp_path / "model")),
+        "model_run": put("model_run/history.json", history),
+    }
     steps = {
-        "ImageExampleGen": dataclasses.replace(done, outputs=gen),
-        "SchemaGen": dataclasses.replace(
-            done, outputs={"schema": put("schema/schema.pbtxt", schema)}
-        ),
-        "Trainer": dataclasses.replace(
-            done,
-            inputs={"examples": [gen["examples"].uri]},
-            outputs={"model_run": put("model_run/history.json", history)},
-        ),
+        "Trainer": dataclasses.replace(done, outputs=trained),
         "ImageReport": dataclasses.replace(done, state="cached", outputs=report),
         "Pusher": done,
     }

@@ -13,7 +13,8 @@ import pytest
 
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.tracking import send
+from pipeline_def.tracking.mlflow import report_run
+from tests.missing import lack
 from tests.tracking.conftest import FINGERPRINT
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ _PORT = 5079
 def url(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("mlflow")
     if program is None:
-        pytest.skip("mlflow is not installed")
+        lack("mlflow", "mlflow is not installed")
     store = ("--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db")
     files = ("--artifacts-destination", str(tmp_path / "files"))
     command = [program, "server", "--port", str(_PORT), "--workers", "1", *store, *files]
@@ -54,12 +55,10 @@ def ask(url: str, path: str, **body: Any) -> Any:
         return json.load(response)
 
 
-def test_the_real_server_has_the_run_once(url: str, record: RunRecord, tmp_path: Path) -> None:
+def test_the_real_server_has_the_run_once(url: str, record: RunRecord) -> None:
     config = TrackingConfig(mlflow=url, experiment="pets")
     for _ in range(2):
-        [result] = send.report(record, config, str(tmp_path))
-        assert result.received, result.text
-        (tmp_path / "runs" / "1" / "sent.json").unlink()
+        assert report_run(record, config).startswith("MLflow has run 1: ")
     [experiment] = [ask(url, "mlflow/experiments/get-by-name?experiment_name=pets")["experiment"]]
     [run] = ask(url, "mlflow/runs/search", experiment_ids=[experiment["experiment_id"]])["runs"]
     assert run["info"]["status"] == "FINISHED"
@@ -75,5 +74,4 @@ def test_the_real_server_has_the_run_once(url: str, record: RunRecord, tmp_path:
     assert (version["name"], version["run_id"]) == ("images", run["info"]["run_id"])
     body = {"experiment_id": experiment["experiment_id"]}
     ask(url, "mlflow/experiments/delete", **body)
-    [result] = send.report(record, config, str(tmp_path))
-    assert "was deleted: restore it there" in result.text
+    assert "was deleted: restore it there" in report_run(record, config)

@@ -18,7 +18,7 @@ IDS = np.array([0, 1, 2, 1, -1])
 
 
 def predict(model: Any, **options: Any) -> dict[str, Any]:
-    found = make_predict(Classifier(model, temperature=2.0), embeddings=True, **options)(
+    found = make_predict(Classifier(model, temperature=2.0), **options)(
         tf.constant(IMAGES), tf.constant(IDS)
     )
     return {name: value.numpy() for name, value in found.items()}

@@ -51,24 +51,26 @@ def test_memory_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert scalars(tmp_path / "train", "memory_gib/GPU:1/peak") == [(1, 3)]
 
 
-def test_every_step_has_a_learning_rate_and_a_loss(tmp_path: Path) -> None:
+def test_every_100th_step_has_a_learning_rate_and_a_loss(tmp_path: Path) -> None:
     with TrainingLog(str(tmp_path)) as log:
-        log.write_steps(0, {"learning_rate": [0.5, 0.25], "loss": tf.constant([2.0, 1.0])})
-        log.write_steps(2, {"learning_rate": [0.125], "loss": [0.5]})
+        log.write_steps(0, {"learning_rate": [0.5] * 140, "loss": tf.range(140.0)})
+        log.write_steps(140, {"learning_rate": [0.25] * 40, "loss": [1.0] * 40})
+        log.write_steps(180, {"learning_rate": [0.125] * 140, "loss": np.arange(180.0, 320.0)})
     train = tmp_path / "train"
-    assert scalars(train, "batch_learning_rate") == [(0, 0.5), (1, 0.25), (2, 0.125)]
-    assert scalars(train, "batch_loss") == [(0, 2), (1, 1), (2, 0.5)]
+    rates = [(0, 0.5), (100, 0.5), (200, 0.125), (300, 0.125)]
+    assert scalars(train, "batch_learning_rate") == rates
+    assert scalars(train, "batch_loss") == [(0, 0), (100, 100), (200, 200), (300, 300)]
 
 
 def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:
     with TrainingLog(str(tmp_path)) as log:
         log.write({"loss": 1.0}, 1)
-        log.write_steps(3, {"loss": [1.0]})
-    with TrainingLog(str(tmp_path), first_epoch=1, first_step=4) as log:
+        log.write_steps(0, {"loss": [1.0]})
+    with TrainingLog(str(tmp_path), first_epoch=1, first_step=99) as log:
         log.write({"loss": 0.5}, 1)
-        log.write_steps(0, {"loss": [0.5]})
+        log.write_steps(0, {"loss": [0.5, 0.25]})
     assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1), (2, 0.5)]
-    assert scalars(tmp_path / "train", "batch_loss") == [(3, 1), (4, 0.5)]
+    assert scalars(tmp_path / "train", "batch_loss") == [(0, 1), (100, 0.25)]
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((3, 8, 8), (8, 24)), ((17, 4, 6), (8, 48))])

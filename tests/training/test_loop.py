@@ -1,6 +1,6 @@
 import functools
 import logging
-import math
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,7 +116,7 @@ class Training:
         self,
         kill_at: int | None = None,
         strategy: tf.distribute.Strategy | None = None,
-        deadline: float = math.inf,
+        stop: Callable[[Any], bool] | None = None,
     ) -> tuple[list[Any], dict[str, list[float]]]:
         """Return weights and margins, and the history; a second run resumes an interrupted one."""
         tf_keras.utils.set_random_seed(self.config.seed)
@@ -140,8 +140,8 @@ class Training:
                 functools.partial(self._dataset, "eval", BATCH, None),
                 log=log,
                 checkpoint_dir=str(self.folder / "checkpoints"),
-                save_after=0.0 if deadline == math.inf else 60.0,
-                deadline=deadline,
+                save_after=60.0 if stop else 0.0,
+                stop=stop,
             )
         assert step.margins
         return [*model.get_weights(), step.margins.result()], done.history
@@ -189,7 +189,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     expected = whole.run()
     options = {**options, "build": small, "checkpoint_steps": checkpoint_steps}
     killed = Training(shard_folder, tmp_path / "killed", **options)
-    killed.input = InputConfig(cache="none", prefetch=1)
+    killed.input = InputConfig(cache="none")
     with pytest.raises(tf.errors.UnknownError, match="Killed"):
         killed.run(kill_at=kill_at)
     killed.seen.clear()
@@ -226,8 +226,8 @@ def test_history_and_logs_of_a_completed_training(
     assert not training.seen, "restored without a step"
     by_three = Training(shard_folder, tmp_path / "three", steps_per_call=3, profile_steps=2)
     for epochs in (1, 2):
-        # It is late from the start; the interrupted epochs are in the checkpoint.
-        assert len(by_three.run(deadline=0.0)[1]["loss"]) == epochs
+        # The epochs of stopped trainings are in the checkpoint.
+        assert len(by_three.run(stop=lambda _: True)[1]["loss"]) == epochs
     assert_same(by_three.run(), (weights, history))
     assert set(by_three.seen) >= set(range(3 * STEPS))
     assert list(by_three.folder.rglob("*.xplane.pb"))

@@ -211,20 +211,6 @@ def test_the_head_is_as_good_as_logistic_regression(
 
 
 @pytest.mark.slow
-def test_the_range_test_leaves_the_training_as_it_was(digits: Any, tmp_path: Path) -> None:
-    weights = []
-    for wanted in (False, True):
-        training = TrainingConfig(epochs=1, find_learning_rate=wanted)
-        done = Case(digits(10, 0), tmp_path / str(wanted), training=training).run()
-        weights.append(done.model.get_weights())
-    for plain, tested in zip(*weights, strict=True):
-        np.testing.assert_array_equal(plain, tested)
-    assert done.range_test is not None
-    assert 1e-4 < (done.range_test.suggested or 0) < 1
-    assert len(done.range_test.rates) == len(done.range_test.losses) > 60
-
-
-@pytest.mark.slow
 def test_steps_of_a_network_share_its_evaluation(digits: Any, tmp_path: Path) -> None:
     plain = Case(digits(10, 0), tmp_path / "plain", training=TrainingConfig(epochs=1))
     training = TrainingConfig(epochs=1, label_smoothing=0.1)

@@ -9,10 +9,9 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
-from pipeline_def.training import run_files
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.phases import Phase
-from pipeline_def.training.run_files import describe_input
+from pipeline_def.training.run_files import describe_input, name_user
 from pipeline_def.training.training_input import TrainingInput
 
 
@@ -55,7 +54,7 @@ def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> 
         ({"storage": "originals"}, "set ingest.shrink"),
         ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
         ({"records": 10**9, "storage": "raw"}, "a faster disk"),
-        ({"records": 10**9, "uri": "gs://bucket/examples"}, "raise input.interleave"),
+        ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to encoded"),
     ],
 )
 def test_advice_when_training_waits(
@@ -82,4 +81,4 @@ def test_who_trained(monkeypatch: pytest.MonkeyPatch, login: str | Exception, na
         return login
 
     monkeypatch.setattr("getpass.getuser", find)
-    assert run_files._name_user() == name
+    assert name_user() == name

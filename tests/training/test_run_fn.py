@@ -14,6 +14,7 @@ import tensorflow_transform as tft
 from components.contract import example
 from components.contract.configuration import to_dict
 from components.contract.errors import ModelError
+from components.contract.image_table import read_embeddings, read_images
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -22,7 +23,6 @@ from components.contract.model_files import (
     WEIGHTS_FILE,
 )
 from components.images.canonical import canonicalize, decode
-from components.records.image_table import read_embeddings, read_images
 from components.records.record_reader import read_features
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
@@ -32,7 +32,7 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_atomically
-from pipeline_def.training import checkpoint, preparation, run_files
+from pipeline_def.training import checkpoint, preparation
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import checkpoint_dir
 from pipeline_def.training.steps.step_loop import StepLoop
@@ -115,15 +115,6 @@ def fail(*_: Any, **__: Any) -> None:
     raise FullDisk
 
 
-def fail_after_writing(content: Any, directory: str, file: str) -> None:
-    write(content, directory, file)
-    if file == HISTORY_FILE:
-        raise FullDisk
-
-
-write = run_files._write
-
-
 class Graph:
     """The part of a transform graph that training needs; a real one takes seconds to make."""
 
@@ -158,7 +149,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
         trainer, "export_model", lambda that, *_, **__: exported.append(that.model.get_weights())
     )
     failures = [
-        (run_files, "_write", fail_after_writing),
+        (trainer, "save_backbone", fail),
         (trainer, "export_model", fail),
         (trainer, "remove_checkpoints", fail),
     ]
@@ -270,8 +261,8 @@ def test_a_training_goes_on_from_a_pushed_model(
     trained: Trained, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
     pushed = str(trained.run.parent / "model")
-    start = {"warm_start": pushed, "warm_epochs": 0.5, "warm_rate": 1e-9}
-    later = train(transformed, tmp_path, model=start, epochs=2, learning_rate=1e-3)
+    start = {"warm_start": pushed}
+    later = train(transformed, tmp_path, model=start, epochs=4, learning_rate=1e-12)
     facts = json.loads((later.run / TRAINING_FILE).read_text())
     assert [phase["epochs"] for phase in facts["phases"]] == [1]
     assert facts["warm_start"]["version"] == pushed

@@ -1,7 +1,8 @@
 """A search within a time: which trials run, what survives a kill, and what is chosen."""
 
-import math
+import functools
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,118 +12,153 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
-from scipy.special import softmax
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.cross_validation.folds import FoldResult, Validated, fold_path
-from pipeline_def.training.ensemble import join_members
-from pipeline_def.training.search.choice import choose, write_best
-from pipeline_def.training.search.ensemble import find_ensemble, select
-from pipeline_def.training.search.schedule import compare
-from pipeline_def.training.search.search import _Search, search
+from pipeline_def.training.search.choice import choose, compare, write_best
+from pipeline_def.training.search.search import Search, search
 from pipeline_def.training.search.space import FLIP, find_start
-from pipeline_def.training.search.study import RUNGS, epochs_at
-from pipeline_def.training.search.trials import Trial, TrialRunner, _compare_mirrored
+from pipeline_def.training.search.trials import Report, Trial, TrialRunner, _compare_mirrored
 from pipeline_def.training.training_input import TrainingInput
 from tests.training.test_search_space import config
 
 
-def make(
-    directory: Path, *, seconds: float, folds: int = 0, images: int = 3000, **training: Any
-) -> _Search:
-    train = SimpleNamespace(total=images)
-    data: Any = SimpleNamespace(config=config(**training), train=train)
+def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> Search:
+    data: Any = SimpleNamespace(config=config(**training))
     start = find_start(data.config, images=3000, bfloat16=False)
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
-    return _Search.resume(runner, seconds, start)
+    return Search(runner, seconds, start)
+
+
+def chosen_of(run: Search) -> tuple[Trial, str]:
+    return choose(run.trials, seconds=run.seconds, folds=run.runner.folds, ended=run.ended)
 
 
 class Killed(BaseException):
     """What no code under test catches."""
 
 
-def simulate(monkeypatch: pytest.MonkeyPatch, accuracy: Any, *, slow: int = 1) -> list[Any]:
+def repeat(score: float, _: int) -> float:
+    """Return the score of any number of epochs."""
+    return score
+
+
+Accuracy = Callable[[Trial], float | None]
+
+
+def simulate(
+    monkeypatch: pytest.MonkeyPatch, accuracy: Accuracy, *, slow: int = 1
+) -> list[tuple[int, int]]:
     """Replace training: an epoch takes a second; return (trial, epochs) of each run.
 
-    Of another width, it takes `slow` seconds.
+    Of another width, it takes `slow` seconds. `accuracy` is asked after each epoch. Checkpoints
+    are written to the folder of the trial.
     """
     clock, runs = [0.0], []
 
-    def train(self: TrialRunner, trial: Trial, rung: float, *, note: str, deadline: float) -> None:
-        full = self.config(trial).training.epochs
+    def train(self: TrialRunner, trial: Trial, report: Report, *, note: str) -> None:
+        whole = self.config(trial).training.epochs
         cost = slow if "model.width" in trial.values else 1
-        in_time = max(1, math.ceil((min(deadline, 1e9) - clock[0]) / cost))
-        epochs = min(epochs_at(rung, full), trial.epochs + in_time)
-        clock[0] += cost * (epochs - trial.epochs)
-        runs.append((trial.number, epochs))
-        if (found := accuracy(trial)) is None:
-            raise ModelError("Training diverged.")
-        trial.epochs, trial.score = epochs, found
-        trial.scores = [found] * sum(epochs_at(one, full) <= epochs for one in RUNGS)
-        trial.right = ["1" * round(1000 * found) + "0" * round(1000 - 1000 * found)]
-        trial.state = "complete" if epochs == full else "paused"
+        checkpoint = Path(self.folder(trial), "epochs")
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        done = before = int(checkpoint.read_text()) if checkpoint.exists() else 0
+        try:
+            while done < whole:
+                clock[0] += cost
+                trial.epochs, trial.epoch_seconds = done + 1, float(cost) if done > before else 0.0
+                if (score := accuracy(trial)) is None:
+                    raise ModelError("Training diverged.")
+                done += 1
+                trial.set_scores(functools.partial(repeat, score), done, of=whole)
+                if report(trial):
+                    return
+        finally:
+            checkpoint.write_text(str(done))
+            runs.append((trial.number, done - before))
+        hits = round(1000 * trial.score)
+        trial.complete(["1" * hits + "0" * (1000 - hits)])
 
     monkeypatch.setattr(TrialRunner, "train", train)
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("os.fsync", lambda _: None)
     return runs
 
 
-@pytest.mark.slow
-def test_the_best_trials_go_on_and_a_better_one_is_chosen(
+def rising(trial: Trial) -> float:
+    """The accuracy of each trial is between 0.7 and 0.8."""
+    return 0.7 + 0.01 * (7 * trial.number % 11)
+
+
+def test_the_recipe_comes_first_and_the_best_is_trained_for_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (7 * trial.number % 11))
-    run = make(tmp_path, seconds=440, epochs=30)
+    runs = simulate(monkeypatch, rising)
+    run = make(tmp_path, seconds=600, epochs=30)
     run.run()
     # The recipe, then what has helped elsewhere, whole.
-    assert runs[:3] == [(0, 30), (1, 7), (1, 60)]
+    assert runs[:2] == [(0, 30), (1, 60)]
     assert run.trials[1].values == run.start
     assert run.left >= 0
-    others = [trial for trial in run.trials if not trial.role]
-    first_rung = [(trial.number, epochs) for trial in others for epochs in (3, 7)]
-    assert sum(map(runs.count, first_rung)) == len(others)
     complete = [trial for trial in run.trials if trial.state == "complete"]
-    assert len(run.trials) > len(complete) > 2
-    chosen, text = choose(run)
+    stopped = [trial for trial in run.trials if trial.state == "stopped early"]
+    assert len(complete) + len(stopped) == len(run.trials)
+    assert len(complete) > 3
+    chosen, text = chosen_of(run)
     assert chosen == max(complete, key=lambda trial: trial.score)
-    # The best is trained for longer with the time that is left.
+    assert f"Trial {chosen.number} is better than the recipe: +0." in text
     [longer] = (trial for trial in run.trials if trial.role == "longer")
-    earlier = (trial for trial in complete if trial.finished < longer.finished)
+    earlier = [trial for trial in complete if trial.finished < longer.finished]
     best = max(earlier, key=lambda trial: trial.score)
     assert longer.epochs >= 1.5 * best.epochs
     assert longer.values == {**best.values, "training.epochs": longer.epochs}
-    assert f"Trial {chosen.number} is better than the recipe: +0." in text
-    assert not {trial.state for trial in run.trials} - {"complete", "paused"}
     # A second attempt finds everything done.
-    again = make(tmp_path, seconds=440, epochs=30)
+    again = make(tmp_path, seconds=600, epochs=30)
     before = len(runs)
     again.run()
     assert len(runs) == before
-    assert choose(again) == (chosen, text)
+    assert chosen_of(again) == (chosen, text)
+    # Only the recipe and the best can be exported.
+    kept = {path.name for path in tmp_path.glob("trial-*")}
+    assert kept == {f"trial-{number}" for number in {0, chosen.number}}
 
 
-def test_a_short_time_goes_into_a_single_trial(
+def test_a_trial_that_is_worse_than_most_is_stopped_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 if trial.number < 3 else 0.6)
+    run = make(tmp_path, seconds=2000, epochs=30)
+    run.run()
+    proposed = [trial for trial in run.trials[3:] if not trial.role]
+    assert {trial.state for trial in proposed} == {"stopped early"}
+    for trial in proposed:
+        whole = run.runner.config(trial).training.epochs
+        # As soon as a third of the epochs has shown it.
+        assert 0.3 <= trial.epochs / whole <= 0.4
+    assert len(runs) == len(run.trials)
+
+
+def test_a_short_time_goes_into_a_longer_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
     run = make(tmp_path, seconds=200, epochs=30)
     run.run()
-    # The first epochs show the pace.
-    assert runs == [(0, 30), (1, 7), (2, 163)]
+    assert runs == [(0, 30), (1, 60), (2, 110)]
     assert run.left == 0
-    assert run.trials[2].values == {**run.start, "training.epochs": 163}
-    assert choose(run)[0].number == 2
-    # With few images, more time does.
+    assert run.trials[2].values == {**run.start, "training.epochs": 110}
+    assert chosen_of(run)[0].number == 2
+    # What has helped elsewhere is shortened if its first epochs show that it takes too long.
     del runs[:]
-    make(tmp_path / "few", seconds=1000, epochs=30, images=500).run()
-    assert runs[:3] == [(0, 30), (1, 7), (2, 800)]
+    run = make(tmp_path / "shorter", seconds=80, epochs=30)
+    run.run()
+    assert runs == [(0, 30), (1, 4), (2, 46)]
+    assert [trial.state for trial in run.trials] == ["complete", "out of time", "complete"]
     # Its length is the user's, or there is not enough time for it.
     run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})
     run.run()
@@ -133,29 +169,35 @@ def test_a_short_time_goes_into_a_single_trial(
 
 
 @pytest.mark.slow
-def test_a_killed_search_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [0, 1, 2, 4])
+def test_a_search_that_was_killed_in_a_trial_goes_on(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def whole(folder: Path) -> Any:
-        simulate(monkeypatch, lambda trial: 0.7 + 0.01 * (trial.number % 3))
-        run = make(folder, seconds=200, epochs=30)
-        run.run()
-        return run.trials
-
     def killed(trial: Trial) -> float:
-        if trial.number == 2:
+        if trial.number == number and trial.epochs == 12:
             raise Killed
-        return 0.7 + 0.01 * (trial.number % 3)
+        return rising(trial)
 
-    expected = whole(tmp_path / "whole")
-    runs = simulate(monkeypatch, killed)
+    search_again = functools.partial(make, seconds=500, epochs=30)
+    simulate(monkeypatch, rising)
+    whole = search_again(tmp_path / "whole")
+    whole.run()
+    simulate(monkeypatch, killed)
     with pytest.raises(Killed):
-        make(tmp_path / "killed", seconds=200, epochs=30).run()
-    assert [number for number, _ in runs] == [0, 1, 2]
-    found = whole(tmp_path / "killed")
-    assert [(t.number, t.values, t.epochs) for t in found] == [
-        (t.number, t.values, t.epochs) for t in expected
-    ]
+        search_again(tmp_path / "killed").run()
+    with (tmp_path / "killed/study.log").open("a") as file:
+        file.write('{"op_code": 6, "worker')  # As by a kill while it wrote.
+    runs = simulate(monkeypatch, rising)
+    again = search_again(tmp_path / "killed")
+    assert again.left == pytest.approx(500 - sum(one.seconds for one in again.trials))
+    again.run()
+    # The trial goes on from its checkpoint, 11 epochs, which were charged but for a tenth.
+    assert runs[0] == (number, whole.trials[number].epochs - 11)
+    assert [one.number for one in again.trials] == [*range(len(again.trials))]
+    count = min(len(again.trials), len(whole.trials)) - 1
+    for one, other in zip(again.trials[:count], whole.trials[:count], strict=True):
+        assert (one.values, one.score, one.state) == (other.values, other.score, other.state)
+    assert whole.trials[number].seconds - again.trials[number].seconds <= 6
 
 
 @pytest.mark.slow
@@ -165,7 +207,7 @@ def test_an_interrupt_keeps_the_best_so_far(
     def interrupted(trial: Trial) -> float:
         if sum(one.state == "complete" for one in run.trials) > 1:
             signal.raise_signal(signal.SIGINT)
-        return 0.7 + 0.004 * trial.number
+        return 0.7 + 0.04 * trial.number
 
     simulate(monkeypatch, interrupted)
     run = make(tmp_path, seconds=1000, epochs=30)
@@ -176,7 +218,7 @@ def test_an_interrupt_keeps_the_best_so_far(
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, handler)
-    chosen, text = choose(run)
+    chosen, text = chosen_of(run)
     assert chosen.number > 0
     assert "You interrupted it. Trial" in text
     assert run.left > 0
@@ -189,18 +231,16 @@ def test_an_interrupt_keeps_the_best_so_far(
     simulate(monkeypatch, early)
     run = make(tmp_path / "early", seconds=1000, epochs=30)
     run.run()
-    told = "0 trials, 0 trained to the end. You interrupted it. The recipe stays."
-    assert told in choose(run)[1]
+    assert "0 trials, 0 trained to the end. You interrupted it. The recipe" in chosen_of(run)[1]
 
 
-@pytest.mark.slow
 def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate(monkeypatch, lambda trial: 0.7 if trial.number == 0 else 0.701)
     run = make(tmp_path, seconds=400, epochs=30)
     run.run()
-    chosen, text = choose(run)
+    chosen, text = chosen_of(run)
     assert (chosen.number, "None is better than the recipe by more than" in text) == (0, True)
     gain, error = compare(["1110"], ["1110"])
     assert gain == 0 < error
@@ -210,43 +250,26 @@ def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     assert (gain, error) == (-0.25, 0.2166)
 
 
-def test_a_trial_whose_steps_are_compiled_is_not_charged_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
-    run = make(tmp_path, seconds=200, epochs=30)
-    run.trials = [
-        Trial(0, {}, "recipe", "complete", 30, seconds=60, epoch_seconds=1, start_up=30),
-        Trial(1, {"model.width": 32}, "", "paused", 10, seconds=80, epoch_seconds=2, scores=[0.1]),
-    ]
-    assert run.left == 60
-    assert not run.fits(run.trials[1])
-    built: Any = None
-    run.runner.built[
-        run.runner._key(Trial(2, {"training.learning_rate": 0.1, "model.width": 32}))
-    ] = built
-    assert run.fits(run.trials[1])
-    assert run.fits(Trial(2, {}), reserve=0)
-    assert not run.fits(Trial(2, {}), reserve=1)
+def test_noise_hardly_ever_replaces_the_recipe() -> None:
+    """The choice by simulation: equal trainings, and one that is truly better."""
+    generator = np.random.default_rng(0)
 
+    def draw(number: int, accuracy: float) -> Trial:
+        trial = Trial(number, {"model.width": number}, seconds=1.0)
+        trial.complete(["".join(map(str, (generator.random(400) < accuracy).astype(int)))])
+        return trial
 
-def test_epochs_of_a_killed_attempt_are_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def resume(_: TrialRunner, trial: Trial, *__: Any, **___: Any) -> None:
-        # Its checkpoint had most of them.
-        trial.epochs, trial.epoch_seconds = 30, 1.0
+    def count(better: float) -> int:
+        accuracies = [0.8, 0.8, better]
+        searches = (
+            [draw(number, accuracy) for number, accuracy in enumerate(accuracies)]
+            for _ in range(200)
+        )
+        return sum(choose(trials, seconds=9, folds=0)[0].number > 0 for trials in searches)
 
-    simulate(monkeypatch, None)
-    monkeypatch.setattr(TrialRunner, "train", resume)
-    run = make(tmp_path, seconds=200, epochs=30)
-    run.trials = [Trial(0, {}, "recipe", "complete", 30, seconds=60), Trial(1, {})]
-    run.train(run.trials[1], 1.0)
-    assert run.left == 200 - 60
-    # The checkpoint is that of an earlier attempt.
-    run.trials[1], run.resumed = Trial(1, {}), {1}
-    run.train(run.trials[1], 1.0)
-    assert run.left == 200 - 60 - 30
+    # One standard error of the better of two: a quarter at most.
+    assert count(0.8) < 70
+    assert count(0.9) > 190
 
 
 @pytest.mark.slow
@@ -256,28 +279,28 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     simulate(monkeypatch, lambda _: 0.7)
     short = make(tmp_path / "short", seconds=60, epochs=50)
     short.run()
-    chosen, text = choose(short)
+    chosen, text = chosen_of(short)
     assert chosen.number == 0
     assert "training.minutes is 1, too few to train a single trial" in text
-    assert "took 0.8 minutes, so a search takes at least 3" in text
+    assert "took 0.8 minutes, so a search takes at least 2" in text
     runs = simulate(monkeypatch, lambda _: 1.0)
     perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
     perfect.run()
     assert runs == [(0, 50)]
-    assert "would not be better than the recipe's training beyond chance" in choose(perfect)[1]
+    assert "would not be better than the recipe's training beyond chance" in chosen_of(perfect)[1]
     simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
     diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
     diverging.run()
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
-    assert choose(diverging)[0].state == "complete"
+    assert chosen_of(diverging)[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
-    monkeypatch.setattr("pipeline_def.training.search.schedule._PATIENCE", 2)
+    monkeypatch.setattr("pipeline_def.training.search.search._PATIENCE", 2)
     failing = make(tmp_path / "failing", seconds=300, epochs=50)
     failing.run()
-    told = "2 trials, 0 trained to the end. It stopped early, as the last ones brought nothing."
-    assert told in choose(failing)[1]
+    said = "0 trained to the end. It stopped early, as the last ones brought nothing."
+    assert said in chosen_of(failing)[1]
     simulate(monkeypatch, lambda _: None)
-    with pytest.raises(ModelError, match="The recipe's training diverged"):
+    with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):
         make(tmp_path / "none", seconds=600, epochs=50).run()
 
 
@@ -314,24 +337,22 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
-    told: list[str] = []
-    monkeypatch.setattr("pipeline_def.training.search.search.report_result", told.append)
-    run = make(tmp_path, seconds=400, epochs=30, search={"model.width": [128]})
+    run = make(tmp_path, seconds=2000, epochs=30, search={"model.width": [128]})
     run.run()
-    # Before its first rung, within a tenth of the time and the epoch that this ends in.
-    assert runs[-1] == (2, 4)
-    assert -run.left <= 40 + 100
-    assert (run.trials[-1].state, run.trials[-1].scores) == ("paused", [])
+    assert runs[:2] == [(0, 30), (1, 60)]
+    # Its first epochs show the pace.
+    slow = [trial for trial in run.trials if "model.width" in trial.values]
+    assert [(trial.epochs, trial.state) for trial in slow[:1]] == [(4, "out of time")]
+    assert -run.left <= 0.1 * 2000 + 100
     # What was stopped early is not the best.
-    assert "trial 2 paused 0.720, best 0.710, " in told[-1]
-    assert choose(run)[0].state == "complete"
+    assert chosen_of(run)[0].state == "complete"
 
 
 def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
     run = make(tmp_path, seconds=400, epochs=30, folds=5)
     run.run()
-    chosen, text = choose(run)
+    chosen, text = chosen_of(run)
     assert "in cross-validation" in text
     # The training on all images has a quarter of the folds' images.
     assert chosen.role == "longer"
@@ -372,30 +393,34 @@ def test_a_trial_that_fails_leaves_no_network_to_others(
     assert built[0].shared.loops is not built[2].shared.loops
     assert built[0].shared.evaluations is built[2].shared.evaluations
     with pytest.raises(ModelError):
-        runner.train(Trial(1, {"training.learning_rate": 9.0}), 1.0)
+        runner.train(Trial(1, {"training.learning_rate": 9.0}), lambda _: False)
     assert [one.model.width for one in runner.built.values()] == [128]
 
 
-def test_the_score_of_a_rung(tmp_path: Path) -> None:
+def test_the_score_of_the_first_epochs(tmp_path: Path) -> None:
     runner, nan = make(tmp_path, seconds=400, metric="loss").runner, float("nan")
     history = {"val_loss": [nan, 2.0, 1.0, 3.0], "val_accuracy": [0.1, 0.5, 0.4, 0.9]}
     progress = Progress("val_loss", history)
-    last = config()
+    last = config(epochs=4)
     plain = replace(last, training=replace(last.training, keep="best"))
-    assert [runner._score(progress, epochs, plain) for epochs in (1, 2, 4)] == [0.1, 0.5, 0.4]
-    assert [runner._score(progress, epochs, last) for epochs in (1, 2, 4)] == [0.1, 0.5, 0.9]
+
+    def scores(of: Progress, made: TrainerConfig) -> list[float]:
+        trial = Trial(1, {})
+        runner._set_progress(trial, of, made)
+        return trial.scores
+
+    assert scores(progress, plain) == [0.1] * 2 + [0.5] * 3 + [0.4] * 5
+    assert scores(progress, last) == [0.1] * 2 + [0.5] * 3 + [0.4] * 2 + [0.9] * 3
     diverged = Progress("val_loss", {"val_loss": [nan], "val_accuracy": [nan]})
-    assert runner._score(diverged, 4, last) == 0.0
+    assert scores(diverged, last) == [0.0] * 2
 
 
-def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images: Any = SimpleNamespace(labels=np.zeros(5, np.int64))
-    asked: list[int] = []
+    # The third fold is the worst, and the second epoch the best.
+    curves = [[0.1, 0.8], [0.1, 0.6], [0.1, 0.1], [0.1, 0.8], [0.1, 0.7]]
 
     def validate(*_: Any, most: int, **__: Any) -> Validated:
-        asked.append(most)
-        # The third fold is the worst, and the second epoch the best.
-        curves = [[0.1, 0.8], [0.1, 0.6], [0.1, 0.1], [0.1, 0.8], [0.1, 0.7]]
         results = [
             FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0, 0.5)
             for curve in curves[:most]
@@ -406,18 +431,26 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run = make(tmp_path, seconds=400, epochs=30, folds=5, metric="accuracy").runner
     run.__dict__["_small"] = images
     built: Any = SimpleNamespace(model=None, shared=None)
+    found: list[Any] = []
+
+    def report(trial: Trial) -> bool:
+        found.append((trial.scores[-1], len(trial.scores), trial.epochs, trial.state))
+        return trial.number == 2 and trial.epochs == 12
+
     trial = Trial(1, {})
-    found = []
-    for rung in RUNGS:
-        run._train_folds(trial, built, run.data, "", rung)
-        found.append((trial.scores, trial.epochs, trial.state))
-    assert asked == [1, 2, 5]
-    assert found[0] == ([0.8], 6, "paused")
-    assert found[1] == ([0.8, pytest.approx(0.7)], 12, "paused")
+    run._train_folds(trial, built, run.data, "", report)
+    assert [epochs for _, _, epochs, _ in found] == [6, 12, 18, 24]
+    assert found[0] == (0.8, 2, 6, "unfinished")
+    assert found[1] == (pytest.approx(0.7), 4, 12, "unfinished")
     # All images are of the first class, and so are the predictions.
-    assert found[2] == ([0.8, pytest.approx(0.7), 1.0], 30, "complete")
+    assert (trial.score, trial.epochs, trial.state) == (1.0, 30, "complete")
     # An epoch is one of each fold.
     assert trial.epoch_seconds == 2.5
+    stopped = Trial(2, {})
+    run._train_folds(stopped, built, run.data, "", report)
+    assert stopped.score == pytest.approx(0.7)
+    assert stopped.epochs == 12
+    assert not stopped.right
     # The network of the last fold judges mirror images, if it is there.
     compared: list[Any] = []
     images.divide = lambda data, judged, replicas: compared.append((judged.tolist(), replicas))
@@ -425,13 +458,13 @@ def test_the_folds_are_the_rungs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     built.predict = None
     monkeypatch.setattr("pipeline_def.training.search.trials._compare_mirrored", lambda *_: 0.25)
     recipe = Trial(0, {})
-    run._train_folds(recipe, built, run.data, "", 1.0)
+    run._train_folds(recipe, built, run.data, "", report)
     assert (compared, recipe.mirrored) == ([([4], 1)], 0.25)
     last = Path(fold_path(run.folder(recipe), 4))
     last.parent.mkdir(parents=True, exist_ok=True)
     last.touch()
     again = Trial(0, {})
-    run._train_folds(again, built, run.data, "", 1.0)
+    run._train_folds(again, built, run.data, "", report)
     assert (len(compared), again.mirrored) == (1, 1.0)
 
 
@@ -474,70 +507,3 @@ def test_mirror_images_are_compared_with_the_images() -> None:
     mirrored = replace(data.config, augmentation=AugmentationConfig(flip=True))
     flipped: Any = SimpleNamespace(config=mirrored)
     assert _compare_mirrored(predict, flipped, logits) == 1.0
-
-
-def test_the_folds_judge_an_ensemble() -> None:
-    images: Any = SimpleNamespace(labels=np.array([0, 1]))
-    classifier, asked = Classifier(None), []
-
-    def validate(*logits: list[float]) -> Validated:
-        curve = {"val_loss": [1.0]}
-        found = [FoldResult(np.array([[of]], np.float32), curve, 1.0) for of in logits]
-        return Validated(images, np.arange(2), found, config())
-
-    def make_member(number: int, values: Any) -> Any:
-        asked.append((number, values))
-        return classifier, validate([3, 0], [0, 0])
-
-    values = {"training.epochs": 3}
-    members = [{"trial": 2, "count": 1, "values": {}}, {"trial": 0, "count": 3, "values": values}]
-    ensemble = {"members": members, "better": False, "text": "Ensemble."}
-    found: dict[str, Any] = {"text": "Searched.", "ensemble": ensemble}
-    folds = validate([0, 0], [0, 2])
-    assert join_members(classifier, folds, found, make_member) == (classifier, folds)
-    assert found["text"].endswith(
-        " Ensemble., which may be chance: the chosen trial is exported alone."
-    )
-    found["text"] = "Searched."
-    single = {"text": "Searched."}
-    assert join_members(classifier, folds, single, make_member) == (classifier, folds)
-    assert "No other trial improves it: the chosen trial is exported alone." in single["text"]
-    ensemble["better"] = True
-    joined, together = join_members(classifier, folds, found, make_member)
-    assert asked == [(0, values)]
-    assert joined.others == ((classifier, 0.75),)
-    assert found["text"] == "Searched. Ensemble.; it is exported."
-    assert together is not None
-    expected = softmax(folds.logits, 1) / 4 + 3 * softmax([[3, 0], [0, 0]], 1) / 4
-    np.testing.assert_allclose(softmax(together.logits, 1), expected, rtol=1e-6)
-
-
-def test_an_ensemble_is_chosen_and_judged_against_the_chosen_trial(tmp_path: Path) -> None:
-    run = make(tmp_path, seconds=400)
-    ids = np.arange(200) % 2
-    wrong = np.arange(200) % 5 == np.arange(4)[:, np.newaxis]
-    run.trials = [Trial(number, {}, seconds=1) for number in range(6)]
-    # Mistakes on different images cancel out; the last trial is worse than a guess.
-    for trial, at in zip(run.trials, [*wrong, np.full(200, True)], strict=False):
-        sure = np.where(np.eye(2)[np.where(at, 1 - ids, ids)], 2.0, -2.0).astype(np.float32)
-        run.runner._complete(trial, sure, ids)
-    assert [trial.number for trial in run.finalists] == [0, 1, 2, 3]
-    run._tidy()
-    assert not [*tmp_path.glob("trial-4/*")]
-    found = find_ensemble(run, run.trials[3])
-    assert found is not None
-    assert [one["trial"] for one in found["members"]] == [3, 0, 1]
-    assert found["members"][0]["values"]["training.epochs"] == run.plain.training.epochs
-    assert found["text"].startswith("Ensemble of trials 0, 1, 3: 1.000, +0.19")
-    assert min(found["interval"][0], found["loss_interval"][0]) > 0
-    assert found["better"]
-    # The chosen trial alone is as good as with others that know no more.
-    for trial in run.trials:
-        run.runner._complete(trial, sure, ids)
-    assert find_ensemble(run, run.trials[0]) is None
-    # A trial that knows more is picked again and again, one that is only less sure is not.
-    sure, unsure = (np.array([[one, 1 - one]] * 3, np.float32) for one in (0.9, 0.6))
-    labels = np.array([0, 0, 1])
-    assert select({0: sure, 1: unsure}, labels, first=0) == {0: 1}
-    knowing = np.array([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]], np.float32)
-    assert select({0: sure, 1: knowing}, labels, first=0)[1] > 1

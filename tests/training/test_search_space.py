@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +16,7 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values, get_value, resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.search.space import Choices, find_space, find_start, list_changes
-from pipeline_def.training.search.study import (
-    RUNGS,
-    epochs_at,
-    find_importance,
-    is_promising,
-    propose,
-)
+from pipeline_def.training.search.study import Study, find_importance
 from pipeline_def.training.search.trials import Trial
 
 
@@ -38,18 +33,30 @@ def begin(made: TrainerConfig) -> dict[str, Any]:
     return find_start(made, images=3000, bfloat16=False)
 
 
-def draw(
-    made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
-) -> list[Trial]:
-    """Propose trials one after the other, and score each as if it were complete."""
-    start = begin(made)
-    trials = [Trial(0, {}, scores=[score({})] * 3)]
-    while len(trials) <= count:
-        values = propose(made, start, trials, accept=lambda _: True)
-        if values is None:
-            break
-        trials.append(Trial(len(trials), values, scores=[score(values)] * 3))
-    return trials[1:]
+Draw = Callable[..., list[Trial]]
+
+
+@pytest.fixture
+def draw(tmp_path: Path) -> Draw:
+    """A function that proposes trials, each complete with a score, after the recipe's."""
+    folders = map(str, itertools.count())
+
+    def draw(
+        made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
+    ) -> list[Trial]:
+        study = Study(made, str(tmp_path / next(folders)))
+        space = find_space(made, begin(made))
+        trial: Trial | None = study.begin(Trial(0, {}, "recipe"), space)
+        while trial:
+            trial.complete(["1"])
+            trial.score = score(trial.values)
+            study.end(trial)
+            enough = len(study.trials) > count
+            values = None if enough else study.propose(space, accept=lambda _: True)
+            trial = study.begin(Trial(len(study.trials), values), space) if values else None
+        return study.trials[1:]
+
+    return draw
 
 
 def test_the_space_surrounds_the_first_trial() -> None:
@@ -66,7 +73,7 @@ def test_the_space_surrounds_the_first_trial() -> None:
     assert space["model.width"].values == [32, 0]
     assert space["training.epochs"].values == [40, 80]
     assert space["augmentation.flip"].values == [False, True]
-    other = replace(plain, augmentation=AugmentationConfig(policy="rand", cutmix=0.5))
+    other = replace(plain, augmentation=AugmentationConfig(cutmix=0.5))
     for option, choices in find_space(other, begin(other)).items():
         value = get_value(other, option)
         low, high = choices.values[0], choices.values[-1]
@@ -108,7 +115,7 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     assert recipe.training.search == {"model.name": ["cnn"]}
 
 
-def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
+def test_the_users_values_are_kept_and_those_to_search_replace_ours(draw: Draw) -> None:
     search: dict[str, list[Any]] = {"training.momentum": [0.8, 0.9], "training.epochs": [7]}
     made = Config(
         training=TrainingConfig(minutes=5, learning_rate=0.3, search=search),
@@ -123,7 +130,7 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours() -> None:
     assert {one.training.epochs for one in drawn} == {7}
 
 
-def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
+def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path: Path) -> None:
     plain = config()
     drawn = [trial.values for trial in draw(plain, 6)]
     assert len({repr(values) for values in drawn}) == 6
@@ -142,10 +149,12 @@ def test_trials_are_different_valid_and_the_same_for_a_seed() -> None:
         values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
         for values in (trial.values for trial in draw(config(search=both), 6))
     )
-    assert propose(plain, begin(plain), [Trial(0, {})], accept=lambda _: False) is None
+    study, space = Study(plain, str(tmp_path / "none")), find_space(plain, begin(plain))
+    study.end(study.begin(Trial(0, {}, "recipe"), space))
+    assert study.propose(space, accept=lambda _: False) is None
 
 
-def test_proposals_learn_from_the_trials() -> None:
+def test_proposals_learn_from_the_trials(draw: Draw) -> None:
     def score(values: dict[str, Any]) -> float:
         return 0.9 if values.get("training.epochs") == 60 else 0.5
 
@@ -156,39 +165,30 @@ def test_proposals_learn_from_the_trials() -> None:
     assert found >= 3
 
 
-def test_the_best_third_at_a_rung_goes_on() -> None:
-    trials = [Trial(0, {}, scores=[0.5, 0.6, 0.7])]
-    trials += [Trial(n, {}, scores=[0.3 + 0.02 * n]) for n in range(1, 9)]
-    assert [one.number for one in trials if is_promising(one, trials)] == [0, 7, 8]
-    # Those that have come further are compared there.
-    trials[7].scores.append(0.5)
-    trials[8].scores.append(0.65)
-    assert [one.number for one in trials if is_promising(one, trials)] == [0, 8]
-    assert is_promising(Trial(9, {}), trials)
-
-
 def test_the_importance_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline_def.training.search.study._RESAMPLES", 2)
     plain = config()
-    values = itertools.product([0.0, 1.0], ["none", "trivial"], [32, 64], [0.0, 0.5])
+    values = itertools.product([0.0, 1.0], ["none", "trivial"], [32, 0], [0.0, 0.5])
     options = "augmentation.cutmix", "augmentation.policy", "model.width", "model.dropout"
     trials = [
         Trial(
             number,
             dict(zip(options, one, strict=True)),
-            scores=[0.5 + 0.1 * one[0] + 0.02 * (number % 3)],
+            scores=[0.0, 0.0, 0.5 + 0.1 * one[0] + 0.02 * (number % 3)],
         )
         for number, one in enumerate(values)
     ]
-    found = find_importance(plain, {}, trials)
+    found = find_importance(plain, find_space(plain, {}), trials)
     first, *others = found
     assert first == "augmentation.cutmix"
     share, error = found[first]
     assert share > 0.8
     assert 0 < error < 0.2
     assert all(found[other][0] < 0.1 for other in others)
-    assert find_importance(plain, {}, trials[:9]) == {}
-    assert find_importance(plain, {}, [replace(trial, scores=[0.5]) for trial in trials]) == {}
+    space = find_space(plain, {})
+    assert find_importance(plain, space, trials[:9]) == {}
+    alike = [replace(trial, scores=[0.5] * 3) for trial in trials]
+    assert find_importance(plain, space, alike) == {}
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,5 @@ def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
         TrainingConfig(search={"training.epochs": [3]})
     with pytest.raises(ConfigurationError, match="searches on one machine"):
         TrainingConfig(minutes=5, accelerator="workers")
-    with pytest.raises(ConfigurationError, match=r"remove training.find_learning_rate"):
-        TrainingConfig(minutes=5, find_learning_rate=True)
     with pytest.raises(ConfigurationError, match="search first"):
         Config(training=TrainingConfig(minutes=5), model=ModelConfig(warm_start=True))
-
-
-def test_epochs_of_a_rung() -> None:
-    assert [epochs_at(rung, 4) for rung in RUNGS] == [1, 1, 4]

@@ -1,7 +1,6 @@
 """Tuner and Trainer by TFX's executors: what one finds is what the other exports."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,19 +11,17 @@ import pytest
 import tensorflow_transform as tft
 import yaml
 
-from components.contract.errors import ConfigurationError, ModelError
+from components.contract.errors import ConfigurationError
 from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FILE
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ExportConfig, ModelConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
-from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.checkpoint import Checkpoints
-from pipeline_def.training.distribution.gathering import Gathering
-from pipeline_def.training.search.schedule import Schedule
-from pipeline_def.training.search.trials import Trial
+from pipeline_def.training.search.trials import Trial, TrialRunner, attempt
 from pipeline_def.training.tuned import apply_hyperparameters
 from tests.conftest import SIZE
 from tests.data.shard_folder import ShardFolder
+from tests.training.distribution.trainer_process import cluster
 from tests.training.test_run_fn import Graph
 
 # A trial other than the recipe's: what differs lies in variables of one compiled step.
@@ -95,14 +92,12 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
 
     monkeypatch.setattr(tft, "TFTransformOutput", Graph)
     weights: list[Any] = []
-    exported: list[Any] = []
     saved: list[Any] = []
-    built: list[str] = []
+    runners: list[TrialRunner] = []
     save = Checkpoints.save
 
     def export(classifier: Any, *_: Any, **__: Any) -> None:
         weights.append(classifier.model.get_weights())
-        exported.append(classifier)
         raise InterruptedError
 
     def fail(*_: Any, **__: Any) -> None:
@@ -112,19 +107,18 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         saved.append(self)
         save(self)
 
-    def choose_1(schedule: Schedule) -> tuple[Trial, str]:
-        built.extend(schedule.runner.built)
-        return schedule.trials[1], "Trial 1 is better."
+    def choose_1(trials: list[Trial], **_: Any) -> tuple[Trial, str]:
+        return trials[1], "Trial 1 is better."
+
+    def remember(runner: TrialRunner, *given: Any, **named: Any) -> None:
+        runners.append(runner)
+        attempt(runner, *given, **named)
 
     # TFX imports the module of run_fn anew.
     monkeypatch.setattr("pipeline_def.serving.signatures.export_model", export)
     monkeypatch.setattr(Checkpoints, "save", count)
     monkeypatch.setattr("pipeline_def.training.search.search.choose", choose_1)
-    # As if the ensemble were better beyond chance, with trial 0 picked three times.
-    ensemble = "pipeline_def.training.search.ensemble"
-    monkeypatch.setattr(f"{ensemble}.compare", lambda *_: (0.5, 0.1))
-    monkeypatch.setattr(f"{ensemble}.Z", -1e9)
-    monkeypatch.setattr(f"{ensemble}.select", lambda *_, first: Counter({first: 1, 0: 3}))
+    monkeypatch.setattr("pipeline_def.training.search.search.attempt", remember)
     config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
     tuner = ImageTuner(**channels(), config=config)
     with monkeypatch.context() as killed:
@@ -133,9 +127,9 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
             run_step(tuner, shard_folder, tmp_path / "killed")
     found = run_step(tuner, shard_folder, tmp_path / "tuner")
     # Rate, length, smoothing and dropout differ in variables of one compiled step.
-    assert len(set(built)) == 1
-    # At the end of trial 0, and where trial 1 paused and ended; an epoch is short.
-    assert len(saved) == 3
+    assert len(runners[0].built) == 1
+    # At the end of each of the two trials; an epoch is short.
+    assert len(saved) == 2
     # The study is over once the artifacts are written.
     assert not [*(tmp_path / "checkpoints").iterdir()]
     tuned = Path(found["tuner_run"][0].uri)
@@ -153,7 +147,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
 
     facts = train(tmp_path / "1", ImageTrainer(**channels(), **outputs, config=config), given=given)
     # Not a step is trained again.
-    assert len(saved) == 3
+    assert len(saved) == 2
     search = facts["search"]
     assert search == json.loads((tuned / SEARCH_FILE).read_text())["search"]
     assert [trial["state"] for trial in search["trials"]] == ["complete", "complete"]
@@ -161,13 +155,6 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     assert facts["config"]["training"]["epochs"] == facts["phases"][0]["epochs"] == 3
     best = yaml.safe_load((tuned / BEST_FILE).read_text())
     assert best["training"] == {"epochs": 3, "label_smoothing": 0.1, "learning_rate": 0.003}
-    joined = replace(config, export=ExportConfig(ensemble=True), checkpoints="")
-    facts = train(tmp_path / "7", ImageTrainer(**channels(), **outputs, config=joined), given=given)
-    assert facts["search"]["ensemble"]["exported"]
-    assert "Ensemble of trials 0, 1: " in facts["search"]["text"]
-    # Nothing is trained again.
-    assert len(saved) == 3
-    _check_mean(exported[-1])
     plain = configure(tmp_path, replace(PLAIN, **best["training"]), **best["model"])
     train(tmp_path / "2", ImageTrainer(**channels(), config=plain))
     # By their values alone, as a pipeline of TFX's own Tuner would pass them.
@@ -188,20 +175,6 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     text = (tuned / SEARCH_FILE).read_text()
     (tuned / SEARCH_FILE).write_text(text.replace('"images": "', '"images": "0'))
     refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
-
-
-def _check_mean(classifier: Classifier) -> None:
-    """Compare the ensemble of a classifier and of the recipe's, which counts three times."""
-    [(other, weight)] = classifier.others
-    assert weight == 0.75
-    images = np.random.default_rng(0).integers(0, 256, (8, SIZE, SIZE, 3), np.uint8)
-    alone = replace(classifier, others=()).probabilities(images).numpy()
-    recipe = other.probabilities(images).numpy()
-    assert np.abs(alone - recipe).max() > 0.01
-    np.testing.assert_allclose(
-        classifier.probabilities(images), 0.25 * alone + 0.75 * recipe, atol=1e-6
-    )
-    assert len(classifier.variables) == 2 * len(classifier.model.variables)
 
 
 def test_hyperparameters_of_another_search_are_refused() -> None:
@@ -226,14 +199,11 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     config = configure(tmp_path, replace(PLAIN, minutes=5))
     with pytest.raises(ConfigurationError, match="is the time of an ImageTuner: add one"):
         ImageTrainer(**channels(), config=config)
-    joined = replace(config, export=ExportConfig(ensemble=True))
-    with pytest.raises(ConfigurationError, match=r"export.ensemble needs the trials of an I"):
-        ImageTrainer(**channels(), hyperparameters=channels()["examples"], config=joined)
     # What is exported of the trials is no reason to search again.
-    more = replace(config, export=ExportConfig(coverage=0.9, ensemble=True))
+    more = replace(config, export=ExportConfig(coverage=0.9))
     first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
     assert first.exec_properties == other.exec_properties
-    monkeypatch.setattr(Gathering, "current", staticmethod(lambda: True))
+    monkeypatch.setenv("TF_CONFIG", cluster(2)[0]["TF_CONFIG"])
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
     arguments: Any = SimpleNamespace(
         **files,
@@ -242,7 +212,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
         hyperparameters=None,
         custom_config=to_dict(config),
     )
-    with pytest.raises(ModelError, match="needs a single worker"):
+    with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
         tuner_fn(arguments).tuner.search()
     # KerasTuner has no choice between a number and a text, but takes either as a value.
     space = {

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from components.contract.machine import choose_allocator
+from components.contract.artifact_files import on_disk
+from components.host.machine import choose_allocator
 from components.ingest.datasets.record import Format, Record, Shard, explain_damage
-from components.storage.artifact_files import on_disk
 
 # Of one batch, unless a single row is larger.
 _BATCH_BYTES = 2**20

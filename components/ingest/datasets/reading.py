@@ -1,15 +1,60 @@
-"""Read listed images, from files or from the records of shards."""
+"""Read listed images, from files or from the records of shards.
+
+Shards are told by the names of files.
+"""
 
 import itertools
-from collections.abc import Iterator, Sequence
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from components.contract.errors import DataError
 from components.images.options import FileOptions
-from components.ingest.datasets.formats import FORMATS
-from components.ingest.datasets.record import Origin, Shard, explain_damage
+from components.ingest.datasets import columnar, example_records, webdataset
+from components.ingest.datasets.record import Format, Origin, Shard, explain_damage
+from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import ImageFile, place_in_listing
+from components.storage.checksums import checksum_matches
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
-from components.storage.folder_listing import Found, checksum_matches, find_file
+from components.storage.folder_listing import Found, find_file
+
+FORMATS: dict[str, Format] = {
+    "webdataset": webdataset.FORMAT,
+    "parquet": columnar.FORMAT,
+    "arrow": columnar.FORMAT,
+    "tfrecord": example_records.FORMAT,
+}
+"""Layout → its functions."""
+
+_NAMES = {
+    "webdataset": re.compile(r"\.(tar|tar\.gz|tgz)$"),
+    "parquet": re.compile(r"\.parquet$"),
+    "arrow": re.compile(r"\.(arrow|feather)$"),
+    "tfrecord": re.compile(
+        r"(\.tfrec|tfrecords?)([-_.]?\d+)*(-of-\d+)?(\.gz)?$|-\d{5,}-of-\d{5,}(\.gz)?$"
+    ),
+}
+_OTHER_FORMATS = re.compile(r"\.?(array_record|riegeli|bagz)([-.]|$)")
+
+
+def find_shards(found: Iterable[Found]) -> dict[str, list[Found]]:
+    """Return layout → files whose names are those of its shards."""
+    shards: dict[str, list[Found]] = {}
+    for entry in found:
+        name = posixpath.basename(entry.path).lower()
+        # Five searches for each of a million images would take as long as the rest of a listing.
+        if name.endswith(PICTURES):
+            continue
+        layout = next((key for key, known in _NAMES.items() if known.search(name)), None)
+        if _OTHER_FORMATS.search(name):
+            raise DataError(
+                f"{entry.path} is in a format that cannot be read without its own library: "
+                f"prepare the data set as TFRecord (TFDS: file_format='tfrecord')."
+            )
+        if layout:
+            shards.setdefault(layout, []).append(entry)
+    return shards
+
 
 _Images = Iterator[tuple[ImageFile, Content]]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from components.contract.errors import UserError
-from components.storage.folder import reason_of
+from components.storage.folder import open_stream, reason_of
 from components.storage.folder_listing import Found
-from components.storage.stream import open_stream
 
 _GZIP = b"\x1f\x8b"
 _encode = json.JSONEncoder(separators=(",", ":")).encode

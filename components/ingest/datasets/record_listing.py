@@ -3,12 +3,13 @@
 import collections
 import itertools
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
-from components.contract.example import is_split_name
+from components.contract.example import TRAIN, is_split_name
 from components.contract.printable import quote
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.features import (
@@ -17,13 +18,82 @@ from components.ingest.datasets.features import (
     choose_features,
     label_text,
 )
-from components.ingest.datasets.formats import FORMATS
+from components.ingest.datasets.reading import FORMATS
 from components.ingest.datasets.record import Format, Origin, Record, Shard, explain_damage
-from components.ingest.datasets.shard_names import find_names, find_splits, note_missing
 from components.ingest.source.folder_layout import split_of_name
+from components.ingest.source.labeling import Labelled
 from components.ingest.source.listing import ImageFile
 from components.storage.folder import read_bytes
 from components.storage.folder_listing import Found
+
+_PART = re.compile(r"^(.*)-(\d{5,})-of-(\d{5,})")
+_NUMBERS = re.compile(r"[-_.]?\d[\d-]*(-of-\d+)?")
+
+
+def split_of_shard(path: str) -> str | None:
+    """Return the split that the name of a shard, or of a folder above it, stands for.
+
+    Examples: `train-00000-of-00002.parquet`, `cifar10-test.tfrecord-00000-of-00001`,
+    `Split-eval/data-0`.
+    """
+    *folders, name = path.split("/")
+    for part in (name.partition(".")[0], *reversed(folders)):
+        found = [split for word in re.split(r"[^A-Za-z]+", part) if (split := split_of_name(word))]
+        if found:
+            return found[-1]
+    return None
+
+
+def find_names(name: str, files: Sequence[str]) -> list[str]:
+    """Return the files that may list the names of the integers of feature `name`."""
+    wanted = (f"{name}.labels.txt", "labels.txt", "classnames.txt")
+    return [path for want in wanted for path in files if posixpath.basename(path) == want]
+
+
+def find_splits(folder: str, paths: Iterable[str]) -> tuple[dict[str, str | None], list[str]]:
+    """Return path of a shard → its split, and notes on the names.
+
+    Raises:
+        DataError: splits are named, but none of them is train.
+    """
+    found = {path: split_of_shard(path) for path in paths}
+    splits = {split for split in found.values() if split}
+    loose = [path for path, split in found.items() if not split]
+    if splits and TRAIN not in splits and not loose:
+        raise DataError(
+            f"{folder} has shards of {' and '.join(sorted(splits))}, but none of train: add them, "
+            f"or set ingest.layout to label to divide all records by hash."
+        )
+    notes = []
+    if splits and loose:
+        notes.append(
+            f"{len(loose)} shards, such as {loose[0]}, name no split: their records are divided "
+            f"by hash."
+        )
+    alike: dict[str, set[str]] = {}
+    for path, split in found.items():
+        if split:
+            alike.setdefault(split, set()).add(_NUMBERS.sub("", path.partition(".")[0]))
+    notes += [
+        f"The shards {' and '.join(sorted(names))} are all in the split {split}."
+        for split, names in alike.items()
+        if len(names) > 1
+    ]
+    return found, notes
+
+
+def note_missing(paths: Iterable[str]) -> list[str]:
+    """Return a note on each series of shards `NAME-00000-of-00010` that is incomplete."""
+    series: dict[tuple[str, int], set[int]] = {}
+    for path in paths:
+        if match := _PART.match(path):
+            series.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
+    return [
+        f"Only {len(numbers):,} of {count:,} shards of {name} are there."
+        for (name, count), numbers in series.items()
+        if len(numbers) < count
+    ]
+
 
 _TFDS = "dataset_info.json"
 _NO_IMAGE, _NO_LABEL_FEATURE = "no image", "no feature for the label"
@@ -31,21 +101,6 @@ _NO_IMAGE, _NO_LABEL_FEATURE = "no image", "no feature for the label"
 _UNKNOWN = ""
 # Records of a shard that the choice of features looks at.
 _SAMPLE = 8
-
-
-class RecordListing(NamedTuple):
-    """The records of all shards of a folder."""
-
-    files: list[ImageFile]
-    """Records with an image and a label, and damaged ones."""
-    skipped: dict[str, str]
-    """Path → why it is not used: other files, and records without an image or a label."""
-    layout: str
-    notes: list[str]
-    taken: str
-    """Which features are the image, the label and so on."""
-    features: Mapping[str, str]
-    """Name → first value, in words."""
 
 
 class _Source(NamedTuple):
@@ -61,7 +116,7 @@ class _Source(NamedTuple):
 
 def list_records(
     folder: str, found: Sequence[Found], shards: Mapping[str, Sequence[Found]], config: IngestConfig
-) -> RecordListing:
+) -> Labelled:
     """List the records of all shards, in one pass over each.
 
     Args:
@@ -98,7 +153,7 @@ def list_records(
         )
     others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
-    return RecordListing(
+    return Labelled(
         listed,
         others | {path: why for part in lists for path, why in part.skipped.items()},
         "tfds" if is_tfds and layout == "tfrecord" else layout,

@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
+from components.contract.artifact_files import list_names, on_disk
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN, is_split_name
 from components.contract.printable import quote, quote_path
-from components.storage.artifact_files import list_names, on_disk
 from components.storage.folder import list_folders
 
 LayoutOption = Literal["auto", "label", "split"]

@@ -1,4 +1,4 @@
-"""Label the files of a folder: by their folders, a manifest, or the features of records."""
+"""Label the files of a folder by their folders or a manifest."""
 
 import collections
 import fnmatch
@@ -14,7 +14,6 @@ from components.contract.errors import DataError
 from components.contract.example import is_split_name
 from components.contract.printable import quote
 from components.ingest.config import IngestConfig
-from components.ingest.datasets.record_listing import RecordListing
 from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
     explain_no_labels,
@@ -35,22 +34,25 @@ _EXCLUDED, _UNLABELLED = "excluded", "in no label folder"
 
 
 class Labelled(NamedTuple):
-    """Files with labels; the reason for each other file; what names the labels; warnings."""
+    """Files, or records of shards, with labels."""
 
     files: Sequence[ImageFile]
     skipped: dict[str, str]
+    """Path → why it is not used, of all other files and records."""
     layout: str
     notes: list[str]
+    """Warnings."""
     taken: str = ""
+    """Which features of records are the image, the label and so on."""
     features: Mapping[str, str] = {}
+    """Name of a feature → its first value, in words."""
 
 
-def by_record(found: Sequence[Found], records: RecordListing, config: IngestConfig) -> Labelled:
-    """Label records by their features."""
+def skip_unused(found: Iterable[Found], config: IngestConfig) -> tuple[dict[str, str], list[str]]:
+    """Return the reason for each ignored or excluded file, and notes on patterns without any."""
     skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
     excluded, notes = exclude((entry.path for entry in found), config.exclude)
-    skipped |= dict.fromkeys(excluded, _EXCLUDED) | records.skipped
-    return Labelled(records.files, skipped, records.layout, [*notes, *records.notes])
+    return skipped | dict.fromkeys(excluded, _EXCLUDED), notes
 
 
 def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:

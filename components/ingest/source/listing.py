@@ -21,9 +21,9 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from components.contract.errors import DataError, StorageError
 from components.contract.example import SPAN, TRAIN
-from components.contract.machine import pause_collection
 from components.contract.printable import quote
-from components.ingest.corrections import Correction, Corrections
+from components.host.machine import pause_collection
+from components.ingest.source.corrections import Correction, Corrections
 from components.ingest.source.folder_layout import explain_one_class
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 from components.storage.row_table import keep

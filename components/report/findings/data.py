@@ -70,9 +70,7 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
     counted["not_applied"] = corrections.get("not_applied", 0)
     by_category = facts.files.get("rejected_by_category", {})
     # As the user wishes.
-    counted["rejected"] -= sum(
-        by_category.get(wish, 0) for wish in (Category.REMOVED, Category.NEAR_DUPLICATE)
-    )
+    counted["rejected"] -= by_category.get(Category.REMOVED, 0)
     for name, (one, several, why, advice) in _FILES.items():
         count = counted[name]
         if name == "duplicates" and count <= _MANY_DUPLICATES * counted["examples"]:

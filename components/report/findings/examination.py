@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from components.contract.example import TRAIN
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.report.facts import ReportFacts
 from components.report.findings import data, training
 from components.report.findings.finding import Finding, UnknownError, is_balanced, name_labels
-from components.report.findings.measured import choose_first
 
 # Options of a run with their values, as advice names them.
 _OPTIONS = re.compile(r"--\w+\.\w+ [^\s,:;]+(?: --\w+\.\w+ [^\s,:;]+)*")
@@ -157,9 +155,7 @@ class Examination:
     unknown: tuple[str, ...]
     """Names of the checks for which the run has no data."""
     first: str
-    """The options to try first; empty if no finding advises any."""
-    brought: str = ""
-    """What these options brought on similar images; empty if nobody has measured it."""
+    """The options to try first, those of the first advice; empty if no finding advises any."""
 
 
 def examine(facts: ReportFacts) -> Examination:
@@ -173,10 +169,5 @@ def examine(facts: ReportFacts) -> Examination:
         except UnknownError:
             unknown.append(name)
     matches = (_OPTIONS.search(finding.advice) for finding in findings)
-    first, gain = choose_first(
-        (found[0] for found in matches if found),
-        images=sum(facts.balance.get(TRAIN, {}).values()),
-        side=facts.header.config.get("transform", {}).get("size", 0),
-    )
-    texts = tuple(looked_at), tuple(unknown), first, gain.text if gain else ""
-    return Examination(tuple(findings), *texts)
+    first = next((match[0] for match in matches if match), "")
+    return Examination(tuple(findings), tuple(looked_at), tuple(unknown), first)

@@ -10,6 +10,7 @@ from components.contract.example import TRAIN
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     LARGE_NETWORK,
+    LONGEST_INPUT_WAIT,
     OWN_NETWORKS,
     SMALL_SIDE,
 )
@@ -204,7 +205,7 @@ def check_waiting(facts: ReportFacts) -> Iterator[Finding]:
     wait = float(np.median(facts.waits))
     # An epoch on features in memory tells nothing about the input.
     on_features = any(phase.on_features for phase in facts.phases[-1:])
-    if wait > find_option(facts, "input.max_wait") and not on_features:
+    if wait > LONGEST_INPUT_WAIT and not on_features:
         yield Finding(
             "training",
             f"training spent {wait:.0%} of its time waiting for input",

@@ -74,15 +74,11 @@ def _paint_dots(axes: Axes, bins: Bins, intervals: list[Interval]) -> None:
 
 
 def describe_unknowns(facts: ReportFacts) -> dict[str, Any]:
-    """Draw the scores of the evaluated images with the threshold, and the classes left out."""
+    """Draw the scores of the evaluated images with the threshold."""
     unknowns, scores = facts.unknowns, facts.known_scores
     threshold = unknowns.threshold if unknowns else None
     drawn = None if threshold is None or scores is None else _draw_scores(scores, threshold)
-    left_out = unknowns and unknowns.left_out
-    return {
-        "drawing": drawn,
-        "classes": left_out.classes if left_out else (),
-    }
+    return {"drawing": drawn}
 
 
 def _draw_scores(scores: Scores, threshold: float) -> Drawing:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from components.records.suspects import REASONS
+from components.contract.suspects import REASONS
 from components.report.facts import ReportFacts
 from components.report.page.formatting import escape, shorten
 from components.report.shown import ImageMap, ShownSuspect

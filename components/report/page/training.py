@@ -56,8 +56,6 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
-        "range_test": facts.range_test,
-        "ramp": _draw_ramp(facts.range_test) if facts.range_test else None,
         "search": facts.search and _describe_search(facts.search, facts),
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
@@ -110,25 +108,6 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
     )
 
 
-def _draw_ramp(test: Mapping[str, Any]) -> Drawing:
-    """Draw the loss by learning rate, and the rates that were suggested and used."""
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="learning rate", xscale="log")
-        # The page shows no mathematical text, such as powers of ten.
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
-        axes.plot(test["rates"], test["losses"], color=FIRST)
-        marked = ("suggested", SECOND, "--"), ("used", SOFT, "-.")
-        for name, color, line in marked:
-            if test[name]:
-                axes.axvline(test[name], color=color, linestyle=line, label=name, linewidth=1.2)
-        place_legend(figure, axes)
-
-    caption = "Loss while the learning rate rose from step to step, smoothed"
-    return draw(paint, caption=caption, name=f"{caption}. {test['text']}", height=2.5)
-
-
 def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
     """List the trials of a search, the most accurate first, and draw them in time."""
     trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
@@ -148,7 +127,6 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     return {
         "text": search["text"],
         "common": f"All trials but 0 have {_list_values(common)}." if common else "",
-        "ensemble": _describe_ensemble(search),
         "optimism": _describe_optimism(search, facts),
         "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
@@ -169,22 +147,10 @@ def _find_common(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: first[key] for key in sorted(alike)}
 
 
-def _describe_ensemble(search: Mapping[str, Any]) -> str:
-    """Say what an ensemble would bring; "" without one, and if Trainer has said so."""
-    ensemble = search.get("ensemble")
-    if not ensemble or ensemble["text"] in search["text"]:
-        return ""
-    if ensemble["better"]:
-        return f"{ensemble['text']}; export.ensemble pushes it."
-    return f"{ensemble['text']}, which may be chance."
-
-
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     """Say how far the accuracy that chose the trial is above that on images it has not seen."""
     [chosen] = [trial for trial in search["trials"] if trial["number"] == search["chosen"]]
-    name, score, error = "chosen trial", chosen["score"], search["error"]
-    if (ensemble := search.get("ensemble")) and ensemble["exported"]:
-        name, score, error = "ensemble", ensemble["score"], ensemble["error"]
+    score, error = chosen["score"], search["error"]
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
     measure = search["measure"]
@@ -194,7 +160,7 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
         half = math.hypot(Z * error, (interval.high - interval.low) / 2)
         difference += f" ± {half:.3f}"
     return (
-        f"The {name} has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
+        f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
         f"chose it, and {found:.3f} on test: {difference}."
     )
 

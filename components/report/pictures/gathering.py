@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from components.contract.artifact_files import open_file
 from components.contract.example import TRAIN
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
 from components.images.picture import Thumbnail
@@ -22,7 +23,6 @@ from components.report.pictures.source_pictures import show_duplicates, show_rej
 from components.report.pictures.suspect_pictures import show_suspects
 from components.report.shown import ClassSample, PredictedImage
 from components.report.suspects.gathering import FoundSuspects
-from components.storage.artifact_files import open_file
 
 PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
 """Maps canonical images to what the model sees, and to what a training step may see: uint8 [images,

@@ -14,11 +14,11 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
+from components.contract.artifact_files import open_file
 from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
 from components.report.shown import DuplicateImage, Reject
-from components.storage.artifact_files import open_file
 from components.storage.folder import is_local, open_folder
 
 # Larger files get no picture. A batch is read, and held in memory, at once.

@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import spell_path
+from components.contract.suspects import Suspect
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
-from components.records.suspects import Suspect
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
 from components.report.shown import PredictedImage, ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST, Columns
 from components.report.suspects.similar import draw_map, find_rows, find_similar
-from components.storage.artifact_files import on_disk
 
 _SIDE, _SMALL_SIDE = 144, 64
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from components.contract.artifact_files import open_file
+from components.contract.image_table import open_images, read_embeddings
 from components.contract.ingest_files import CORRECTIONS_FILE, LABEL_IS_ALREADY
-from components.contract.machine import trim_memory
 from components.contract.properties import PropertiesLike
-from components.records.image_table import open_images, read_embeddings
-from components.records.neighbors import Features
-from components.records.suspects import Suspect
+from components.contract.suspects import Suspect
+from components.host.machine import trim_memory
 from components.report.shown import LabelErrors
 from components.report.suspects.labels import find_wrong_labels
+from components.report.suspects.neighbors import Features
 from components.report.suspects.odd_images import Columns, find_odd, read_columns
 from components.report.suspects.similar import add_neighbors, find_mislabeled_copies
-from components.storage.artifact_files import open_file
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.contract.confidence import proportion_interval
-from components.records.suspects import Suspect
+from components.contract.suspects import Suspect
 from components.report.shown import LabelErrors
 from components.report.suspects.odd_images import Columns
 

@@ -13,15 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import FILENAME, HEIGHT, TRAIN, WIDTH
-from components.contract.machine import release_pages
+from components.contract.image_table import Texts
+from components.contract.suspects import Reason, Suspect
 from components.contract.wire_format import read_varint
-from components.records.image_table import Texts
-from components.records.neighbors import Features, Ints, find_neighbors
+from components.host.machine import release_pages
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.records.suspects import Reason, Suspect
-from components.storage.artifact_files import on_disk
+from components.report.suspects.neighbors import Features, Ints, find_neighbors
 
 _NAME, _WIDTH, _HEIGHT = FILENAME.encode(), WIDTH.encode(), HEIGHT.encode()
 

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.manifold import TSNE
 
+from components.contract.artifact_files import open_file
 from components.contract.example import TRAIN, spell_path
 from components.contract.ingest_files import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
+from components.contract.suspects import Suspect
 from components.metrics.predictions import Evaluated
-from components.records.neighbors import Features, find_neighbors, normalize, read_rows
-from components.records.suspects import Suspect
 from components.report.shown import ImageMap, Leaks
+from components.report.suspects.neighbors import Features, find_neighbors, normalize, read_rows
 from components.report.suspects.odd_images import Columns
-from components.storage.artifact_files import open_file
 
 Places = npt.NDArray[np.float64]
 

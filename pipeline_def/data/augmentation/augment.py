@@ -5,22 +5,24 @@ All ops work on whole batches, on the accelerator. Measurements in comments are 
 """
 
 import functools
+import inspect
 import math
 
 import tensorflow as tf
 
+from components.images.options import CHANNELS
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation.augmentation_random import (
-    AugmentationRandom,
-    beta,
-    draw_numbers,
-)
+from pipeline_def.config.functions import describe_error, import_function, mistake
+from pipeline_def.data.augmentation.augmentation_random import AugmentationRandom, draw_numbers
 from pipeline_def.data.augmentation.color_ops import change_colors, mean_colors, rounded
 from pipeline_def.data.augmentation.geometric_ops import apply_geometry
-from pipeline_def.data.augmentation.own import apply_own
 from pipeline_def.data.augmentation.policy import apply_policy
 
 Batch = tuple[tf.Tensor, tf.Tensor]
+
+# The user's own function, and its optional argument.
+_OPTION = "augmentation.fn"
+_SEED = "seed"
 
 
 def augment(
@@ -117,7 +119,7 @@ def _blended(batch: tf.Tensor, fraction: tf.Tensor) -> tf.Tensor:
 def _mixup(
     images: tf.Tensor, labels: tf.Tensor, *, random: AugmentationRandom, alpha: float
 ) -> Batch:
-    fraction = beta(alpha, random.mixup_radius, random.mixup_angle)
+    fraction = _beta(alpha, random.mixup_radius, random.mixup_angle)
     flat = tf.reshape(tf.cast(images, tf.float32), [-1, math.prod(images.shape[1:])])
     mixed = tf.reshape(_blended(flat, fraction), [-1, *images.shape[1:]])
     return rounded(mixed), _blended(labels, fraction)
@@ -127,7 +129,7 @@ def _cutmix(
     images: tf.Tensor, labels: tf.Tensor, *, random: AugmentationRandom, alpha: float
 ) -> Batch:
     _, height, width, _ = images.shape
-    side = tf.sqrt(1 - beta(alpha, random.cutmix_radius, random.cutmix_angle))
+    side = tf.sqrt(1 - _beta(alpha, random.cutmix_radius, random.cutmix_angle))
     rows = _span(random.cutmix_y, tf.cast(side * height, tf.int32), size=height)
     columns = _span(random.cutmix_x, tf.cast(side * width, tf.int32), size=width)
     mixed = _replaced(images, tf.roll(images, 1, axis=0), rows=rows, columns=columns)
@@ -135,3 +137,69 @@ def _cutmix(
     pixels = tf.math.count_nonzero(rows, axis=1) * tf.math.count_nonzero(columns, axis=1)
     fraction = 1 - tf.cast(pixels, tf.float32) / (height * width)
     return rounded(mixed), _blended(labels, fraction)
+
+
+def _beta(alpha: float, radius: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
+    """Turn two uniform numbers into one of Beta(alpha, alpha), exactly and without rejections.
+
+    Source: the symmetric beta of Devroye (1996, "Random variate generation in one line of code"),
+    1/2 + sign(c) / 2 / sqrt(1 + 1 / ((u ** (-1 / alpha) - 1) * c ** 2)), with c = cos(2 pi v),
+    rearranged so that nothing overflows for small alpha.
+    """
+    cos = tf.cos(2 * math.pi * angle)
+    power = radius ** (1 / alpha)
+    distance = (1 - power) * cos**2
+    return 0.5 + 0.5 * tf.sign(cos) * tf.sqrt(tf.math.divide_no_nan(distance, power + distance))
+
+
+def apply_own(images: tf.Tensor, *, seed: tf.Tensor, path: str | None) -> tf.Tensor:
+    """Apply the user's function to uint8 [batch, height, width, 3]; return the same.
+
+    Raises:
+        ConfigurationError: it fails, or returns images of another shape or type.
+    """
+    if path is None:
+        return images
+    function = import_function(_OPTION, path)
+    try:
+        given = {_SEED: seed} if _SEED in inspect.signature(function).parameters else {}
+        # Traced by itself, so that AutoGraph converts conditions and loops.
+        changed = tf.function(function)(images, **given)
+        changed = tf.convert_to_tensor(changed)
+    except Exception as error:  # The user's code may raise anything.
+        # AutoGraph puts a traceback before the error.
+        problem = (str(error).strip() or type(error).__name__).splitlines()[-1].strip(" .")
+        raise mistake(_OPTION, path, f"it failed with {problem}") from error
+    fits = changed.shape.is_compatible_with(images.shape)
+    if not fits or not (changed.dtype.is_floating or changed.dtype == tf.uint8):
+        expected, found = (f"{list(one.shape)}" for one in (images, changed))
+        reason = f"it returned {changed.dtype.name} {found}, but must return uint8 or float"
+        raise mistake(_OPTION, path, f"{reason} {expected}")
+    if changed.dtype != tf.uint8:
+        changed = tf.saturate_cast(tf.round(changed), tf.uint8)
+    return tf.ensure_shape(changed, images.shape)
+
+
+def check_own(path: str | None, *, size: int) -> None:
+    """Raise the errors of `apply_own` for noise of `size` pixels.
+
+    Also if it drops images, or returns values from 0 to 1, which would be black.
+    """
+
+    @tf.function(autograph=False)
+    def apply(images: tf.Tensor) -> tf.Tensor:
+        return apply_own(images, seed=tf.zeros([2], tf.int64), path=path)
+
+    if path is None:
+        return
+    shape = [2, size, size, CHANNELS]
+    noise = tf.random.stateless_uniform(shape, [0, 0], 0, 256, tf.int32)
+    try:
+        apply.get_concrete_function(tf.TensorSpec([None, *shape[1:]], tf.uint8))
+        changed = apply(tf.cast(noise, tf.uint8)).numpy()
+    except tf.errors.OpError as error:
+        raise mistake(_OPTION, path, f"it failed with {describe_error(error)}") from error
+    if len(changed) != shape[0]:
+        raise mistake(_OPTION, path, f"it returned {len(changed)} images for {shape[0]}")
+    if changed.max() <= 1:
+        raise mistake(_OPTION, path, "it returned values from 0 to 1, but must return 0 to 255")

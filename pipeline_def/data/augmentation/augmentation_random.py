@@ -1,6 +1,5 @@
-"""Random numbers for the augmentation of a batch, and their distributions."""
+"""Random numbers for the augmentation of a batch."""
 
-import math
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -46,16 +45,3 @@ def draw_numbers(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
 def signed(number: tf.Tensor, limit: float) -> tf.Tensor:
     """Scale a number in [0, 1) to the range from -limit to limit."""
     return (2 * number - 1) * limit
-
-
-def beta(alpha: float, radius: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
-    """Turn two uniform numbers into one of Beta(alpha, alpha), exactly and without rejections.
-
-    Source: the symmetric beta of Devroye (1996, "Random variate generation in one line of code"),
-    1/2 + sign(c) / 2 / sqrt(1 + 1 / ((u ** (-1 / alpha) - 1) * c ** 2)), with c = cos(2 pi v),
-    rearranged so that nothing overflows for small alpha.
-    """
-    cos = tf.cos(2 * math.pi * angle)
-    power = radius ** (1 / alpha)
-    distance = (1 - power) * cos**2
-    return 0.5 + 0.5 * tf.sign(cos) * tf.sqrt(tf.math.divide_no_nan(distance, power + distance))

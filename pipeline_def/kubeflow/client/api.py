@@ -6,11 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError, ServiceError
-from pipeline_def.service_errors import Unreachable, one_line, read_message, refusal
+from pipeline_def.service_errors import (
+    Unreachable,
+    is_http_url,
+    one_line,
+    read_message,
+    refusal,
+)
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 # The SDK's variable for the token that Kubernetes projects into a pod, and its default.
@@ -41,13 +46,8 @@ class Connection:
             "--endpoint must not contain a password or a query: pass a token in --token-file or "
             f"{TOKEN_VARIABLE}.",
         )
-        try:
-            parts = urlsplit(self.address())
-            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            valid = False
         require(
-            bool(valid),
+            is_http_url(self.address()),
             f"--endpoint is {self.endpoint}: it must be a URL such as http://localhost:8080.",
         )
         require(
@@ -120,6 +120,11 @@ class Api:
         self._client.rest_client.pool_manager.clear()
         self._client.close()
 
+    def kubectl(self, command: str, run_id: str) -> str:
+        """Return the command that shows the pods of a run, for messages."""
+        namespace = self.connection.namespace or "kubeflow"
+        return f"kubectl --namespace {namespace} {command} --selector pipeline/runid={run_id}"
+
     def call(self, service: str, method: str, action: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of a service, such as RunServiceApi, and return the JSON object it returns.
 
@@ -171,31 +176,29 @@ class Api:
             response = request(_preload_content=False, _request_timeout=limits)
             text = response.data.decode("utf-8", "replace")
         except Exception as error:
-            raise self._error(error, token, action) from None
+            raise self._explain(error, token, action) from None
         return text, response.headers.get("Content-Type", "")
 
-    def _error(self, error: Exception, token: str | None, action: str) -> Exception:
+    def _explain(self, error: Exception, token: str | None, action: str) -> Exception:
+        """Return the error to raise for one of the generated client."""
         import urllib3
 
-        kind = self._package.ApiException
         # When an error has no body, as with TLS, the client fails with another one on top.
-        api_error = error if isinstance(error, kind) else error.__context__
-        if isinstance(api_error, kind):
-            if api_error.status:
-                return self._refusal(api_error, token, action)
-            error = api_error
-        elif not isinstance(error, urllib3.exceptions.HTTPError | OSError | ValueError):
-            return error
+        kind = self._package.ApiException
+        cause = error.__context__ if isinstance(error.__context__, kind) else error
+        if status := int(getattr(cause, "status", None) or 0):
+            return self._refusal(cause, status, token, action)
+        if not isinstance(cause, kind | urllib3.exceptions.HTTPError | OSError | ValueError):
+            return cause
         # The connection's own description comes first.
-        reason = one_line(str(getattr(error, "reason", None) or error)).rpartition(": ")[2]
+        reason = one_line(str(getattr(cause, "reason", None) or cause)).rpartition(": ")[2]
         return Unreachable(
             f"Cannot reach {self.address} ({reason}): check --endpoint, --timeout, --ca-cert, and "
             "that the port forward or the gateway is running."
         )
 
-    def _refusal(self, error: Any, token: str | None, action: str) -> ServiceError:
-        """Return the error for a status other than 2xx."""
-        status, html = int(error.status), "html" in (error.headers or {}).get("Content-Type", "")
+    def _refusal(self, error: Any, status: int, token: str | None, action: str) -> ServiceError:
+        html = "html" in (error.headers or {}).get("Content-Type", "")
         message = "" if html else one_line(read_message(error.body), token)
         # The gateway answers an unknown path and a missing object with the same status and code.
         if 300 <= status < 400 or (status == 404 and message in ("", "Not Found")):

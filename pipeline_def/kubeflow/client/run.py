@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.contract.errors import ServiceError
-from components.contract.stopping import before_stopping
+from components.host.stopping import before_stopping
 from pipeline_def.service_errors import Unreachable, one_line
 
 Parameter = str | int | float | bool
@@ -21,7 +21,7 @@ RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", STOPPED, "SKIPPED"})
 _FAILED_POLLS = 10
 _LONG_WAIT = 120.0
 """Seconds after which a pending pod is reported."""
-_LONGEST_STANDSTILL = 600.0
+LONGEST_STANDSTILL = 600.0
 """Seconds without a change after which a run that does not run any task is given up."""
 
 
@@ -162,7 +162,7 @@ class RunFollower:
         if self._view != self._standing[0]:
             self._standing = (self._view, now)
         seconds = now - self._standing[1]
-        if self._view.stands_still() and seconds >= _LONGEST_STANDSTILL:
+        if self._view.stands_still() and seconds >= LONGEST_STANDSTILL:
             raise ServiceError(
                 f"The run has been {self._view.state} for {seconds:.0f} s without a task in "
                 "progress or a change: its workflow may have been deleted, and then it never ends; "

@@ -20,15 +20,10 @@ import yaml
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
-from pipeline_def.kubeflow.client.task_details import (
-    find_pod,
-    find_reason,
-    read_log,
-    read_state,
-    read_view,
-)
+from pipeline_def.kubeflow.client.task_details import find_reason, read_state, read_view
 from pipeline_def.kubeflow.specification import Specification, pod_of
-from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, kept_log
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, kept_log
+from pipeline_def.service_errors import one_line
 
 # The SDK's variable for an interface at another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
@@ -54,12 +49,11 @@ def start_run(api: Api, request: RunRequest) -> StartedRun:
     """Upload the specification as a new version of its pipeline and start a run of it."""
     body = prepare_run(api, request)
     run_id = api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
-    tasks = [name for name, _, _ in Specification(*request.documents).steps()]
-    namespace = api.connection.namespace or "kubeflow"
-    pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
+    tasks = list(Specification(*request.documents).tasks)
     hint = (
         "its pod may wait for its image (wrong name, or missing credentials of the registry), a "
-        f"secret, a volume, or a node with room for it; see `{pods}`."
+        "secret, a volume, or a node with room for it; see "
+        f"`{api.kubectl('describe pods', run_id)}`."
     )
     # As in the SDK.
     base = os.environ.get(_UI_VARIABLE, "").rstrip("/") or api.address
@@ -91,8 +85,8 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
 
 def find_experiment(api: Api, name: str) -> str:
     """Return the ID of an experiment; raise `ConfigurationError` if it does not exist."""
-    if found := _find(api, "experiment", name):
-        return found
+    if experiment_id := _find(api, "experiment", name):
+        return experiment_id
     raise ConfigurationError(
         f"There is no experiment {name} at {api.address}: choose another --experiment."
     )
@@ -103,9 +97,8 @@ def _uploaded_text(request: RunRequest) -> str:
     if not request.no_cache:
         return Path(request.path).read_text(encoding="utf-8")
     documents = copy.deepcopy(request.documents)
-    for component in [documents[0]["root"], *documents[0].get("components", {}).values()]:
-        for task in component.get("dag", {}).get("tasks", {}).values():
-            task["cachingOptions"] = {"enableCache": False}
+    for task in Specification(*documents).tasks.values():
+        task["cachingOptions"] = {"enableCache": False}
     return str(yaml.safe_dump_all(documents, sort_keys=False))
 
 
@@ -126,7 +119,7 @@ def _find(api: Api, kind: str, name: str) -> str | None:
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_list_{kind}s"
     space = _present(namespace=api.connection.namespace)
     listed = api.call(service, method, f"list {kind}s", filter=chosen, **space)
-    return next((str(one[f"{kind}_id"]) for one in listed.get(f"{kind}s") or []), None)
+    return next((str(row[f"{kind}_id"]) for row in listed.get(f"{kind}s") or []), None)
 
 
 def _find_or_create(api: Api, kind: str, name: str) -> str:
@@ -134,8 +127,8 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
 
     An upload could create the pipeline too, but would name its first version like the pipeline.
     """
-    if found := _find(api, kind, name):
-        return found
+    if existing_id := _find(api, kind, name):
+        return existing_id
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
     body = {"display_name": name, **_present(namespace=api.connection.namespace)}
     return api.create(f"{kind}_id", service, method, f"create the {kind} {name}", body)
@@ -161,14 +154,13 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     run = _get(api, run_id)
     view = read_view(run, tasks)
     task = view.failed_task() if view.state in RUN_ENDS else None
-    pod = find_pod(run, task.name) if task and not task.error else None
-    if task is None or pod is None:
+    if task is None or task.error:
         return view
     # The state of the run is known without the log.
     with contextlib.suppress(ServiceError):
-        reason = find_reason(_read_log(api, run, pod, task.name), task.name)
+        reason = find_reason(_read_kept_log(api, run, task.name), task.name)
         explained = dataclasses.replace(task, error=reason)
-        tasks_ = tuple(explained if one is task else one for one in view.tasks)
+        tasks_ = tuple(explained if other is task else other for other in view.tasks)
         return dataclasses.replace(view, tasks=tasks_)
     return view
 
@@ -199,16 +191,16 @@ def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
     runs = list_runs(api, experiment, 1 if wanted is None else _MOST_SEARCHED)
     if wanted is None and not runs:
         raise ConfigurationError(f"The experiment {experiment} has no runs.")
-    found = [
+    matching = [
         run for run in runs if wanted is None or run.name == wanted or run.run_id.startswith(wanted)
     ]
-    if len(found) != 1:
-        count = f"are {len(found)} runs" if found else "is no run"
+    if len(matching) != 1:
+        count = f"are {len(matching)} runs" if matching else "is no run"
         raise ConfigurationError(
             f"There {count} {wanted} among the latest {len(runs)} of the experiment {experiment}: "
             "use an ID from `kfp_runner.py runs`."
         )
-    return found[0]
+    return matching[0]
 
 
 def stop_run(api: Api, run_id: str) -> None:
@@ -217,43 +209,54 @@ def stop_run(api: Api, run_id: str) -> None:
 
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
-    """Return the log of a task, or of a step that shares a task with others."""
+    """Return what is kept of the log of a task, or of a step that shares a task with others."""
     run = _get(api, run_id)
-    task = task if find_pod(run, task) else pod_of(task)
-    state = {view.name: view.state for view in read_view(run, [task]).tasks}[task]
-    pod = find_pod(run, task)
-    if pod is None or state in ("", "PENDING", "CACHED", "SKIPPED"):
+    views = {view.name: view for view in read_view(run, [task, pod_of(task)]).tasks}
+    view = views[task] if views[task].state else views[pod_of(task)]
+    if view.state in ("", "PENDING", "CACHED", "SKIPPED"):
         raise ConfigurationError(
-            f"{task} has no log in the run {run_id}: it is {state or 'not started'}."
+            f"{view.name} has no log in the run {run_id}: it is {view.state or 'not started'}."
         )
-    return _read_log(api, run, pod, task)
-
-
-def _read_log(api: Api, run: dict[str, Any], pod: str, task: str) -> str:
-    """Return the log of a task's pod, or what the task has kept of it."""
-    try:
-        return read_log(api, run, pod)
-    except ServiceError:
-        with contextlib.suppress(ServiceError, LookupError):
-            return _read_kept_log(api, run, task)
-        raise
+    return _read_kept_log(api, run, view.name)
 
 
 def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
-    """Return the log that a task has kept in the object store, through the interface's server."""
-    ids = (run["pipeline_version_reference"][f"pipeline_{key}id"] for key in ("", "version_"))
-    method = "pipeline_service_get_pipeline_version"
-    version = api.call("PipelineServiceApi", method, "read the pipeline", *ids)
+    """Return the log that a task keeps in the object store, through the interface's server."""
+    action, reasons = f"read the log of {task}", []
+    for url in _log_urls(api, run, task):
+        scheme, _, path = url.partition("://")
+        bucket, _, key = path.partition("/")
+        query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
+        query |= _present(namespace=api.connection.namespace)
+        try:
+            return api.text("/artifacts/get", action, query)
+        except ServiceError as error:
+            reasons.append(f"{url}: {one_line(str(error))}")
+    raise ServiceError(
+        f"There is no log of {task}: its step has not begun, or could not reach the store "
+        f"({'; '.join(reasons)}). Its pod, while it exists, may tell more: "
+        f"`{api.kubectl('logs --prefix', run['run_id'])}`."
+    )
+
+
+def _log_urls(api: Api, run: dict[str, Any], task: str) -> list[str]:
+    """Return where a task may keep its log: below the pipeline root, which the API does not tell.
+
+    Each namespace of a cluster with several users has a default of its own.
+    """
+    action = "read the pipeline of the run"
+    reference = run.get("pipeline_version_reference") or {}
+    ids = (str(reference.get(f"pipeline_{key}id")) for key in ("", "version_"))
+    version = api.call("PipelineServiceApi", "pipeline_service_get_pipeline_version", action, *ids)
+    stored = version.get("pipeline_spec") or {}
     # With a platform document the specification is one level deeper.
-    spec = version["pipeline_spec"].get("pipeline_spec") or version["pipeline_spec"]
-    given = (run.get("runtime_config") or {}).get("pipeline_root")
-    root = str(given or spec.get("defaultPipelineRoot") or DEFAULT_ROOT).rstrip("/")
-    url = kept_log(f"{root}/{spec['pipelineInfo']['name']}/{run['run_id']}", task)
-    scheme, _, path = url.partition("://")
-    bucket, _, key = path.partition("/")
-    query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
-    query |= _present(namespace=api.connection.namespace)
-    return api.text("/artifacts/get", f"read the log of {task}", query)
+    spec = stored.get("pipeline_spec") or stored
+    namespace = api.connection.namespace
+    defaults = [PRIVATE_ROOT.format(namespace)] if namespace else []
+    root = (run.get("runtime_config") or {}).get("pipeline_root") or spec.get("defaultPipelineRoot")
+    roots = [str(root).rstrip("/")] if root else [*defaults, DEFAULT_ROOT]
+    name = (spec.get("pipelineInfo") or {}).get("name")
+    return [kept_log(f"{place}/{name}/{run['run_id']}", task) for place in roots]
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:

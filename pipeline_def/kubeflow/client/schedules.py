@@ -11,8 +11,8 @@ from pipeline_def.kubeflow.client.runs import find_experiment, list_runs, prepar
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A recurring run."""
+class RecurringRun:
+    """A schedule, in Kubeflow's words."""
 
     schedule_id: str
     name: str
@@ -36,16 +36,16 @@ def read_cron(text: str) -> str:
     return text
 
 
-def add_schedule(api: Api, request: RunRequest, cron: str) -> Schedule:
+def add_schedule(api: Api, request: RunRequest, cron: str) -> RecurringRun:
     """Upload the specification and run it whenever `cron` says, one run at a time.
 
     Missed times are not made up for: each run takes the newest data. The name must be new.
     """
-    existing: list[Schedule] = []
+    existing: list[RecurringRun] = []
     # The first run or schedule creates the experiment.
     with contextlib.suppress(ConfigurationError):
         existing = list_schedules(api, request.experiment)
-    if any(one.name == request.name for one in existing):
+    if any(schedule.name == request.name for schedule in existing):
         raise ConfigurationError(
             f"The schedule {request.name} exists: remove it with `kfp_runner.py schedule --remove "
             f"{request.name}`, or choose another --name."
@@ -57,14 +57,14 @@ def add_schedule(api: Api, request: RunRequest, cron: str) -> Schedule:
         "max_concurrency": "1",
         "no_catchup": True,
     }
-    return _schedule(_call(api, "create_recurring_run", "create the schedule", body))
+    return _read_schedule(_call(api, "create_recurring_run", "create the schedule", body))
 
 
-def list_schedules(api: Api, experiment: str) -> list[Schedule]:
+def list_schedules(api: Api, experiment: str) -> list[RecurringRun]:
     """Return the schedules of an experiment."""
     query = {"experiment_id": find_experiment(api, experiment), "page_size": 200}
     listed = _call(api, "list_recurring_runs", "list schedules", **query)
-    return [_schedule(one) for one in listed.get("recurringRuns") or []]
+    return [_read_schedule(row) for row in listed.get("recurringRuns") or []]
 
 
 def remove_schedule(api: Api, experiment: str, name: str) -> None:
@@ -76,28 +76,29 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
         ConfigurationError: There is no such schedule, or its run is in progress. No further run
             starts then.
     """
-    found = [one for one in list_schedules(api, experiment) if name in (one.name, one.schedule_id)]
-    if not found:
+    schedules = list_schedules(api, experiment)
+    wanted = [s.schedule_id for s in schedules if name in (s.name, s.schedule_id)]
+    if not wanted:
         raise ConfigurationError(
             f"The experiment {experiment} has no schedule {name}: see `kfp_runner.py schedule "
             "--list`."
         )
     action = f"remove the schedule {name}"
-    for one in found:
-        _call(api, "disable_recurring_run", action, one.schedule_id)
-        started = (r for r in list_runs(api, experiment, 200) if r.schedule_id == one.schedule_id)
+    for schedule_id in wanted:
+        _call(api, "disable_recurring_run", action, schedule_id)
+        started = (run for run in list_runs(api, experiment, 200) if run.schedule_id == schedule_id)
         if active := [run.run_id for run in started if run.state not in RUN_ENDS]:
             raise ConfigurationError(
                 f"The schedule {name} starts no more runs, but removing it would destroy its run "
                 f"{active[0]}, which is in progress: wait for its end or use `kfp_runner.py stop "
                 f"{active[0]}`, then remove the schedule again."
             )
-        _call(api, "delete_recurring_run", action, one.schedule_id)
+        _call(api, "delete_recurring_run", action, schedule_id)
 
 
-def _schedule(response: dict[str, Any]) -> Schedule:
+def _read_schedule(response: dict[str, Any]) -> RecurringRun:
     trigger = response.get("trigger") or {}
-    return Schedule(
+    return RecurringRun(
         str(response["recurring_run_id"]),
         str(response.get("display_name", "")),
         str((trigger.get("cron_schedule") or {}).get("cron", "")),

@@ -1,28 +1,20 @@
-"""Read the state, the pod and the log of each task of a run.
+"""Read the state of a run and of its tasks from the response of the API.
 
 Releases with ML Metadata list every node of the Argo workflow in `run_details`, by the last part of
 its name: a task, its driver `X-driver`, its `executor` and, since 2.17, each attempt at one of
-them, such as `X(0)`. Later ones list the tasks themselves in `tasks`, with their pods.
+them, such as `X(0)`. Later ones list the tasks themselves in `tasks`.
 """
 
-import base64
 import datetime
-import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RunView, TaskView
-from pipeline_def.service_errors import one_line
 
 _DRIVER = "-driver"
-# Argo names a pod after its template: without and with retries of the task.
-_TEMPLATES = ("system-container-impl", "retry-system-container-impl")
-_TEMPLATE = re.compile(r"-(retry-)?system-(container-impl|container-driver|dag-driver)(?=-\d+$)")
+_DRIVER_FAILED = "its driver failed or was stopped before the step began; see the driver's log"
 Details = Mapping[str, Any]
 
 
@@ -30,13 +22,6 @@ def read_state(run: Details) -> str:
     """Return the state of a run; 2.17 reports a stopped one as failed."""
     state = str(run.get("state") or "PENDING")
     return "CANCELED" if state == "FAILED" and _stopped_at(run) else state
-
-
-def _stopped_at(run: Details) -> float:
-    """Return when a run was stopped, in seconds since 1970; 0: it was not."""
-    history = run.get("state_history") or []
-    times = (_seconds(one.get("update_time")) for one in history if _state(one) == "CANCELING")
-    return next(times, 0.0)
 
 
 def read_view(run: Details, tasks: Iterable[str]) -> RunView:
@@ -49,7 +34,7 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     details = list(_details(run))
     named = {detail["display_name"]: detail for detail in details}
     names = list(tasks)
-    # Drivers of stages and of the run may fail as well.
+    # The driver of the run may fail as well.
     drivers = (name.removesuffix(_DRIVER) for name in named if name.endswith(_DRIVER))
     failed = {name for name in drivers if _state(named[f"{name}{_DRIVER}"]) == "FAILED"}
     names += sorted(failed - set(names))
@@ -60,19 +45,19 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     if run.get("tasks") and read_state(run) in ("FAILED", "CANCELED"):
         # A task of this form stays RUNNING if its pod is killed.
         views = [replace(v, state="CANCELED") if v.state == "RUNNING" else v for v in views]
-    error = (run.get("error") or {}).get("message", "")
-    return RunView(read_state(run), tuple(views), error)
+    return RunView(read_state(run), tuple(views), _error(run))
 
 
 def _task_view(
     name: str, named: Mapping[str, Details], waiting: set[float], *, stopped_at: float
 ) -> TaskView:
     detail, driver = named.get(name, {}), named.get(f"{name}{_DRIVER}", {})
-    state = _state(detail)
-    if not state or _state(driver) == "FAILED":
-        detail, attempt = driver, named.get(f"{name}{_DRIVER}(0)", {})
-        state = _state(driver) if _state(driver) == "FAILED" else ""
-        state = "PENDING" if "PENDING" in (_state(driver), _state(attempt)) else state
+    state, error = _state(detail), _error(detail)
+    if _state(driver) == "FAILED":
+        detail, state, error = driver, "FAILED", _error(driver) or _DRIVER_FAILED
+    elif not state:
+        attempt = named.get(f"{name}{_DRIVER}(0)", {})
+        state = "PENDING" if "PENDING" in (_state(driver), _state(attempt)) else ""
     start, end = _times(detail)
     seconds = end - start if state in ("SUCCEEDED", "FAILED") and 0 < start <= end else None
     # The API has no state for a cache hit, but no pod ever finishes within a second.
@@ -83,42 +68,23 @@ def _task_view(
     # A task runs while its pod is pending; its first attempt starts with the task.
     if state == "RUNNING" and any(0 <= pod - start <= 1 for pod in waiting):
         state = "PENDING"
-    return TaskView(name, state, seconds, (detail.get("error") or {}).get("message", ""))
+    return TaskView(name, state, seconds, error)
 
 
-def find_pod(run: Details, task: str) -> str | None:
-    """Return the Argo node of the last pod of a task, or else of its driver, if either has started.
+def find_reason(log: str, task: str) -> str:
+    """Return the sentence with which a step failed; empty if there is none.
 
-    Without `tasks` in the response, a node refers to others by ID, a hash of a whole name such as
-    `images-g9nxq(0).root(0).train(0).Trainer(0).executor(0)`; releases before 2.17 list no
-    attempts. Source: `NodeID` and `initializeNode` of Argo Workflows.
+    The launcher and argoexec write lines of their own after it.
     """
-    if run.get("tasks"):
-        own = next((one.get("pods") or [] for one in run["tasks"] if one["name"] == task), [])
-        own = sorted(own, key=lambda pod: pod.get("type") == "EXECUTOR")
-        return _TEMPLATE.sub("", own[-1]["name"]) if own else None
-    details = list(_details(run))
-    ids = {child.get("pod_name", "") for one in details for child in one.get("child_tasks") or []}
-    workflows = {node.rpartition("-")[0] for node in ids} - {""}
-    stages = ["", *sorted({f".{detail['display_name']}" for detail in details})]
-    for workflow, title, stage, attempt in itertools.product(
-        sorted(workflows), (f"{task}{{}}.executor", f"{task}{_DRIVER}"), stages, ("(0)", "")
-    ):
-        within = f"{stage}{attempt}" if stage else ""
-        name = f"{workflow}{attempt}.root{attempt}{within}.{title.format(attempt)}"
-        numbered = (node_id(workflow, f"{name}({number})") for number in itertools.count())
-        pods = [node_id(workflow, name), *itertools.takewhile(ids.__contains__, numbered)]
-        if pods[-1] in ids:
-            return pods[-1]
-    return None
+    reasons = re.findall(rf"^{re.escape(task)}: (?:error|failed): (.+)$", log, flags=re.MULTILINE)
+    return reasons[-1].strip() if reasons else ""
 
 
-def node_id(workflow: str, name: str) -> str:
-    """Return the ID of a node: the FNV-1a hash of its name, 32 bits."""
-    value = 2166136261
-    for byte in name.encode():
-        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
-    return f"{workflow}-{value}"
+def _stopped_at(run: Details) -> float:
+    """Return when a run was stopped, in seconds since 1970; 0: it was not."""
+    history = run.get("state_history") or []
+    times = (_seconds(row.get("update_time")) for row in history if _state(row) == "CANCELING")
+    return next(times, 0.0)
 
 
 def _details(run: Details) -> Iterator[dict[str, Any]]:
@@ -137,6 +103,10 @@ def _state(detail: Details) -> str:
     return "" if state == "RUNTIME_STATE_UNSPECIFIED" else state
 
 
+def _error(detail: Details) -> str:
+    return str((detail.get("error") or {}).get("message", ""))
+
+
 def _times(detail: Details) -> tuple[float, float]:
     return _seconds(detail.get("start_time")), _seconds(detail.get("end_time"))
 
@@ -147,57 +117,3 @@ def _seconds(stamp: Any) -> float:
         return max(0.0, datetime.datetime.fromisoformat(str(stamp)).timestamp())
     except (ValueError, OverflowError):
         return 0.0
-
-
-def read_log(api: Api, run: Details, node: str) -> str:
-    """Return the log of a node of a run.
-
-    Argo archives it as an artifact once the pod has ended; before that, the pod has it.
-
-    Raises:
-        ServiceError: It cannot be read, as before the pod has started.
-    """
-    run_id = run["run_id"]
-    archive = f"/apis/v2beta1/runs/{run_id}/nodes/{node}/artifacts/main-logs:read"
-    pods = [f"-{template}-".join(node.rsplit("-", 1)) for template in _TEMPLATES]
-    query = {
-        "runid": run_id,
-        "podnamespace": api.connection.namespace or "kubeflow",
-        "createdat": str(run.get("created_at", ""))[:10],
-    }
-    # The client of some releases has no method for the archive. The second place is the server of
-    # the interface, which is in front of the API.
-    places: list[tuple[str, dict[str, str]]] = [(archive, {})]
-    places += [("/k8s/pod/logs", {**query, "podname": pod}) for pod in pods]
-    reasons = []
-    for path, query in places:
-        try:
-            text = api.text(path, f"read the log of {node}", query)
-        except ServiceError as error:
-            reasons.append(one_line(str(error)))
-            continue
-        if log := _decode(text) if path == archive else text:
-            return log
-    # The archive's reason: the other places may just not exist at this address.
-    why = f": {reasons[0]}" if reasons else ""
-    raise ServiceError(
-        f"There is no log of {node}: its pod has not started or was deleted before Argo archived "
-        f"the log, or the log is empty{why}."
-    )
-
-
-def find_reason(log: str, task: str) -> str:
-    """Return the sentence with which a step or KFP's driver failed; empty if there is none.
-
-    The launcher and argoexec write lines of their own after it.
-    """
-    own = rf"^{re.escape(task)}: (?:error|failed): (.+)$"
-    found = re.findall(rf"{own}|^.*\bKFP driver: (.+)$", log, flags=re.MULTILINE)
-    return next((a or b for a, b in reversed(found)), "").strip()
-
-
-def _decode(text: str) -> str:
-    try:
-        return base64.b64decode(json.loads(text)["data"]).decode("utf-8", "replace")
-    except (ValueError, LookupError, TypeError):
-        return ""

@@ -81,9 +81,9 @@ def _library() -> Any:
 
 def _run_view(resource: Any) -> RunView:
     # The job itself is among its tasks, under its own ID.
-    own = resource.name.rsplit("/", 1)[-1]
+    job_id = resource.name.rsplit("/", 1)[-1]
     tasks = resource.job_detail.task_details
-    views = tuple(_task_view(task) for task in tasks if task.task_name != own)
+    views = tuple(_task_view(task) for task in tasks if task.task_name != job_id)
     state = resource.state.name.removeprefix("PIPELINE_STATE_")
     return RunView(_RUN_STATES.get(state, state), views, resource.error.message)
 

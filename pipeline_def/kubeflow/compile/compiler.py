@@ -17,12 +17,10 @@ from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
-    learner_of,
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import share_pods, transform_beside_validation
-from pipeline_def.kubeflow.compile.stages import drop_implied, nest_stages
+from pipeline_def.kubeflow.compile.pods import drop_implied, share_pods, transform_beside_validation
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
@@ -92,8 +90,7 @@ def compile_documents(
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
     config.kubeflow.check_names(document.tasks)
-    learner = learner_of(document.tasks)
-    workers = worker_group(config, learner, image)
+    workers = worker_group(config, image)
     for component in pipeline.components:
         replace_commands(
             document,
@@ -101,23 +98,18 @@ def compile_documents(
             recipes=recipes or {},
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == learner else None,
-            tracking=config.tracking if config.tracking.urls() else None,
+            workers=workers if component.id == TRAINER.id else None,
         )
     _name_system_types(document)
     _tidy(document, config)
-    nested = target == "oss" and config.kubeflow.graph == "nested"
-    if not nested:
-        transform_beside_validation(document)
-    share_pods(document)
+    transform_beside_validation(document)
+    share_pods(document, config.tracking if config.tracking.mlflow else None)
     add_resources(document, config.kubeflow, target)
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
     if target == "oss":
         drop_implied(document)
-        if nested:
-            nest_stages(document)
     check_documents(documents, target)
     return documents
 

@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from collections.abc import Container
 from typing import Any
 
 from components.contract.configuration import require
@@ -25,7 +24,7 @@ from pipeline_def.kubeflow.step_interface import (
     WorkerGroup,
 )
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
-from pipeline_def.steps import STEPS, STORAGE, TRAINER, TUNER
+from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # For Vertex AI it is the longest pause, for Argo the time since the first attempt.
@@ -34,9 +33,8 @@ _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 def add_resources(document: Specification, config: KubeflowConfig, target: Target) -> None:
     """Write the settings of every step that the specification itself has."""
-    learner = learner_of(document.tasks)
     for task, definition in document.tasks.items():
-        step, container = _step(config, task, learner), document.container(task)
+        step, container = _step(config, task), document.container(task)
         container["image"] = step.image or container["image"]
         if resources := _resources(step, target):
             container["resources"] = resources
@@ -47,19 +45,14 @@ def add_resources(document: Specification, config: KubeflowConfig, target: Targe
             definition["retryPolicy"] = {"maxRetryCount": step.retries, **_BACKOFF, **longest}
 
 
-def learner_of(steps: Container[str]) -> str:
-    """Return the step that starts workers: Tuner, which leaves nothing to train to Trainer."""
-    return TUNER.id if TUNER.id in steps else TRAINER.id
-
-
-def _step(config: KubeflowConfig, task: str, learner: str) -> StepConfig:
+def _step(config: KubeflowConfig, task: str) -> StepConfig:
     parts = parts_of(task)
     if step_of(parts[0]) != parts[0]:
         lookups = [config.lookup(part, step_of(part)) for part in parts]
         return functools.reduce(lambda first, other: first.over(other), lookups)
     if len(parts) > 1:
         return config.shared(parts)
-    starts_workers = task == learner and config.workers > 1
+    starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)
 
 
@@ -79,9 +72,8 @@ def _resources(step: StepConfig, target: Target) -> Spec:
 def platform_document(document: Specification, config: Config, target: Target) -> Spec | None:
     """Return the second document, `platforms.kubernetes`; None if no step needs it."""
     executors = {}
-    learner = learner_of(document.tasks)
     for task in sorted(document.tasks):
-        step = _step(config.kubeflow, task, learner)
+        step = _step(config.kubeflow, task)
         require(
             not step.priority_class,
             f"kubeflow.steps: priority_class is {step.priority_class!r}, but Kubeflow Pipelines "
@@ -124,7 +116,7 @@ def _kubernetes(step: StepConfig, *, optional: str = "") -> dict[str, Any]:
     shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
     settings = {
         "nodeSelector": {"labels": dict(step.node_selector)} if step.node_selector else {},
-        "tolerations": [{k: v for k, v in vars(one).items() if v} for one in step.tolerations],
+        "tolerations": [{k: v for k, v in vars(t).items() if v} for t in step.tolerations],
         "podMetadata": {
             name: dict(values)
             for name, values in (("labels", step.labels), ("annotations", step.annotations))
@@ -163,7 +155,12 @@ def check_workers(config: Config, target: Target) -> None:
         "Kubeflow; on Vertex AI use one machine with several GPUs.",
     )
     require(
-        accelerator in ("auto", "workers") or config.training.minutes is not None,
+        config.training.minutes is None,
+        f"kubeflow.workers is {kubeflow.workers}, but training.minutes searches on one machine: "
+        "remove one of them.",
+    )
+    require(
+        accelerator in ("auto", "workers"),
         f"kubeflow.workers is {kubeflow.workers}, but training.accelerator is {accelerator}, for "
         "one machine only: leave it at auto.",
     )
@@ -184,10 +181,10 @@ def _check_shared(kubeflow: KubeflowConfig) -> None:
         )
 
 
-def worker_group(config: Config, learner: str, image: str) -> WorkerGroup | None:
-    """Return the workers that the step `learner` starts; None if it trains by itself."""
+def worker_group(config: Config, image: str) -> WorkerGroup | None:
+    """Return the workers that the step Trainer starts; None if it trains by itself."""
     if config.kubeflow.workers == 1:
         return None
-    step = config.kubeflow.step(learner)
-    settings = step.over(StepConfig(secrets=_store_secrets(config, learner)))
+    step = config.kubeflow.step(TRAINER.id)
+    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id)))
     return WorkerGroup(config.kubeflow.workers, step.image or image, settings)

@@ -5,13 +5,15 @@ step as a prefix. `PODS` lists the groups.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from components.contract.configuration import from_json
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile.tasks import write_command
 from pipeline_def.kubeflow.specification import PODS, Spec, Specification, executor_label, pod_of
 from pipeline_def.kubeflow.step_interface import LEARNERS, StepInterface
-from pipeline_def.steps import ANOMALY_GATE, TRANSFORM
+from pipeline_def.steps import ANOMALY_GATE, PUSHER, TRANSFORM
 
 # Kind of an input → how its source names an output of another task, and that output.
 _SOURCES = {
@@ -28,11 +30,36 @@ def transform_beside_validation(document: Specification) -> None:
         waits[:] = sorted({*waits, ANOMALY_GATE.id})
 
 
-def share_pods(document: Specification) -> None:
-    """Join the tasks of every group in `PODS`."""
+def drop_implied(document: Specification) -> None:
+    """Drop dependencies that others imply: TFX lists everything upstream."""
+    producers = {task: set(_producers(document, task)) for task in document.tasks}
+    waits = {
+        task: producers[task] | set(definition.pop("dependentTasks", ()))
+        for task, definition in document.tasks.items()
+    }
+
+    def before(task: str) -> set[str]:
+        return waits[task].union(*map(before, waits[task]))
+
+    for task, definition in document.tasks.items():
+        implied = set().union(*map(before, waits[task]), producers[task])
+        if needed := sorted(waits[task] - implied):
+            definition["dependentTasks"] = needed
+
+
+def _producers(document: Specification, task: str) -> Iterator[str]:
+    for kind in ("parameters", "artifacts"):
+        for source in document.sources(task, kind).values():
+            for reference in source.values():
+                if isinstance(reference, dict) and "producerTask" in reference:
+                    yield reference["producerTask"]
+
+
+def share_pods(document: Specification, tracking: TrackingConfig | None) -> None:
+    """Join the tasks of every group in `PODS`; the one with the push reports the run."""
     interfaces: dict[str, StepInterface] = {}
     for pod, parts in PODS.items():
-        joined = _Pod(document, pod, parts)
+        joined = _Pod(document, pod, parts, tracking if PUSHER.id in parts else None)
         for part in parts:
             joined.add(part)
         interfaces |= dict(zip(parts, joined.interfaces, strict=True))
@@ -43,12 +70,12 @@ def share_pods(document: Specification) -> None:
                 output = source.get(reference, {})
                 if interface := interfaces.get(output.get("producerTask")):
                     output["producerTask"] = pod_of(output["producerTask"])
-                    output[key] = _own_name(interface, kind, output[key])
+                    output[key] = _shared_name(interface, kind, output[key])
         waits = {pod_of(name) for name in definition.get("dependentTasks", ())} - {task}
         definition["dependentTasks"] = sorted(waits)
 
 
-def _own_name(interface: StepInterface, kind: str, name: str) -> str:
+def _shared_name(interface: StepInterface, kind: str, name: str) -> str:
     """Return the name that an input or output of a part has in its pod."""
     return interface.shared(name) if kind == "parameters" else name
 
@@ -58,6 +85,7 @@ class _Pod:
     document: Specification
     name: str
     parts: tuple[str, ...]
+    tracking: TrackingConfig | None
     task: Spec = field(default_factory=lambda: {"inputs": {"artifacts": {}, "parameters": {}}})
     component: Spec = field(default_factory=dict)
     container: Spec = field(default_factory=dict)
@@ -76,7 +104,7 @@ class _Pod:
                 "outputDefinitions",
                 kind,
                 {
-                    _own_name(interface, kind, name): one
+                    _shared_name(interface, kind, name): one
                     for name, one in document.definitions(part, "outputDefinitions", kind).items()
                 },
             )
@@ -93,14 +121,14 @@ class _Pod:
         inputs, received = self.task["inputs"][kind], {}
         defined = self.document.definitions(part, "inputDefinitions", kind)
         for name, source in self.document.sources(part, kind).items():
-            output, own = source.get(reference, {}), _own_name(interface, kind, name)
+            output, shared = source.get(reference, {}), _shared_name(interface, kind, name)
             if output.get("producerTask") in self.parts:
                 maker = self.interfaces[self.parts.index(output["producerTask"])]
-                received[name] = _own_name(maker, kind, output[key])
-            elif inputs.setdefault(own, source) != source:
-                raise AssertionError(f"Two steps of {self.name} have different inputs {own}")
+                received[name] = _shared_name(maker, kind, output[key])
+            elif inputs.setdefault(shared, source) != source:
+                raise AssertionError(f"Two steps of {self.name} have different inputs {shared}")
             else:
-                self._define("inputDefinitions", kind, {own: defined[name]})
+                self._define("inputDefinitions", kind, {shared: defined[name]})
         return received
 
     def _define(self, side: str, kind: str, definitions: Spec) -> None:
@@ -109,7 +137,7 @@ class _Pod:
 
     def write(self) -> None:
         """Add the pod's task in the place of its parts."""
-        label, direct = executor_label(self.name), any(one.direct for one in self.interfaces)
+        label, direct = executor_label(self.name), any(part.direct for part in self.interfaces)
         self.document.tasks[self.name] = self.task | {
             "taskInfo": {"name": self.name},
             "componentRef": {"name": self.name},
@@ -117,6 +145,6 @@ class _Pod:
         self.document.components[self.name] = self.component | {"executorLabel": label}
         self.document.executors[label] = {"container": {"image": self.container["image"]}}
         # A part reads what an earlier one wrote in the pod.
-        parts = [dataclasses.replace(one, direct=direct) for one in self.interfaces]
-        pod = StepInterface(pipeline=parts[0].pipeline, parts=parts)
+        parts = [dataclasses.replace(part, direct=direct) for part in self.interfaces]
+        pod = StepInterface(pipeline=parts[0].pipeline, parts=parts, tracking=self.tracking)
         write_command(self.document, self.name, pod, self.beam)

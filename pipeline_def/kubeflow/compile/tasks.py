@@ -11,7 +11,6 @@ from typing import Any
 
 from components.contract.configuration import to_json
 from components.validation.lookup import EXAMPLES_KEY
-from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
 from pipeline_def.kubeflow.step_interface import (
     COMMAND,
@@ -94,7 +93,6 @@ def replace_commands(
     direct: bool,
     beam_args: list[str],
     workers: WorkerGroup | None,
-    tracking: TrackingConfig | None,
 ) -> None:
     """Start our entrypoint for `component` and its lookup.
 
@@ -112,7 +110,6 @@ def replace_commands(
         recipes=recipes if component.id in LEARNERS else {},
         direct=direct or (beam and uses_other_machines(beam_args)),
         workers=workers,
-        tracking=tracking,
     )
     write_command(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:
@@ -137,8 +134,8 @@ def write_command(
     # KFP ignores TFX's hook before the cache; a lookup replaces it.
     container.pop("lifecycle", None)
     container["command"] = list(COMMAND)
-    own = ("--step", task, "--interface", to_json(interface))
-    container["args"] = [*own, "--executor_input", "{{$}}", *beam]
+    given = ("--step", task, "--interface", to_json(interface))
+    container["args"] = [*given, "--executor_input", "{{$}}", *beam]
 
 
 def _dotted_path(kind: Any) -> str:
@@ -153,10 +150,10 @@ def _artifact_types(channels: Mapping[str, Any]) -> dict[str, str]:
 
 def _integers(document: Specification, task: str) -> list[str]:
     """Return the execution properties that are integers."""
-    own = {parameter.name for parameter in RUN_PARAMETERS}
+    of_the_run = {parameter.name for parameter in RUN_PARAMETERS}
     definitions = document.definitions(task, "inputDefinitions", "parameters")
-    kinds = {name: one["parameterType"] for name, one in definitions.items() if name not in own}
-    return sorted(name for name, kind in kinds.items() if kind == "NUMBER_INTEGER")
+    integers = {n for n, row in definitions.items() if row["parameterType"] == "NUMBER_INTEGER"}
+    return sorted(integers - of_the_run)
 
 
 def _runs_beam(component: Any) -> bool:

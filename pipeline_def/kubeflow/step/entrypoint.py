@@ -22,13 +22,13 @@ from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import (
+    SharedPod,
     finish_output,
     make_output_folders,
     prepare_input,
     to_integer,
 )
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
-from pipeline_def.kubeflow.step.shared_pod import SharedPod
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module
@@ -50,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_status
     except Exception as error:
         traceback.print_exc()
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        print(f"{arguments.step}: failed: {reason}", file=sys.stderr, flush=True)
+        print(f"{arguments.step}: failed: {first_line(error)}", file=sys.stderr, flush=True)
         return FAILED
     return 0
 
@@ -84,27 +83,44 @@ def run_step(arguments: argparse.Namespace) -> None:
 
 
 def _run_parts(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
-    """Run the steps and lookups that share the pod, one after the other."""
+    """Run the steps and lookups that share the pod, and report the run if these are its last."""
     shared = SharedPod(given)
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
-        own = shared.input_of(part)
+        part_input = shared.input_of(part)
         try:
-            _run_part(part, own, beam_args)
-        except BaseException:
+            _run_part(part, part_input, beam_args)
+        except BaseException as error:
             if not part.direct:
                 shared.keep_outputs()
+            if isinstance(error, Exception):
+                _report(interface, given, shared.made, error=first_line(error))
             raise
-        shared.add(part, json.loads(read_bytes(own["outputs"]["outputFile"])))
+        shared.add(part, json.loads(read_bytes(part_input["outputs"]["outputFile"])))
     write_json(given["outputs"]["outputFile"], shared.made)
+    _report(interface, given, shared.made)
+
+
+def _report(
+    interface: StepInterface, given: dict[str, Any], made: dict[str, Any], *, error: str = ""
+) -> None:
+    if interface.tracking:
+        from pipeline_def.kubeflow.step.reporting import report_pod
+
+        report_pod(interface.tracking, interface, given, made, error=error)
+
+
+def first_line(error: BaseException) -> str:
+    """Return why a step failed, on one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
     """Run an executor or a lookup, and write its output."""
     prepared = prepare_input(given, interface)
     if interface.lookup:
-        found = {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}
-        write_json(given["outputs"]["outputFile"], {"parameterValues": found})
+        resolved = {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}
+        write_json(given["outputs"]["outputFile"], {"parameterValues": resolved})
         return
     import_libraries()
     # It imports TFX.
@@ -112,22 +128,6 @@ def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[s
 
     register_object_stores()
     _check_code(interface.step, prepared)
-    if interface.tracking:
-        from pipeline_def.kubeflow.step.reporting import reporting
-
-        with reporting(interface.step, interface, given, prepared):
-            _execute(interface, given, prepared, beam_args)
-    else:
-        _execute(interface, given, prepared, beam_args)
-
-
-def _execute(
-    interface: StepInterface,
-    given: dict[str, Any],
-    prepared: dict[str, Any],
-    beam_args: list[str],
-) -> None:
-    """Run the executor here or in workers, and write the output that the launcher reads."""
     output_file = given["outputs"]["outputFile"]
     if interface.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers

@@ -1,5 +1,7 @@
 """Translates between KFP's launcher and TFX's entrypoint: the input of a step, and its output.
 
+Steps that share a pod get what the launcher gave the pod, and what those before them made.
+
 Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP's backend/src/v2
 (driver and component), TFX's is kubeflow_v2_run_executor.
 """
@@ -10,9 +12,12 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError, UserError
+from components.storage.folder import replace_file
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step_interface import (
     RECIPE_PARAMETER,
@@ -76,12 +81,10 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     """Return the compiled execution properties, updated by the parameters of the run."""
     # The launcher writes the double 5.0 as 5; the interface names the integers.
     values = {key: float(v) if is_integer(v) else v for key, v in given.items()}
-    parameters = [
-        one for one in RUN_PARAMETERS if one.name in values and interface.step in one.steps
-    ]
-    own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.name for one in parameters)}
-    own |= {RECIPE_PARAMETER} if interface.recipes else set()
-    compiled = {key: value for key, value in values.items() if key not in own}
+    parameters = [p for p in RUN_PARAMETERS if p.name in values and interface.step in p.steps]
+    of_the_run = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(p.name for p in parameters)}
+    of_the_run |= {RECIPE_PARAMETER} if interface.recipes else set()
+    compiled = {key: value for key, value in values.items() if key not in of_the_run}
     properties = dict(compiled)
     try:
         if interface.recipes and RECIPE_PARAMETER in values:
@@ -177,3 +180,60 @@ def _is_drawn(listed: Mapping[str, Any]) -> bool:
 
 def _is_nan_or_infinite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
+
+
+@dataclass
+class SharedPod:
+    """The message of the pod, and the outputs of the parts that have run."""
+
+    given: Mapping[str, Any]
+    """Executor input of the launcher."""
+    made: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {"artifacts": {}, "parameterValues": {}}
+    )
+    """Executor output of the pod, with remote URIs."""
+
+    def input_of(self, part: StepInterface) -> dict[str, Any]:
+        """Return the executor input of a part, as it would be in a pod of its own."""
+        part_input = copy.deepcopy(dict(self.given))
+        inputs, outputs = part_input["inputs"], part_input["outputs"]
+        prefix = part.shared("")
+        inputs["parameterValues"] = {
+            name.removeprefix(prefix): value
+            for name, value in inputs["parameterValues"].items()
+            if name.startswith(prefix)
+        }
+        for name, output in part.received.items():
+            kind = "artifacts" if output in self.made["artifacts"] else "parameterValues"
+            inputs[kind][name] = copy.deepcopy(self.made[kind][output])
+        needed = ((inputs, part.inputs), (outputs, part.outputs))
+        for side, names in needed:
+            # A lookup has no outputs but the place that tells it the run's folder.
+            if names or not part.lookup:
+                side["artifacts"] = {n: a for n, a in side["artifacts"].items() if n in names}
+        # TFX takes a file that exists for the output of a driver.
+        outputs["outputFile"] += f".{part.step}"
+        return part_input
+
+    def add(self, part: StepInterface, output: Mapping[str, Any]) -> None:
+        """Add the executor output of a part."""
+        self.made["artifacts"] |= output.get("artifacts", {})
+        for name, value in output.get("parameterValues", {}).items():
+            self.made["parameterValues"][part.shared(name)] = value
+
+    def keep_outputs(self) -> None:
+        """Upload what earlier parts made; the launcher leaves all outputs of a pod that fails."""
+        for artifact in artifacts_of({"outputs": {"artifacts": self.made["artifacts"]}}):
+            try:
+                _upload(Path(local_path(artifact["uri"])), artifact["uri"])
+            except (UserError, OSError) as error:
+                print(f"WARNING {artifact['uri']} is not kept: {error}", flush=True)
+
+
+def _upload(source: Path, url: str) -> None:
+    """Copy a file or folder of this pod to a store, where the launcher would have put it."""
+    if str(source) == url:
+        return
+    for path in [source] if source.is_file() else sorted(source.rglob("*")):
+        if path.is_file():
+            replace_file("/".join([url, *path.relative_to(source).parts]), path.read_bytes())

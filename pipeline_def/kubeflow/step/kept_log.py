@@ -19,8 +19,10 @@ from pipeline_def.kubeflow.executor_input import run_folder
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import kept_log
 
-_HEAD, _TAIL = 1 << 16, 1 << 20
-_INTERVAL, _PATIENCE = 30.0, 20.0
+HEAD, TAIL = 1 << 16, 1 << 20
+"""Bytes of a log that are kept."""
+INTERVAL, _PATIENCE = 30.0, 20.0
+"""Seconds between two writes, and for the last one."""
 _SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST_SECRET = 8
 
@@ -36,12 +38,12 @@ class BoundedLog:
 
     def add(self, data: bytes) -> None:
         """Append bytes, and drop the middle."""
-        room = _HEAD - len(self.head)
+        room = HEAD - len(self.head)
         self.head += data[:room]
         self.tail += data[room:]
-        if len(self.tail) > 2 * _TAIL:
-            self.dropped += len(self.tail) - _TAIL
-            del self.tail[:-_TAIL]
+        if len(self.tail) > 2 * TAIL:
+            self.dropped += len(self.tail) - TAIL
+            del self.tail[:-TAIL]
 
     def content(self, environment: Mapping[str, str]) -> bytes:
         """Return the log without the secrets of the environment."""
@@ -121,7 +123,7 @@ def _keep(
         earlier += b"--- next attempt ---\n" if earlier else b""
         kept, last = b"", False
         while not last:
-            last = ended.wait(_INTERVAL)
+            last = ended.wait(INTERVAL)
             if (content := earlier + log.content(os.environ)) != kept:
                 replace_file(url, content)
                 kept = content

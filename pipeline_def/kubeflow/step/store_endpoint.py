@@ -82,9 +82,10 @@ def _settings(provider: Mapping[str, Any], root: SplitResult) -> dict[str, Any]:
     """Return the provider's default, updated by the first override for the bucket and prefix."""
     prefix = f"{root.path.strip('/')}/"
     overrides = (
-        one
-        for one in provider.get("overrides") or []
-        if one.get("bucketName") == root.netloc and prefix.startswith(one.get("keyPrefix") or "")
+        override
+        for override in provider.get("overrides") or []
+        if override.get("bucketName") == root.netloc
+        and prefix.startswith(override.get("keyPrefix") or "")
     )
     return {**(provider.get("default") or {}), **next(overrides, {})}
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.contract.artifact_files import list_names, on_disk, open_file, remove
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
-from components.storage.artifact_files import list_names, on_disk, open_file, remove
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path
 from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER

@@ -37,6 +37,8 @@ _INTERVAL_SECONDS = 5.0
 # Consecutive polls that may fail, five minutes: as long as an API server's upgrade takes.
 _MOST_FAILED_POLLS = 60
 _LAST_LINES = 50
+# The API counts back from its own now, and lines may come late; those printed before are skipped.
+_OVERLAP_SECONDS = 60
 # What a shell reports for a process that SIGTERM has ended.
 _CANCELLED = 128 + signal.SIGTERM
 
@@ -116,6 +118,8 @@ class _Job:
     """Pod of the chief, once it is known."""
     logged: str = ""
     """Time of the newest line of the chief's log that was printed, RFC 3339."""
+    read_at: float = 0.0
+    """When the log was read last, 0 if it was not; of `time.monotonic`."""
 
     def follow(self) -> None:
         """Wait for the end of the job; print its state and the chief's log."""
@@ -161,12 +165,18 @@ class _Job:
         if not self.chief:
             pods = self.cluster.job_pods(self.name)
             self.chief = next((p["metadata"]["name"] for p in pods if index_of(p) == 0), "")
-        for line in self.cluster.log(self.chief, since=self.logged) if self.chief else ():
+            if not self.chief:
+                return
+        began = time.monotonic()
+        since = int(began - self.read_at) + _OVERLAP_SECONDS
+        wanted = {"since_seconds": since} if self.read_at else {}
+        for line in self.cluster.log(self.chief, **wanted):
             when, _, text = line.partition(" ")
-            # The API repeats the lines of the whole second. Fractions vary in length: 3Z < 3.25Z.
+            # Fractions vary in length: 3Z < 3.25Z.
             if when.rstrip("Z") > self.logged.rstrip("Z"):
                 self.logged = when
                 _print(text)
+        self.read_at = began if self.logged else 0.0
 
     def _error(self, message: str) -> ServiceError:
         """Return the error of the worker that failed first, or else the Job's message.
@@ -178,7 +188,9 @@ class _Job:
         if not failed:
             return ServiceError(f"The Job {self.name} failed: {message}")
         first = min(failed, key=_Termination.rank)
-        lines = [line.partition(" ")[2] for line in self.cluster.log(first.pod, lines=_LAST_LINES)]
+        lines = [
+            line.partition(" ")[2] for line in self.cluster.log(first.pod, tail_lines=_LAST_LINES)
+        ]
         if lines and first.pod != self.chief:
             _print("\n".join([f"Last lines of {first.pod}:", *lines]))
         said = re.compile(rf"{re.escape(self.step)}: (?:error|failed): (.*)")
@@ -227,9 +239,8 @@ def _termination(pod: Manifest) -> _Termination:
     name, status = pod["metadata"]["name"], pod["status"]
     for container in status.get("containerStatuses", []):
         if ended := container.get("state", {}).get("terminated"):
-            reason = ended.get("reason", "")
             # "Error" is what Kubernetes calls every status but 0.
-            reason = "" if reason == "Error" else reason
+            reason = ended.get("reason", "").removeprefix("Error")
             when, code = ended.get("finishedAt") or "", int(ended.get("exitCode", 1))
             return _Termination(name, when, code, reason)
     # No container has ended: the pod was evicted, or its node is lost.

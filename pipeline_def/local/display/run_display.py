@@ -1,9 +1,10 @@
-"""The display of a run: its steps as they start, progress and end."""
+"""The display of a run: its steps as they start, progress and end, and the bar of any command."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sys
 import time
@@ -11,17 +12,31 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+)
+from rich.table import Column
 from rich.text import Text
 
 from components.contract.printable import make_printable
-from components.contract.progress import LOGGER
-from pipeline_def.local.display.progress import StepProgress, make_bar
+from components.host.progress import LOGGER
 
 if TYPE_CHECKING:
     from pipeline_def.runs.record import Step
 
-# Without a terminal, a line of progress is printed at most this often, seconds.
-_PLAIN_INTERVAL = 10.0
+PLAIN_INTERVAL = 10.0
+"""Seconds: without a terminal, a line of progress is printed at most this often."""
+
+# Fits the longest note of an epoch on a line of 80 characters.
+_BAR_WIDTH = 12
+# Most lines of a step that stay on the screen.
+_MOST_LINES = 20
 
 
 @contextlib.contextmanager
@@ -75,8 +90,9 @@ class RunDisplay(logging.Handler):
         self.step = ""
         """Current or last step; "" before the first."""
         self._printed = 0.0
-        self._progress = StepProgress()
-        self._bars = make_bar(self._console, lambda: self._progress.time_left())
+        self._bars = make_bars(self._console)
+        self._units = 0.0
+        self._skipped: list[str] = []
 
     @contextlib.contextmanager
     def running(self, *, total: int) -> Iterator[None]:
@@ -84,9 +100,8 @@ class RunDisplay(logging.Handler):
         self._total = total
         LOGGER.setLevel(logging.INFO)
         LOGGER.addHandler(self)
-        bars = self._bars if self._console.is_terminal else contextlib.nullcontext()
         try:
-            with bars:
+            with self._bars if self._console.is_terminal else contextlib.nullcontext():
                 yield
         finally:
             LOGGER.removeHandler(self)
@@ -94,17 +109,17 @@ class RunDisplay(logging.Handler):
     def step_started(self, name: str) -> None:
         """Display the start of a step."""
         self.step, self._printed = name, time.monotonic()
-        self._progress = StepProgress()
-        if self._console.is_terminal:
-            self._bars.add_task(name, total=None, note="")
-        else:
+        self._units = 0.0
+        self._bars.add_task(name, total=None, note="")
+        if not self._console.is_terminal:
             self._print(f"{name} …")
 
     def step_ended(self, name: str, step: Step) -> None:
         """Display the end of a step."""
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
-        for line in self._progress.take_skipped():
+        # The last line of a step that stopped early.
+        for line in self._take_skipped():
             self._print(f"{name:<17} {line}")
         cached = step.state == "cached"
         took = "unchanged, taken from the cache" if cached else f"{step.seconds:.1f} s"
@@ -122,16 +137,31 @@ class RunDisplay(logging.Handler):
             self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
     def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
-        kept = self._progress.keep(note, done=done, total=total) if lasting else []
-        self._progress.report(done, total)
-        for task in self._bars.task_ids:
-            self._bars.update(task, completed=done, total=total, note=note)
-        due = time.monotonic() - self._printed > _PLAIN_INTERVAL
+        kept = self._keep(note, done, total) if lasting else []
+        time_left = ""
+        for task in self._bars.tasks:
+            update_bar(self._bars, task, done=done, total=total, note=note)
+            time_left = describe_time_left(task)
+        due = time.monotonic() - self._printed > PLAIN_INTERVAL
         if not kept and due and not lasting and not self._console.is_terminal:
             kept = [note]
         for line in kept:
             self._printed = time.monotonic()
-            self._print(f"{self.step:<17} {line}", self._progress.time_left())
+            self._print(f"{self.step:<17} {line}", time_left)
+
+    def _keep(self, line: str, done: float, total: float) -> list[str]:
+        """Return the lines to print permanently after `done` units: about 20, with the last one."""
+        restarted, self._units = done <= self._units, done
+        lines = self._take_skipped() if restarted else []
+        if done % math.ceil(total / _MOST_LINES) == 0 or done == total:
+            self._skipped = []
+            return [*lines, line]
+        self._skipped = [line]
+        return lines
+
+    def _take_skipped(self) -> list[str]:
+        lines, self._skipped = self._skipped, []
+        return lines
 
     def _print(self, text: str, end: str = "") -> None:
         """Print a line of the current step; on a narrow terminal truncate `text`, not `end`."""
@@ -140,3 +170,60 @@ class RunDisplay(logging.Handler):
         if self._console.is_terminal:
             line.truncate(self._console.width - len(end), overflow="ellipsis")
         self._console.print(line.append(end), soft_wrap=True)
+
+
+def make_bars(console: Console) -> Progress:
+    """Return progress bars, a line each, whose tasks have a field `note`."""
+    return Progress(
+        SpinnerColumn("line" if console.options.ascii_only else "dots"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=_BAR_WIDTH, table_column=_uncut()),
+        TaskProgressColumn("[magenta]{task.percentage:3.0f}%", table_column=_uncut()),
+        _NoteColumn(),
+        _TimeColumn(_uncut()),
+        console=console,
+        transient=True,
+        # From the first report on: one-time work precedes it, such as tracing a graph.
+        speed_estimate_period=math.inf,
+    )
+
+
+def update_bar(bars: Progress, task: Task, *, done: float, total: float, note: str) -> None:
+    """Show that `done` of `total` units are finished; fewer than before begin another phase."""
+    if done < task.completed:
+        bars.reset(task.id, total=total)
+    bars.update(task.id, completed=done, total=total, note=note)
+
+
+def describe_time_left(task: Task) -> str:
+    """Return the time left as text; "" if it is unknown or nothing is left."""
+    seconds = None if task.finished else task.time_remaining
+    return "" if seconds is None else f"{_format_clock(seconds)} left"
+
+
+def _format_clock(seconds: float) -> str:
+    """Format a duration as a clock does: 0:41, 12:05, 1:02:07."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _uncut() -> Column:
+    """Return a column that is never truncated."""
+    return Column(no_wrap=True)
+
+
+class _NoteColumn(ProgressColumn):
+    """The only column that is truncated on a narrow terminal."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
+
+
+class _TimeColumn(ProgressColumn):
+    """The time left, or the time elapsed until it is known."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        return Text(describe_time_left(task) or _format_clock(task.elapsed or 0), style="cyan")

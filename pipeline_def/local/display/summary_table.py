@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
-from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
 
 if TYPE_CHECKING:
@@ -102,8 +102,6 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "", summary.warm_start["text"]
     if summary.search:
         yield "Search", summary.search["text"]
-    if summary.range_test:
-        yield "", summary.range_test["text"]
     if retries := summary.store_retries:
         causes = ", ".join(f"{count:,} {cause}" for cause, count in retries.items())
         yield "Retries", f"{sum(retries.values()):,} requests to stores were retried: {causes}"
@@ -114,8 +112,7 @@ def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.missing_weights and "--model.weights imagenet" in summary.try_first:
         yield "Try first", f"start from pretrained weights. {summary.missing_weights}"
     elif summary.try_first:
-        brought = f"; {summary.brought}" if summary.brought else ""
-        yield "Try first", f"run again with {summary.try_first}{brought}"
+        yield "Try first", f"run again with {summary.try_first}"
     yield from _list_first("Findings", findings, _MOST_FINDINGS)
     if not findings:
         yield "Findings", f"none in {len(summary.looked_at)} checks, which the report lists"

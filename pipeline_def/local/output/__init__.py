@@ -1,1 +1,1 @@
-"""The output of a local run: its location, its integrity and its repair."""
+"""The output of a local run: its location, its checks and its integrity."""

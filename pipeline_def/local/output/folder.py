@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE
-from components.storage.artifact_files import on_disk
 from components.storage.folder import CLOUD_STORAGE
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout

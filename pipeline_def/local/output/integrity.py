@@ -17,11 +17,11 @@ from ml_metadata.errors import StatusError
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
 
+from components.contract.artifact_files import on_disk
 from components.contract.model_files import PUSHED_FORMATS
-from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.repair import explain_inconsistency
+from pipeline_def.local.output.checks import explain_inconsistency
 from pipeline_def.runs.record import Step
 from pipeline_def.runs.recorder import describe_failure
 
@@ -65,15 +65,15 @@ def adopt_moved(layout: Layout) -> list[str]:
         if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone():
             return []
         uris = [uri for [uri] in store.execute("SELECT uri FROM Artifact")]
-        found = {match[1] for match in map(_URI.fullmatch, uris) if match} - {layout.output}
-        for former in found:
+        formers = {match[1] for match in map(_URI.fullmatch, uris) if match} - {layout.output}
+        for former in formers:
             for table, column in (("Artifact", "uri"), ("ArtifactProperty", "string_value")):
                 store.execute(
                     f"UPDATE {table} SET {column} = ?1 || substr({column}, length(?2) + 1) "
                     f"WHERE substr({column}, 1, length(?2) + 1) = ?2 || '/'",
                     (layout.output, former),
                 )
-    return sorted(found)
+    return sorted(formers)
 
 
 def note_files(layout: Layout, step: Step) -> None:
@@ -114,7 +114,7 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
         artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
-        lost = [one for one in artifacts if not _is_complete(one, noted, damaged)]
+        lost = [candidate for candidate in artifacts if not _is_complete(candidate, noted, damaged)]
         for artifact in lost:
             artifact.state = Artifact.DELETED
         uris = frozenset(artifact.uri for artifact in artifacts)
@@ -145,9 +145,9 @@ def mark_deleted(layout: Layout, folders: Collection[str]) -> None:
     with metadata.Metadata(config) as handle:
         # The artifact of a number or a text is a file in the folder.
         lost = [
-            one
-            for one in handle.store.get_artifacts()
-            if one.state == Artifact.LIVE and {one.uri, os.path.dirname(one.uri)} & gone
+            live
+            for live in handle.store.get_artifacts()
+            if live.state == Artifact.LIVE and {live.uri, os.path.dirname(live.uri)} & gone
         ]
         for artifact in lost:
             artifact.state = Artifact.DELETED
@@ -195,8 +195,8 @@ def _describe(place: str) -> _Content:
 
 
 def _describe_file(path: str) -> list[int]:
-    found = os.stat(path)
-    return [found.st_size, found.st_mtime_ns, *_checksum(path, found.st_size)]
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns, *_checksum(path, status.st_size)]
 
 
 def _checksum(path: str, size: int) -> list[int]:
@@ -208,10 +208,10 @@ def _is_as_noted(path: str, content: list[int]) -> bool:
     """Compare sizes and, of a file that was written since or copied, the checksums."""
     size, time, *checksum = content
     try:
-        found = os.stat(path)
-        if found.st_size != size:
+        status = os.stat(path)
+        if status.st_size != size:
             return False
-        return found.st_mtime_ns == time or _checksum(path, size) == checksum
+        return status.st_mtime_ns == time or _checksum(path, size) == checksum
     except OSError:
         return False
 

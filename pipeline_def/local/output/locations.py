@@ -1,6 +1,7 @@
 """Locations of `--data` and `--output`: local folders, or URLs of stores."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import sys
@@ -8,9 +9,9 @@ from collections.abc import Sequence
 
 import fsspec
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
-from components.storage.artifact_files import on_disk
 from components.storage.folder import list_folders
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -29,6 +30,30 @@ _NO_STORES = {
 _URL = re.compile(
     rf"([A-Za-z][A-Za-z0-9+.-]+(?=:/)|{'|'.join(OUTPUT_SCHEMES)}):(/{{0,2}})(.*)", re.DOTALL
 )
+
+
+def make_absolute(config: Config) -> Config:
+    """Make paths absolute, so that a later run may start in another folder.
+
+    Raises:
+        ConfigurationError: a URL is not supported, or the output lies in the images.
+    """
+    output = locate(config.output, "output", OUTPUT_SCHEMES)
+    data = None if config.data is None else locate(config.data, "data", None)
+    copy = None if config.working_copy is None else os.path.abspath(config.working_copy)
+    config = dataclasses.replace(config, data=data, output=output, working_copy=copy)
+    _check_apart(config)
+    return config
+
+
+def find_runs(config: Config) -> Config:
+    """Make paths absolute, and find the output with runs if none is given.
+
+    Raises:
+        ConfigurationError: a URL is not supported, or several folders have runs.
+    """
+    config = make_absolute(config)
+    return dataclasses.replace(config, output=find_output(config.output))
 
 
 def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
@@ -103,20 +128,20 @@ def find_output(output: str) -> str:
     paths = (
         os.path.join(output, name) for name in (list_folders(output) if on_disk(output) else ())
     )
-    found = [path for path in paths if os.path.isdir(Layout(path).runs)]
-    shown = ", ".join(map(make_printable, found))
-    if not found:
+    outputs = [path for path in paths if os.path.isdir(Layout(path).runs)]
+    shown = ", ".join(map(make_printable, outputs))
+    if not outputs:
         return output
     if os.path.isdir(Layout(output).runs):
         print(f"Output: {make_printable(output)}. There is also {shown}.", file=sys.stderr)
         return output
-    if found[1:]:
+    if outputs[1:]:
         raise ConfigurationError(f"{output} has several outputs, {shown}: choose an --output.")
     print(f"Output: {shown}", file=sys.stderr)
-    return found[0]
+    return outputs[0]
 
 
-def check_apart(config: Config) -> None:
+def _check_apart(config: Config) -> None:
     """Reject an output folder within the images; links are followed."""
     data, output = config.data, config.output
     if data and _is_within(_follow(output), _follow(data)):

@@ -29,14 +29,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from components.contract.errors import UserError
-from components.ingest.corrections import Action, Correction
+from components.contract.suspects import REASONS
+from components.ingest.source.corrections import Action, Correction
 from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.local.review.pictures import SIDES, Pictures
-from pipeline_def.local.review.suspect_list import WORDS, ReviewedImage
-from pipeline_def.local.server.limits import App, BodyReader, Guard, run_until_disconnect
-from pipeline_def.local.server.page import ERROR_HANDLERS, HEADERS, make_page_routes
-from pipeline_def.local.server.rest import RequestError
+from pipeline_def.local.review.suspect_list import ReviewedImage
+from pipeline_def.local.server.errors import ERROR_HANDLERS, App, RequestError
+from pipeline_def.local.server.limits import BodyReader, Guard, run_until_disconnect
+from pipeline_def.local.server.page import HEADERS, make_page_routes
 
 _MOST_BYTES = 64 * 2**10
 _LONGEST_NOTE = 2_000
@@ -100,7 +101,7 @@ class Review:
                 "file": self._decisions.path,
                 "next": facts.next_command,
                 "labels": facts.labels,
-                "words": WORDS,
+                "words": REASONS,
                 "images": images,
                 "version": version,
                 "decisions": {digest: _describe(row) for digest, row in decided.items()},
@@ -166,8 +167,6 @@ class Review:
             raise RequestError(400, "to must be a label of the run.")
         if action == "relabel" and to == image.label:
             raise RequestError(400, "This is the given label: keep it.")
-        if action == "keep" and not image.label:
-            raise RequestError(400, "The image has no label to keep.")
         if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
             raise RequestError(400, f"note must be text of up to {_LONGEST_NOTE:,} characters.")
         return Correction(

@@ -1,35 +1,26 @@
 """`local_runner.py review`: find a run's suspects, and serve the page until stopped."""
 
+import collections
 import logging
 import os
 import shlex
 
 from rich.console import Console
 
+from components.contract.artifact_files import list_names
 from components.contract.errors import DataError
-from components.contract.stopping import leave_to_server
-from components.records.suspects import SUSPECTS_FILE, read_suspects
-from components.storage.artifact_files import list_names
+from components.contract.suspects import SUSPECTS_FILE, read_suspects
+from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.review.app import ReviewFacts, make_app
-from pipeline_def.local.review.decisions import (
-    Decisions,
-    count_actions,
-    manifest_path,
-    write_manifest,
-)
+from pipeline_def.local.review.decisions import Decisions
 from pipeline_def.local.review.options import ReviewOptions
-from pipeline_def.local.review.pictures import Pictures
-from pipeline_def.local.review.suspect_list import (
-    Records,
-    check_filters,
-    gather_images,
-    list_labels,
-)
+from pipeline_def.local.review.pictures import Pictures, Records
+from pipeline_def.local.review.suspect_list import check_filters, gather_images, list_labels
 from pipeline_def.local.server.command import find_address, listen, make_server
 from pipeline_def.runs.selection import SelectedRun, read_runs, select
 from pipeline_def.runs.table import format_time
@@ -59,19 +50,15 @@ def review(options: ReviewOptions) -> None:
             _print_start(console, facts, decisions, f"{address}/", options)
             make_server(make_app(facts, decisions, pictures, options), options).run([listening])
         finally:
-            _print_end(console, facts, decisions, options)
+            _print_end(console, facts, decisions)
 
 
 def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
     """Gather the images, and what was decided about them; None if there are none.
 
     Raises:
-        UserError: no run has looked for suspects, there is no model, or a file is not valid.
+        UserError: no run has looked for suspects, or a file is not valid.
     """
-    return _prepare_labeling(options, options.images) if options.images else _prepare_run(options)
-
-
-def _prepare_run(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = find_run(config.output, options.run)
     file = os.path.join(_find_suspects(run), SUSPECTS_FILE)
@@ -85,48 +72,17 @@ def _prepare_run(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictur
     digests = {image.sha256: image.path for image in images}
     paths = {path for image in images for path in (image.path, *image.neighbors)}
     pictures = Pictures(run.record.data.folder, digests, Records(examples, paths))
-    data, file = run.record.configuration.get("data"), options.corrections_file
+    data, corrections = run.record.configuration.get("data"), options.corrections_file
     words = [*(["--data", data] if data else []), "--output", options.output]
+    words += ["--ingest.corrections", corrections]
     facts = ReviewFacts(
         title=f"run {run.number} of {format_time(run.record.started)}",
         images=images,
         labels=list_labels(examples, images),
         who=options.reviewer,
-        next_command=_make_command(*words, "--ingest.corrections", file),
+        next_command=f"uv run local_runner.py {shlex.join(words)}",
     )
-    return facts, Decisions(file, digests), pictures
-
-
-def _prepare_labeling(
-    options: ReviewOptions, folder: str
-) -> tuple[ReviewFacts, Decisions, Pictures]:
-    # Importing it and the model takes seconds.
-    from pipeline_def.local.review.labeling import propose
-
-    found, labels = propose(folder, options)
-    paths = {image.sha256: image.path for image in found}
-    images = [
-        image
-        for image in found
-        if options.reason in (None, image.reasons[0][0]) and options.label in (None, image.proposed)
-    ]
-    check_filters(images, reason=options.reason)
-    manifest = manifest_path(options.corrections_file)
-    facts = ReviewFacts(
-        title=folder,
-        images=images,
-        labels=labels,
-        who=options.reviewer,
-        next_command=_make_command(
-            *("--data", folder, "--ingest.manifest", manifest, "--output", options.output)
-        ),
-    )
-    decisions = Decisions(
-        options.corrections_file,
-        [image.sha256 for image in images],
-        lambda rows: write_manifest(manifest, rows, paths),
-    )
-    return facts, decisions, Pictures(folder, paths, Records("", ()))
+    return facts, Decisions(corrections, digests), pictures
 
 
 def find_run(output: str, wanted: str | None) -> SelectedRun:
@@ -150,19 +106,16 @@ def find_run(output: str, wanted: str | None) -> SelectedRun:
 
 
 def _list_suspects(run: SelectedRun) -> list[str]:
+    """Return the folder with the suspects of a run, if there is one."""
     step = run.record.steps.get(REPORT.id)
-    made = step.outputs.get("suspects") if step else None
-    return [made.uri] if made and SUSPECTS_FILE in list_names(made.uri) else []
+    artifact = step.outputs.get("suspects") if step else None
+    return [artifact.uri] if artifact and SUSPECTS_FILE in list_names(artifact.uri) else []
 
 
 def _find_suspects(run: SelectedRun) -> str:
-    if found := _list_suspects(run):
-        return found[0]
+    if folders := _list_suspects(run):
+        return folders[0]
     raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
-
-
-def _make_command(*words: str) -> str:
-    return f"uv run local_runner.py {shlex.join(words)}"
 
 
 def _print_start(
@@ -178,21 +131,12 @@ def _print_start(
     print_row(console, "", "Press Ctrl-C to stop. Every decision is saved at once.")
 
 
-def _print_end(
-    console: Console, facts: ReviewFacts, decisions: Decisions, options: ReviewOptions
-) -> None:
-    rows = decisions.read()[1].values()
-    counts = ", ".join(
-        f"{count:,} {_DONE[action]}" for action, count in count_actions(rows).items()
-    )
-    of = f"{len(rows):,} of {len(facts.images):,} images{f': {counts}' if counts else ''}"
+def _print_end(console: Console, facts: ReviewFacts, decisions: Decisions) -> None:
+    actions = collections.Counter(row.action for row in decisions.read()[1].values())
+    counts = ", ".join(f"{count:,} {_DONE[action]}" for action, count in actions.items())
+    decided = f"{actions.total():,} of {len(facts.images):,} images"
     console.print()
-    print_row(console, "Decided", of)
-    if options.images:
-        from pipeline_def.local.review.labeling import describe_control
-
-        for text in describe_control(facts.images, decisions.read()[1]):
-            print_row(console, "", text)
+    print_row(console, "Decided", f"{decided}: {counts}" if counts else decided)
     print_whole(console, "Decisions", decisions.path)
-    if rows:
+    if actions:
         print_whole(console, "Next", facts.next_command)

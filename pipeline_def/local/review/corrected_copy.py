@@ -10,22 +10,21 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from components.contract.artifact_files import on_disk
 from components.contract.configuration import from_dict
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import describe_corrections, quote
 from components.ingest.config import IngestConfig
-from components.ingest.decisions import Match, Outcome, choose_labels, judge
-from components.ingest.shard_plan import path_hash
+from components.ingest.lookup import list_images
+from components.ingest.plan.corrections import Match, Outcome, choose_labels, judge
+from components.ingest.plan.shard_plan import path_hash
 from components.ingest.source.listing import ImageFile, Listing
-from components.ingest.source.lookup import list_images
-from components.storage.artifact_files import on_disk
 from components.storage.fetch import Unread, read_files
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.output.whole_folder import check_target, whole_folder
-from pipeline_def.local.preparation import make_absolute
-from pipeline_def.local.review.decisions import manifest_path
 from pipeline_def.local.review.options import ReviewOptions
 from pipeline_def.runs.selection import SelectedRun, read_runs, select
 
@@ -54,34 +53,35 @@ def apply_to(target: str, options: ReviewOptions) -> None:
     folder, ingest = _find_images(options)
     console = Console(highlight=False)
     print_whole(console, "Images", folder)
-    # The manifest of images without labels has the decisions.
-    corrections = None if options.images else options.corrections_file
-    print_whole(console, "Labels" if options.images else "Corrections", options.corrections_file)
-    made = write_corrected_copy(folder, ingest, corrections=corrections, target=target)
-    counts = collections.Counter(outcome.result for outcome in made.outcomes)
-    if corrections:
-        print_row(console, "", describe_corrections(counts))
-    missed = [f"{of.correction.path}: {of.reason}" for of in made.outcomes if of.reason]
-    for title, found in (("Not applied", missed), ("Not copied", made.unread)):
-        for number, text in enumerate(found[:_NAMED]):
+    print_whole(console, "Corrections", options.corrections_file)
+    copied = write_corrected_copy(
+        folder, ingest, corrections=options.corrections_file, target=target
+    )
+    counts = collections.Counter(outcome.result for outcome in copied.outcomes)
+    print_row(console, "", describe_corrections(counts))
+    missed = [
+        f"{outcome.correction.path}: {outcome.reason}"
+        for outcome in copied.outcomes
+        if outcome.reason
+    ]
+    for title, texts in (("Not applied", missed), ("Not copied", copied.unread)):
+        for number, text in enumerate(texts[:_NAMED]):
             print_row(console, "" if number else title, text)
-        if more := found[_NAMED:]:
+        if more := texts[_NAMED:]:
             print_row(console, "", f"and {len(more):,} more")
-    skipped = f"; {made.skipped:,} files skipped" if made.skipped else ""
-    print_whole(console, "Copy", f"{target}, {made.files:,} files{skipped}")
+    skipped = f"; {copied.skipped:,} files skipped" if copied.skipped else ""
+    print_whole(console, "Copy", f"{target}, {copied.files:,} files{skipped}")
 
 
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig]:
-    """Return the folder of a run, or of images without labels, and how to ingest it."""
-    if options.images:
-        return options.images, IngestConfig(manifest=manifest_path(options.corrections_file))
+    """Return the folder of a run, and how to ingest it."""
     config, _ = open_output(make_absolute(Config(output=options.output)))
-    run = select(options.run, config.output) if options.run else find_newest(config.output)
+    run = select(options.run, config.output) if options.run else _find_newest(config.output)
     record = run.record
     return record.data.folder, from_dict(IngestConfig, record.configuration.get("ingest", {}))
 
 
-def find_newest(output: str) -> SelectedRun:
+def _find_newest(output: str) -> SelectedRun:
     """Return the newest run that has ingested images."""
     records = read_runs(output)
     for number in range(len(records), 0, -1):
@@ -91,7 +91,7 @@ def find_newest(output: str) -> SelectedRun:
 
 
 def write_corrected_copy(
-    folder: str, config: IngestConfig, *, corrections: str | None, target: str
+    folder: str, config: IngestConfig, *, corrections: str, target: str
 ) -> CorrectedCopy:
     """Copy the images of `folder`, a path or URL, to `target/[split/]label/…` on this machine.
 
@@ -120,8 +120,8 @@ def write_corrected_copy(
     files = [file for file in listing.files if file.path not in unread]
     with whole_folder(target) as unfinished:
         copied = _copy(listing, config, files, labels, unfinished)
-    told = tuple(f"{path}: {reason}" for path, reason in unread.items())
-    return CorrectedCopy(copied, tuple(outcomes), told, len(listing.skipped))
+    reasons = tuple(f"{path}: {reason}" for path, reason in unread.items())
+    return CorrectedCopy(copied, tuple(outcomes), reasons, len(listing.skipped))
 
 
 def _check_target(target: str, folder: str) -> None:
@@ -148,7 +148,9 @@ def _decide(
         elif (sha256 := hashlib.sha256(content).hexdigest()) in watched:
             matches.append(Match(file.path, file.label, sha256))
     outcomes, outdated = judge(listing, matches, {})
-    chosen = {key: of for key, of in choose_labels(listing).items() if key not in outdated}
+    chosen = {
+        digest: label for digest, label in choose_labels(listing).items() if digest not in outdated
+    }
     labels = {match.path: chosen[match.sha256] for match in matches if match.sha256 in chosen}
     return labels, outcomes, unread
 

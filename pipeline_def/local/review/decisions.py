@@ -3,45 +3,37 @@
 The file is the only memory: every method reads it again if it has changed.
 """
 
-import csv
 import hashlib
-import io
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import StorageError
-from components.ingest.corrections import Correction, parse_corrections, write_corrections
-from components.storage.artifact_files import on_disk
-from components.storage.folder import is_file, read_bytes, replace_file
-from components.storage.lock import locked
+from components.host.lock import locked
+from components.ingest.source.corrections import Correction, parse_corrections, write_corrections
+from components.storage.folder import is_file, read_bytes
 
 
 class Decisions:
     """The decisions in a corrections file. It is thread-safe."""
 
-    def __init__(
-        self,
-        path: str,
-        digests: Collection[str],
-        follow: Callable[[list[Correction]], object] = len,
-    ) -> None:
+    def __init__(self, path: str, digests: Collection[str]) -> None:
         """Open the file at a path or URL, which need not exist.
 
         Args:
             path: CSV file.
             digests: images that are reviewed; other rows of the file are kept as they are.
-            follow: called with all rows after each change.
 
         Raises:
             UserError: the file cannot be read, or is not a valid corrections file.
         """
-        self.path, self._digests, self._follow = path, frozenset(digests), follow
+        self.path, self._digests = path, frozenset(digests)
         self._lock = threading.Lock()
         self._rows: list[Correction] = []
         self._version = ""
-        self._made: list[tuple[Correction, Correction | None]] = []
+        self._decided: list[tuple[Correction, Correction | None]] = []
         self.read()
 
     def read(self) -> tuple[str, dict[str, Correction]]:
@@ -69,7 +61,7 @@ class Decisions:
             self._write(correction.sha256, correction)
             # Text that is not valid Unicode is escaped in the file.
             stored = self._find(correction.sha256) or correction
-            self._made.append((stored, earlier))
+            self._decided.append((stored, earlier))
             return before, self._version, stored
 
     def undo(self, digest: str | None) -> str | None:
@@ -87,16 +79,16 @@ class Decisions:
             self._reread()
             rows = {row.sha256: row for row in self._rows if digest in (None, row.sha256)}
             # What another person has replaced since is not ours to undo.
-            made = [pair for pair in self._made if rows.get(pair[0].sha256) == pair[0]]
-            if made:
-                correction, earlier = made[-1]
+            ours = [pair for pair in self._decided if rows.get(pair[0].sha256) == pair[0]]
+            if ours:
+                correction, earlier = ours[-1]
             else:
-                own = [row for row in rows.values() if row.sha256 in self._digests]
-                if not own:
+                reviewed = [row for row in rows.values() if row.sha256 in self._digests]
+                if not reviewed:
                     return None
-                correction, earlier = max(own, key=lambda row: row.when), None
+                correction, earlier = max(reviewed, key=lambda row: row.when), None
             self._write(correction.sha256, earlier)
-            self._made = [pair for pair in self._made if pair[0] is not correction]
+            self._decided = [pair for pair in self._decided if pair[0] is not correction]
             return correction.sha256
 
     def _find(self, digest: str) -> Correction | None:
@@ -116,7 +108,6 @@ class Decisions:
         others = [row for row in self._rows if row.sha256 != digest]
         write_corrections(self.path, [*others, *([correction] if correction else [])])
         self._reread()
-        self._follow(self._rows)
 
     def _locked(self) -> AbstractContextManager[None]:
         """Keep another review of the same file from writing at the same time."""
@@ -128,29 +119,6 @@ class Decisions:
         except OSError as error:
             raise StorageError(f"Cannot write {self.path}: {error.strerror}.") from error
         return locked(f"{folder}/.{os.path.basename(self.path)}.lock", self.path, say=_ignore)
-
-
-def manifest_path(corrections: str) -> str:
-    """Return the path of the manifest beside a corrections file."""
-    return f"{os.path.splitext(corrections)[0]}-manifest.csv"
-
-
-def write_manifest(path: str, rows: Iterable[Correction], paths: Mapping[str, str]) -> None:
-    """Write a manifest of the labeled images; `paths` has their paths by digest."""
-    text = io.StringIO()
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(("path", "label"))
-    labeled = (row for row in rows if row.sha256 in paths and row.decided)
-    writer.writerows((paths[row.sha256], row.decided) for row in labeled)
-    replace_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
-
-
-def count_actions(rows: Iterable[Correction]) -> dict[str, int]:
-    """Return action → number of decisions."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.action] = counts.get(row.action, 0) + 1
-    return counts
 
 
 def _ignore(_: str) -> None:

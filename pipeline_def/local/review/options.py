@@ -14,7 +14,7 @@ from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, loc
 from pipeline_def.local.server.options import Listening
 
 SCREEN = """usage: local_runner.py review [--output DIR|URL] [--corrections FILE]
-       local_runner.py review DIR [--output DIR|URL]
+       local_runner.py review --apply-to COPY [--output DIR|URL]
 
 Opens a page, at http://127.0.0.1:8502/, with the images that a run suspects of a
 wrong label or of poor quality, the most probable first. Keep, relabel or remove
@@ -22,18 +22,11 @@ each with a key. Every decision is in the corrections file before the next image
 appears; `--ingest.corrections FILE` applies the file in the next run. No image
 is ever changed. Ctrl-C ends it; start it again to continue.
 
-With DIR, a folder of images without labels, the pushed model proposes labels:
-up to 1,000 images that it is least certain of, that are most typical, and, every
-fifth, drawn at random. Only these random ones tell how often the proposals are
-right, which is printed at the end. Decisions are in labels.csv, and the labels
-in labels-manifest.csv, for `--data DIR --ingest.manifest FILE`. To train on them
-together with other images, write COPY/label/image with --apply-to COPY.
-
   --output DIR|URL    the output folder of the runs: output
   --run RUN           number or id of the run in the list of `runs`: the newest
                       run with suspects
   --corrections FILE  CSV file for the decisions, continued if it exists:
-                      corrections.csv or labels.csv in the output folder
+                      corrections.csv in the output folder
   --reason REASON     only these suspects, such as label or near_duplicate
   --label LABEL       only images with this label, given or proposed
   --who NAME          name to write beside the decisions: your user name
@@ -49,7 +42,6 @@ class ReviewOptions(Listening):
     """Options of the review; `SCREEN` describes each."""
 
     port: Annotated[Count, Interval(le=65_535)] = 8502
-    images: Text | None = None
     run: Text | None = None
     corrections: Text | None = None
     reason: Text | None = None
@@ -70,8 +62,7 @@ class ReviewOptions(Listening):
     @property
     def corrections_file(self) -> str:
         """Path or URL of the corrections file."""
-        layout = Layout(self.output)
-        return self.corrections or (layout.labels if self.images else layout.corrections)
+        return self.corrections or Layout(self.output).corrections
 
 
 def parse_options(arguments: Sequence[str]) -> ReviewOptions:
@@ -81,13 +72,8 @@ def parse_options(arguments: Sequence[str]) -> ReviewOptions:
         ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help.
     """
-    if arguments and not arguments[0].startswith("-"):
-        arguments = ["--images", *arguments]
     options = parse_plain(arguments, ReviewOptions, screen=SCREEN, prog="local_runner.py review")
     output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
     corrections = options.corrections and locate(options.corrections, "corrections", None)
-    images = options.images and locate(options.images, "images", None)
     copy = options.apply_to and locate(options.apply_to, "apply-to", ())
-    return dataclasses.replace(
-        options, output=output, corrections=corrections, images=images, apply_to=copy
-    )
+    return dataclasses.replace(options, output=output, corrections=corrections, apply_to=copy)

@@ -1,28 +1,12 @@
-"""The images to review, and the records of a run's shards that belong to them."""
+"""The images of a run that a person should look at."""
 
-import contextlib
-import itertools
-import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.contract.errors import DataError, StorageError
-from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
-from components.records.record_reader import read_features
-from components.records.shard_files import list_shards, read_index
-from components.records.suspects import REASONS, Suspect
-
-WORDS: dict[str, str] = {
-    **REASONS,
-    # Of images without a label.
-    "uncertain": "The model is uncertain",
-    "typical": "Typical of its label, according to the model",
-    "control": "Drawn at random, to measure how often the model is right",
-}
-"""Why a person should look at an image, in words."""
-
-_KEYS = tuple(key.encode() for key in (FILENAME, SHA256, LABEL))
+from components.contract.suspects import REASONS, Suspect
+from components.records.shard_files import read_index
 
 
 @dataclass(frozen=True)
@@ -58,11 +42,13 @@ def gather_images(
     by_digest: dict[str, list[Suspect]] = {}
     for suspect in suspects:
         by_digest.setdefault(suspect.sha256, []).append(suspect)
-    found = [_join(rows) for rows in by_digest.values()]
-    found.sort(key=lambda image: (image.reasons[0][0] != "label", -image.reasons[0][1], image.path))
+    images = [_join(rows) for rows in by_digest.values()]
+    images.sort(
+        key=lambda image: (image.reasons[0][0] != "label", -image.reasons[0][1], image.path)
+    )
     return [
         image
-        for image in found
+        for image in images
         if reason in (None, *(name for name, _ in image.reasons))
         and label in (None, image.label, image.proposed)
     ]
@@ -82,57 +68,6 @@ def _join(rows: Sequence[Suspect]) -> ReviewedImage:
     )
 
 
-class Record(NamedTuple):
-    """Where an image is in the shards, and what the record says about it."""
-
-    sha256: str
-    label: str
-    shard: str
-    position: int
-
-
-class Records:
-    """Finds images in the shards of a run by their paths; reads the shards once, when needed."""
-
-    def __init__(self, examples: str, paths: Collection[str]) -> None:
-        """Look for `paths` in an Examples artifact, a path or URL; it may be gone."""
-        self._examples, self._paths = examples, frozenset(paths)
-        self._found: dict[str, Record] | None = None
-        self._lock = threading.Lock()
-
-    def find(self, path: str) -> Record | None:
-        """Return the record of an image; None if the shards do not have it, or are gone."""
-        with self._lock:
-            if self._found is None:
-                self._found = {}
-                # What was found before a damaged shard can still be shown.
-                with contextlib.suppress(OSError, StorageError, ValueError):
-                    self._found.update(self._scan())
-        return self._found.get(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the image file as ingest stored it; None as in `find`."""
-        record = self.find(path)
-        if record is None:
-            return None
-        try:
-            rows = read_features(record.shard, (ENCODED.encode(),))
-            row = next(itertools.islice(rows, record.position, None))
-            return bytes(row[ENCODED.encode()])
-        except (OSError, StorageError, StopIteration, LookupError):
-            return None
-
-    def _scan(self) -> Iterable[tuple[str, Record]]:
-        for split in read_index(self._examples)["splits"]:
-            for shard in list_shards(self._examples, split):
-                for position, row in enumerate(read_features(shard, _KEYS)):
-                    path, digest, label = (
-                        bytes(row[key]).decode(errors="backslashreplace") for key in _KEYS
-                    )
-                    if path in self._paths:
-                        yield path, Record(digest, label, shard, position)
-
-
 def list_labels(examples: str, images: Iterable[ReviewedImage]) -> list[str]:
     """Return all labels of an Examples artifact, or those of the images where that is gone."""
     known = {name for image in images for name in (image.label, image.proposed)}
@@ -145,7 +80,7 @@ def list_labels(examples: str, images: Iterable[ReviewedImage]) -> list[str]:
 
 def check_filters(images: Collection[ReviewedImage], *, reason: str | None) -> None:
     """Raise `DataError` if there is no such reason, or no image is left."""
-    if reason is not None and reason not in WORDS:
-        raise DataError(f"There is no reason {reason!r}: use one of {', '.join(WORDS)}.")
+    if reason is not None and reason not in REASONS:
+        raise DataError(f"There is no reason {reason!r}: use one of {', '.join(REASONS)}.")
     if not images:
         raise DataError("No suspect matches --reason and --label: leave one of them out.")

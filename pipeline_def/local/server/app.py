@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,33 +15,21 @@ from starlette.routing import Route
 
 from components.predict.model import DEFAULT_SIGNATURE
 from pipeline_def.local.pushed_model import find_color
-from pipeline_def.local.server.answer_log import AnswerLog, LogLimits
-from pipeline_def.local.server.batching import File, Prediction
-from pipeline_def.local.server.canary import Canary
+from pipeline_def.local.server.batching import Prediction
+from pipeline_def.local.server.errors import ERROR_HANDLERS, App, RequestError
 from pipeline_def.local.server.inference_protocol import (
     JSON_LENGTH,
     describe_model,
     encode_infer,
     parse_infer,
 )
-from pipeline_def.local.server.limits import (
-    App,
-    BodyReader,
-    Guard,
-    run_until_disconnect,
-)
-from pipeline_def.local.server.measurement import find_measure
-from pipeline_def.local.server.metrics import Metrics
+from pipeline_def.local.server.limits import BodyReader, Guard, run_until_disconnect
+from pipeline_def.local.server.metrics import AnswerLog, Metrics
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
-from pipeline_def.local.server.page import ERROR_HANDLERS, make_page_routes
+from pipeline_def.local.server.page import make_page_routes
 from pipeline_def.local.server.prediction import ParsedRequest, Predictor
-from pipeline_def.local.server.rest import (
-    RequestError,
-    encode_response,
-    parse_object,
-    parse_request,
-)
+from pipeline_def.local.server.rest import encode_response, parse_request
 from pipeline_def.local.server.versions import Versions
 
 
@@ -49,35 +37,31 @@ class Service:
     """Handles requests with the model in use."""
 
     def __init__(self, versions: Versions, options: ServerOptions) -> None:
-        """Store the models and limits."""
+        """Store the models and limits.
+
+        Raises:
+            ConfigurationError: the log cannot be written.
+        """
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
         self.metrics = Metrics(lambda: versions.current.version)
         color = find_color(options.output, versions.current.version)
         self._predictor = Predictor(options, self.metrics.count_batch, color=color)
-        self._log = self._open_log(options.log) if options.log else None
-
-    def _open_log(self, folder: str) -> AnswerLog:
-        options = self._options
-        limits = LogLimits(options.log_days, options.log_gib * 2**30, options.log_pictures)
-        measure = functools.partial(find_measure, options.output)
-        return AnswerLog(folder, limits, measure, self.metrics.registry)
+        self._log = AnswerLog(options.log, self.metrics.registry) if options.log else None
 
     @contextlib.asynccontextmanager
-    async def watch(self) -> AsyncIterator[None]:
-        """Watch for newer versions while the server runs."""
+    async def run(self, app: Any) -> AsyncIterator[None]:
+        """Look for newer versions while the server runs."""
         watching = asyncio.create_task(self._versions.watch())
         yield
         watching.cancel()
         self._predictor.close()
-        if self._log:
-            self._log.close()
 
     async def predict(self, request: Request) -> Response:
         """`POST /v1/models/NAME:predict`."""
         model = self._find(request)
         parse = functools.partial(parse_request, max_images=self._options.max_images)
-        parsed, rows, _ = await self._answer(request, model, parse)
+        parsed, rows = await self._answer(request, model, parse)
         return Response(
             encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"
         )
@@ -90,7 +74,7 @@ class Service:
             json_length=request.headers.get(JSON_LENGTH),
             max_images=self._options.max_images,
         )
-        parsed, rows, model = await self._answer(request, model, parse)
+        parsed, rows = await self._answer(request, model, parse)
         name = self._options.name
         body, length = encode_infer(parsed, rows, model=name, version=model.version)
         if length is None:
@@ -99,61 +83,18 @@ class Service:
 
     async def _answer(
         self, request: Request, model: Model, parse: Callable[[bytearray], ParsedRequest]
-    ) -> tuple[ParsedRequest, list[Prediction], Model]:
-        """Return the parsed request, the prediction of each image, and the model that made them."""
+    ) -> tuple[ParsedRequest, list[Prediction]]:
+        """Return the parsed request, and the prediction of each image."""
         async with self._bodies.read(request) as body:
             request.scope["is_read"] = True
             parsed, files = await self._predictor.parse(body, parse)
             body.clear()
-            if canary := self._find_canary(request, parsed.signature):
-                both = self._answer_twice(request, canary, files)
-                answers = await run_until_disconnect(request, both)
-            else:
-                work = self._predictor.predict(model, parsed.signature, files)
-                answers = {model: await run_until_disconnect(request, work)}
-        for model, rows in answers.items():
-            self.metrics.count_answers(model.version, rows)
-            if self._log and parsed.signature == DEFAULT_SIGNATURE:
-                self._log.add(model.version, files, rows)
-        return parsed, rows, model
-
-    def _find_canary(self, request: Request, signature: str) -> Canary | None:
-        """Return what also answers a request, if it does."""
-        canary = self._versions.canary
-        is_free = signature == DEFAULT_SIGNATURE and "version" not in request.path_params
-        return canary if canary and is_free and canary.takes(request.scope["request_id"]) else None
-
-    async def _answer_twice(
-        self, request: Request, canary: Canary, files: Sequence[File]
-    ) -> dict[Model, list[Prediction]]:
-        """Return the predictions of both versions, those for the client last."""
-        models = canary.old, canary.model
-        work = (self._predictor.predict(model, DEFAULT_SIGNATURE, files) for model in models)
-        old, new = await asyncio.gather(*work, return_exceptions=True)
-        if isinstance(old, BaseException):
-            raise old
-        if isinstance(new, RequestError) and new.status == 503:  # The machine lacks memory.
-            return {canary.old: old}
-        if isinstance(new, BaseException):
-            self._versions.settle(canary, False, f"it fails on request: {new}")
-            return {canary.old: old}
-        verdict = canary.compare(request.scope["request_id"], old, new)
-        self._versions.settle(canary, verdict)
-        return {canary.old: old, canary.model: new}
-
-    async def learn(self, request: Request) -> Response:
-        """`POST /v1/models/NAME:feedback`."""
-        self._check_name(request)
-        async with self._bodies.read(request) as body:
-            fields = parse_object(body, max_images=self._options.max_images)
-        name, labels = fields.get("id"), fields.get("labels")
-        is_list = isinstance(labels, list) and all(isinstance(one, str) for one in labels)
-        if not isinstance(name, str) or not labels or not is_list:
-            raise RequestError(
-                400, "Expecting 'id', the X-Request-ID of a request, and 'labels', a list."
-            )
-        canary = self._versions.canary
-        return JSONResponse({"counted": canary.learn(name, labels) if canary else 0})
+            work = self._predictor.predict(model, parsed.signature, files)
+            rows = await run_until_disconnect(request, work)
+        self.metrics.count_answers(model.version, rows)
+        if self._log and parsed.signature == DEFAULT_SIGNATURE:
+            self._log.add(request.scope["request_id"], model.version, rows)
+        return parsed, rows
 
     async def describe(self, request: Request) -> Response:
         """`GET /v2/models/NAME`."""
@@ -187,7 +128,7 @@ class Service:
         """`GET /v1/models/NAME`, with or without a version."""
         self._check_name(request)
         wanted = request.path_params.get("version")
-        states = [one for one in self._versions.states if wanted in (None, one["version"])]
+        states = [state for state in self._versions.states if wanted in (None, state["version"])]
         if not states:
             raise RequestError(
                 404, f"Could not find version {wanted} of model {self._options.name}"
@@ -217,12 +158,11 @@ class Service:
     def _find(self, request: Request) -> Model:
         """Return the requested model."""
         self._check_name(request)
-        wanted, canary = request.path_params.get("version"), self._versions.canary
-        for model in (self._versions.current, *([canary.model] if canary else [])):
-            if wanted in (None, model.version):
-                return model
-        name = self._options.name
-        raise RequestError(404, f"Servable not found for request: Specific({name}, {wanted})")
+        model, wanted = self._versions.current, request.path_params.get("version")
+        if wanted not in (None, model.version):
+            name = self._options.name
+            raise RequestError(404, f"Servable not found for request: Specific({name}, {wanted})")
+        return model
 
 
 def make_app(versions: Versions, options: ServerOptions) -> App:
@@ -233,7 +173,6 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
     for path in (model, f"{model}{version}"):
         routes += [
             Route(f"{path}:predict", service.predict, methods=["POST"]),
-            Route(f"{path}:feedback", service.learn, methods=["POST"]),
             Route(f"{path}/metadata", service.metadata),
             Route(path, service.status),
         ]
@@ -250,23 +189,8 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
         Route("/metrics", service.expose),
     ]
 
-    @contextlib.asynccontextmanager
-    async def run(_: Any) -> AsyncIterator[None]:
-        async with service.watch(), _serving_grpc(limited, options):
-            yield
-
-    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=run)
-    limited = service.metrics.watch(Guard(app, options), log=options.access_log)
-    return limited
-
-
-def _serving_grpc(app: App, options: ServerOptions) -> contextlib.AbstractAsyncContextManager[None]:
-    if options.grpc_port is None:
-        return contextlib.nullcontext()
-    # Takes a tenth of a second to import.
-    from pipeline_def.local.server.grpc_protocol import serving_grpc
-
-    return serving_grpc(app, options)
+    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.run)
+    return service.metrics.watch(Guard(app, options), log=options.access_log)
 
 
 def _make_page_routes(options: ServerOptions) -> list[Route]:

@@ -5,7 +5,6 @@ import collections
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.images.check_result import Rejected
@@ -14,15 +13,14 @@ from components.predict.model import predict_each
 Prediction = dict[str, Any]
 """Output → value, of one image."""
 
-Predict = Callable[[Sequence[bytes | Path]], list[Prediction]]
+Predict = Callable[[Sequence[bytes]], list[Prediction]]
 """Maps files to predictions; raises if one of the files cannot be predicted."""
 
 
 class Picture(NamedTuple):
     """An image that passed the checks."""
 
-    encoded: bytes | Path
-    """The file, or where it is."""
+    encoded: bytes
     pixels: int
     """Width times height."""
 
@@ -78,13 +76,13 @@ class Batcher:
         if self._worker is None:
             self._worker = loop.create_task(self._work())
         try:
-            found = await asyncio.gather(*futures, return_exceptions=True)
+            outcomes = await asyncio.gather(*futures, return_exceptions=True)
         except asyncio.CancelledError:
             for future in futures:
                 future.cancel()
             raise
         canceled = RuntimeError("The request was canceled.")
-        return [one if isinstance(one, dict | Exception) else canceled for one in found]
+        return [row if isinstance(row, dict | Exception) else canceled for row in outcomes]
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -93,11 +91,11 @@ class Batcher:
                 if len(self._waiting) < self._limits.images and self._others_coming():
                     await asyncio.sleep(self._limits.delay)
                 batch = self._take()
-                files = [one.picture.encoded for one in batch]
-                found = await loop.run_in_executor(
+                files = [waiting.picture.encoded for waiting in batch]
+                predictions = await loop.run_in_executor(
                     self._threads, predict_each, self._predict, files
                 )
-                for (_, future), prediction in zip(batch, found, strict=True):
+                for (_, future), prediction in zip(batch, predictions, strict=True):
                     if future.done():
                         continue
                     if isinstance(prediction, Exception):
@@ -111,12 +109,12 @@ class Batcher:
         batch: list[_Waiting] = []
         pixels = 0
         while self._waiting and len(batch) < self._limits.images:
-            one = self._waiting[0]
-            if batch and pixels + one.picture.pixels > self._limits.pixels:
+            first = self._waiting[0]
+            if batch and pixels + first.picture.pixels > self._limits.pixels:
                 break
             self._waiting.popleft()
             # Skip cancelled requests.
-            if not one.prediction.done():
-                batch.append(one)
-                pixels += one.picture.pixels
+            if not first.prediction.done():
+                batch.append(first)
+                pixels += first.picture.pixels
         return batch

@@ -14,7 +14,8 @@ import numpy as np
 
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
 from pipeline_def.local.server.batching import Prediction
-from pipeline_def.local.server.rest import RequestError, decode_base64, parse_object
+from pipeline_def.local.server.errors import RequestError
+from pipeline_def.local.server.rest import decode_base64, parse_object
 
 JSON_LENGTH = "inference-header-content-length"
 """Header with the bytes of the JSON that binary tensors follow."""
@@ -58,21 +59,21 @@ def parse_infer(
             )
         end = int(json_length)
     fields = parse_object(body[:end], max_images=max_images)
-    given = _take_input(fields)
-    parameters = _read_parameters(given)
+    tensor = _take_input(fields)
+    parameters = _read_parameters(tensor)
     if (size := parameters.get("binary_data_size")) is not None:
         if size != len(body) - end:
             raise RequestError(
                 400, f"binary_data_size is {size}, but {len(body) - end} bytes follow the JSON."
             )
-        images = list(split_elements(memoryview(body)[end:], max_images))
+        images = list(_split_elements(memoryview(body)[end:], max_images))
     else:
-        images = _decode(given.get("data"))
+        images = _decode(tensor.get("data"))
     if not 0 < len(images) <= max_images:
         raise RequestError(
             413 if images else 400, f"A request has 1 to {max_images} images; this one does not."
         )
-    shape = given.get("shape")
+    shape = tensor.get("shape")
     if shape not in ([len(images)], [len(images), 1]):
         raise RequestError(
             400, f"The shape of {INPUT} is {shape!r}, but it has {len(images)} elements."
@@ -84,24 +85,24 @@ def _take_input(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     inputs = fields.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestError(400, f"Expecting 'inputs' to be a list with one object, for {INPUT}.")
-    given: Mapping[str, Any] = inputs[0]
+    tensor: Mapping[str, Any] = inputs[0]
     for name, wanted in (("name", INPUT), ("datatype", "BYTES")):
-        if given.get(name) != wanted:
+        if tensor.get(name) != wanted:
             raise RequestError(
                 400,
-                f"The {name} of the input must be {wanted}, but is {str(given.get(name))[:40]!r}.",
+                f"The {name} of the input must be {wanted}, but is {str(tensor.get(name))[:40]!r}.",
             )
-    return given
+    return tensor
 
 
 def _read_parameters(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = fields.get("parameters") or {}
-    if not isinstance(found, dict):
+    parameters = fields.get("parameters") or {}
+    if not isinstance(parameters, dict):
         raise RequestError(400, "'parameters' must be an object.")
-    return found
+    return parameters
 
 
-def split_elements(data: memoryview, most: int) -> Iterator[bytes]:
+def _split_elements(data: memoryview, most: int) -> Iterator[bytes]:
     """Yield the elements of a binary tensor of bytes, at most one more than `most`."""
     start = 0
     for _ in range(most + 1):
@@ -118,26 +119,26 @@ def _decode(data: Any) -> list[bytes]:
     """Decode texts in base64, in a list or a list of lists of one."""
     if not isinstance(data, list):
         raise RequestError(400, f"The input {INPUT} has neither 'data' nor binary data.")
-    texts = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
+    texts = [row[0] if isinstance(row, list) and len(row) == 1 else row for row in data]
     return [decode_base64(text, number) for number, text in enumerate(texts)]
 
 
 def _read_wishes(fields: Mapping[str, Any], images: tuple[bytes, ...]) -> InferRequest:
     """Read what the response should hold."""
-    parameters, given = _read_parameters(fields), fields.get("id")
+    parameters, request_id = _read_parameters(fields), fields.get("id")
     signature = parameters.get("signature_name") or DEFAULT_SIGNATURE
     binary = parameters.get("binary_data_output") is True
     outputs = None
     if (wanted := fields.get("outputs")) is not None:
-        if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
+        if not isinstance(wanted, list) or not all(isinstance(output, dict) for output in wanted):
             raise RequestError(400, "Expecting 'outputs' to be a list of objects.")
         outputs = {
-            str(one.get("name")): _read_parameters(one).get("binary_data", binary) is True
-            for one in wanted
+            str(output.get("name")): _read_parameters(output).get("binary_data", binary) is True
+            for output in wanted
         }
-    if not isinstance(signature, str) or not (given is None or isinstance(given, str)):
+    if not isinstance(signature, str) or not isinstance(request_id, str | None):
         raise RequestError(400, "'id' and 'signature_name' must be strings.")
-    return InferRequest(images, signature, given, outputs, binary)
+    return InferRequest(images, signature, request_id, outputs, binary)
 
 
 def encode_infer(

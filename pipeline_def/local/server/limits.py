@@ -2,34 +2,30 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pipeline_def.local.server.errors import (
+    App,
+    ErrorResponse,
+    Message,
+    Receive,
+    RequestError,
+    Scope,
+    Send,
+    drain,
+)
 from pipeline_def.local.server.options import Listening
-from pipeline_def.local.server.rest import RequestError, error_json
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _Result = TypeVar("_Result")
 
 # Total size of all bodies, in multiples of the largest body allowed. Parsing JSON and decoding
 # base64 take three times as much for a while.
 _BODIES_AT_ONCE = 4
 
-# Closing the connection while the client still sends would keep it from reading the reason.
-_LINGER_SECONDS = 2.0
-
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-HEADER_SECONDS = 10.0
-"""Time from the opening of a connection to the last header of its first request."""
 
 
 class BodyReader:
@@ -76,7 +72,7 @@ async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Resu
         ClientDisconnect: the client disconnected.
     """
     task = asyncio.create_task(work)
-    disconnect = asyncio.create_task(_drain(request.receive))
+    disconnect = asyncio.create_task(drain(request.receive))
     try:
         await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -143,89 +139,3 @@ def _too_late(scope: Scope, timeout: float) -> RequestError:
     if scope["method"] in ("GET", "HEAD"):
         return RequestError(504, f"No answer within {timeout:g} s. Try again.")
     return RequestError(408, f"The request did not arrive within {timeout:g} s.")
-
-
-class ErrorResponse(Response):
-    """An error in JSON. It drains the request for a while, so that the client can read it."""
-
-    def __init__(self, error: RequestError) -> None:
-        """Set status, headers and body."""
-        headers = {"retry-after": "1"} if error.status == 503 else {}
-        headers["x-content-type-options"] = "nosniff"
-        super().__init__(error_json(str(error)), error.status, headers, "application/json")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response."""
-        is_read = scope.get("is_read", False)
-        headers = [*self.raw_headers, *([] if is_read else [(b"connection", b"close")])]
-        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": not is_read})
-        if not is_read:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LINGER_SECONDS):
-                    await _drain(receive, until_end=True)
-            await send({"type": "http.response.body", "body": b""})
-
-
-async def _drain(receive: Receive, *, until_end: bool = False) -> None:
-    """Read a request until the client disconnects, or to its end."""
-    while (message := await receive())["type"] == "http.request":
-        if until_end and not message.get("more_body", False):
-            return
-
-
-class TimedProtocol(H11Protocol):
-    """Closes a connection that does not send complete headers in time.
-
-    uvicorn waits forever for the first request. Between requests its `timeout_keep_alive` stops
-    applying once a byte has arrived.
-    """
-
-    _timer: asyncio.TimerHandle | None = None
-    header_seconds = HEADER_SECONDS
-
-    def connection_made(self, transport: Any) -> None:
-        """Start the timer."""
-        super().connection_made(transport)
-        self._start_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Stop the timer once all headers have arrived; start it when new ones begin."""
-        super().data_received(data)
-        if self._is_answering:
-            self._stop_timer()
-        elif self._timer is None:
-            self._start_timer()
-
-    def on_response_complete(self) -> None:
-        """Leave an idle connection to uvicorn."""
-        self._stop_timer()
-        super().on_response_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    @property
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self.header_seconds, self._time_out)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _time_out(self) -> None:
-        self._timer = None
-        if self._is_answering or self.transport.is_closing():
-            return
-        body = error_json(f"The headers did not arrive within {self.header_seconds:g} s.")
-        self.transport.write(
-            b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\n"
-            b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-        )
-        self.transport.close()

@@ -4,7 +4,6 @@ import gc
 import io
 import os
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -17,7 +16,7 @@ from components.predict.model import (
     import_quietly,
 )
 from pipeline_def.local.server.batching import Prediction
-from pipeline_def.local.server.rest import RequestError
+from pipeline_def.local.server.errors import RequestError
 
 
 class Model:
@@ -50,7 +49,7 @@ class Model:
         gc.collect()
         gc.freeze()
 
-    def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
+    def predict(self, signature: str, files: Sequence[bytes]) -> list[Prediction]:
         """Return the prediction of each file.
 
         Raises:
@@ -94,11 +93,11 @@ def describe_signatures(path: str) -> dict[str, Any]:
     signatures = saved.meta_graphs[0].signature_def
     return {
         name: {
-            "inputs": {key: _describe(info) for key, info in of.inputs.items()},
-            "outputs": {key: _describe(info) for key, info in of.outputs.items()},
-            "method_name": of.method_name,
+            "inputs": {key: _describe(info) for key, info in signature.inputs.items()},
+            "outputs": {key: _describe(info) for key, info in signature.outputs.items()},
+            "method_name": signature.method_name,
         }
-        for name, of in signatures.items()
+        for name, signature in signatures.items()
         if not name.startswith("__")
     }
 

@@ -9,7 +9,6 @@ from annotated_types import Ge, Gt, Interval
 
 from components.contract.configuration import (
     Count,
-    Fraction,
     Number,
     Positive,
     Text,
@@ -33,7 +32,6 @@ request. Ctrl-C ends it.
   --host ADDRESS           address to listen on: 127.0.0.1, this machine only;
                            0.0.0.0 for all that can reach it
   --port PORT              8501; 0 for any that is free
-  --grpc_port PORT         also answer gRPC, the Open Inference Protocol, there
   --timeout SECONDS        longest time from the first byte of a request to the
                            last one of its answer: 30
   --max_request_mib MIB    largest request: 32
@@ -47,20 +45,8 @@ request. Ctrl-C ends it.
   --max_delay_ms MS        longest time that an image waits for others, and only
                            while others are on their way: 2
   --access_log true        print a line of JSON for each request: false
-  --canary FRACTION        try a new version beside the one in use: both answer
-                           this fraction of the requests, and clients get the new
-                           answer. It replaces the other once it is proven on
-                           those, by equal answers and by feedback to
-                           /v1/models/images:feedback: 0, at once
-  --canary_max_drop N      accuracy that a new version may lose: 0.02
-  --log DIR|URL            keep the answers there for `local_runner.py watch`:
-                           time, label, probabilities, size, brightness; gs://
-                           s3://
-  --log_days N             for so many days: 30
-  --log_gib GIB            and at most so much: 1
-  --log_pictures FRACTION  keep this fraction of the pictures, too: 0, none. They
-                           may show people: tell them, and whoever is responsible
-                           for privacy
+  --log FILE               append a line of JSON for each answer: time, id of the
+                           request, version, label, probability, known
 """
 
 
@@ -85,7 +71,6 @@ class ServerOptions(Listening):
 
     model: Text | None = None
     name: Text = "images"
-    grpc_port: Annotated[Positive, Interval(le=65_535)] | None = None
     max_request_mib: Annotated[Number, Gt(0)] = 32.0
     max_images: Positive = 64
     max_image_mpixels: Annotated[Number, Gt(0)] = 40.0
@@ -93,23 +78,13 @@ class ServerOptions(Listening):
     max_batch: Positive = 64
     max_delay_ms: Annotated[Number, Ge(0)] = 2.0
     access_log: bool = False
-    canary: Fraction = 0.0
-    canary_max_drop: Fraction = 0.02
     log: Text | None = None
-    log_days: Positive = 30
-    log_gib: Annotated[Number, Gt(0)] = 1.0
-    log_pictures: Fraction = 0.0
 
     def __post_init__(self) -> None:
         """Check the name, and the limits against each other."""
         require(
             re.fullmatch(r"[\w.-]+", self.name, re.ASCII) is not None,
             f"name is {self.name!r}: use letters, digits, dots, hyphens and underscores only.",
-        )
-        require(self.grpc_port != self.port, f"grpc_port is {self.port}: that is the port of REST.")
-        require(
-            not (self.canary and self.model),
-            "canary needs newer versions, but --model serves one version only.",
         )
         require(
             self.max_request_mpixels >= self.max_image_mpixels,
@@ -132,5 +107,5 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
     """
     options = parse_plain(arguments, ServerOptions, screen=SCREEN, prog="local_runner.py serve")
     output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
-    log = options.log and locate(options.log, "log", OUTPUT_SCHEMES)
+    log = options.log and locate(options.log, "log", ())
     return dataclasses.replace(options, output=output, log=log)

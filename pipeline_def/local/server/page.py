@@ -1,20 +1,12 @@
-"""What the pages of all servers on this machine share: their files, headers and errors."""
+"""The pages of the servers on this machine: their files and headers."""
 
 import functools
-import logging
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
 
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-
-from pipeline_def.local.server.limits import ErrorResponse
-from pipeline_def.local.server.rest import RequestError
-
-_LOGGER = logging.getLogger(__name__)
 
 # No external resources, no inline scripts, no framing by other pages.
 HEADERS = {
@@ -59,32 +51,3 @@ def _read(package: str, name: str) -> str:
 
 async def _answer(text: str, kind: str, request: Request) -> Response:
     return Response(text, 200, HEADERS, kind)
-
-
-async def _refuse(request: Request, error: RequestError) -> Response:
-    return ErrorResponse(error)
-
-
-async def _refuse_unknown(request: Request, error: HTTPException) -> Response:
-    path = request.url.path
-    if error.status_code in (404, 405) and path.startswith("/v1/"):
-        return ErrorResponse(RequestError(400, f"Malformed request: {request.method} {path[:200]}"))
-    return ErrorResponse(RequestError(error.status_code, f"{error.detail}."))
-
-
-async def _close(request: Request, error: ClientDisconnect) -> Response:
-    return Response(status_code=499)
-
-
-async def _fail(request: Request, error: Exception) -> Response:
-    _LOGGER.error("Request failed", exc_info=error)
-    return ErrorResponse(RequestError(500, "Internal error; see the server log."))
-
-
-ERROR_HANDLERS: dict[Any, Any] = {
-    RequestError: _refuse,
-    HTTPException: _refuse_unknown,
-    ClientDisconnect: _close,
-    500: _fail,
-}
-"""Exception or status → what answers the request."""

@@ -4,18 +4,16 @@ import asyncio
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Literal, Protocol, TypeVar
 
 from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
 from components.images.options import ImageOptions
 from pipeline_def.local.server.batching import Batcher, BatchLimits, File, Picture, Prediction
-from pipeline_def.local.server.conversion import Converter
+from pipeline_def.local.server.errors import RequestError
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
-from pipeline_def.local.server.rest import RequestError
 
 # Output of newer models: the reason why an image cannot be predicted, or "".
 _ERROR = "error"
@@ -23,7 +21,7 @@ _ERROR = "error"
 # Above so many pixels a request is large: its images are handled one by one, apart from others.
 _LARGE = 1_000_000
 
-# Models that answer at the same time: the one in use, and a canary.
+# The model in use, and the one before, with which requests in flight finish.
 _MODELS = 2
 
 LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
@@ -51,7 +49,7 @@ class Predictor:
         *,
         color: Literal["srgb", "stored"],
     ) -> None:
-        """Prepare threads and processes.
+        """Prepare threads.
 
         `count_batch` is called with the images of each batch; `color` is that option of ingest.
         """
@@ -61,15 +59,16 @@ class Predictor:
         )
         self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
         self._models = ThreadPoolExecutor(4, "model")
-        self._converter = Converter(self._image_options, LARGE_AT_ONCE)
+        self._large = ThreadPoolExecutor(LARGE_AT_ONCE, "large")
+        # Held until an image is predicted, so that memory does not grow with the requests.
+        self._large_slots = asyncio.Semaphore(LARGE_AT_ONCE)
         self._reading = 0
         self._batchers: dict[Model, dict[tuple[str, bool], Batcher]] = {}
 
     def close(self) -> None:
-        """End threads and processes."""
-        for threads in (self._checks, self._models):
+        """End the threads."""
+        for threads in (self._checks, self._models, self._large):
             threads.shutdown(wait=False, cancel_futures=True)
-        self._converter.close()
 
     async def parse(
         self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
@@ -131,22 +130,20 @@ class Predictor:
         rows = []
         # One at a time, so that memory does not grow with the number of images.
         for number, file in enumerate(files):
-            async with self._converter.convert(file) as converted:
+            async with self._large_slots:
+                converted = await _run(self._large, self._convert, file)
                 rows += await _predict(batcher, [converted], by_image=by_image, first=number)
         return rows
 
     def _convert(self, file: File) -> File:
         if isinstance(file, Rejected):
             return file
-        assert isinstance(file.encoded, bytes)
         try:
             return file._replace(encoded=convert(file.encoded, self._image_options))
         except Rejected as rejected:
             return rejected
 
-    def _predict(
-        self, model: Model, signature: str, files: Sequence[bytes | Path]
-    ) -> list[Prediction]:
+    def _predict(self, model: Model, signature: str, files: Sequence[bytes]) -> list[Prediction]:
         self._count_batch(len(files))
         return model.predict(signature, files)
 
@@ -166,7 +163,7 @@ class Predictor:
         return batchers[signature, is_large]
 
 
-async def _run(threads: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
+async def _run(threads: Executor, function: Any, *arguments: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
 
 
@@ -183,14 +180,14 @@ async def _predict(
         _refuse_first(reasons, first)
     pictures = [file if isinstance(file, Picture) else Picture(b"", 0) for file in files]
     rows = []
-    for number, (found, reason) in enumerate(
+    for number, (row, reason) in enumerate(
         zip(await batcher.predict(pictures), reasons, strict=True), first
     ):
-        if isinstance(found, RequestError):
-            raise RequestError(400, f"Instance {number}: {found}")
-        if isinstance(found, Exception):
-            raise found
-        rows.append({**found, _ERROR: reason.encode()} if reason else found)
+        if isinstance(row, RequestError):
+            raise RequestError(400, f"Instance {number}: {row}")
+        if isinstance(row, Exception):
+            raise row
+        rows.append({**row, _ERROR: reason.encode()} if reason else row)
     return rows
 
 

@@ -11,25 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
+from pipeline_def.local.server.errors import RequestError
 
 # A list of a million empty lists takes a hundred times the memory of its text. These characters do
 # not occur in base64, so a request with images contains few of them.
 _STRUCTURE = (b"[", b"{", b",")
 _STRUCTURE_PER_IMAGE = 16
-
-
-class RequestError(Exception):
-    """Refuses a request with an HTTP status and a message."""
-
-    def __init__(self, status: int, text: str) -> None:
-        """Store the HTTP status and the message."""
-        super().__init__(text)
-        self.status = status
-
-
-def error_json(text: str) -> bytes:
-    """Encode an error message as TensorFlow Serving does."""
-    return json.dumps({"error": text}).encode()
 
 
 @dataclass(frozen=True)
@@ -90,14 +77,14 @@ def parse_object(body: bytes | bytearray, *, max_images: int) -> Mapping[str, An
     return fields
 
 
-def _list_values(found: Any, *, by_rows: bool) -> list[Any]:
+def _list_values(values: Any, *, by_rows: bool) -> list[Any]:
     """Return the value of each image."""
-    if not by_rows and isinstance(found, dict):
-        found = _take_input(found)
-    if not isinstance(found, list) or not found:
+    if not by_rows and isinstance(values, dict):
+        values = _take_input(values)
+    if not isinstance(values, list) or not values:
         key = "instances" if by_rows else "inputs"
         raise RequestError(400, f"Expecting '{key}' to be a list with at least one value.")
-    return [_take_input(row) if _is_named(row) else row for row in found] if by_rows else found
+    return [_take_input(row) if _is_named(row) else row for row in values] if by_rows else values
 
 
 def _is_named(row: Any) -> bool:
@@ -148,7 +135,7 @@ def encode_response(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> byte
 def _to_plain(value: Any, name: str) -> Any:
     """Convert bytes to text; to base64 in outputs whose name ends in `_bytes`."""
     if isinstance(value, list):
-        return [_to_plain(one, name) for one in value] if _holds_bytes(value) else value
+        return [_to_plain(item, name) for item in value] if _holds_bytes(value) else value
     if not isinstance(value, bytes):
         return value
     if name.endswith("_bytes"):

@@ -5,7 +5,6 @@ A version in an object store is copied to this machine first.
 
 import asyncio
 import functools
-import json
 import logging
 import os
 import tempfile
@@ -14,12 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ModelError, StorageError, UserError
-from components.storage.artifact_files import on_disk
-from components.storage.folder import is_file, read_bytes, replace_file
 from components.storage.mirror import Mirror
-from components.storage.saved_model import read_rollback, whole_versions
-from pipeline_def.local.server.canary import Canary, CanaryOptions
+from components.storage.saved_model import whole_versions
 from pipeline_def.local.server.model import Model
 
 _LOGGER = logging.getLogger(__name__)
@@ -65,14 +62,8 @@ class Versions:
     retry_seconds = 60.0
     """Interval before retrying a version that failed to load: its files may be complete by then."""
 
-    def __init__(
-        self,
-        folder: str,
-        load: Load,
-        version: str | None = None,
-        canary: CanaryOptions | None = None,
-    ) -> None:
-        """Load the newest version, or `version`, or the one that was in use with a canary.
+    def __init__(self, folder: str, load: Load, version: str | None = None) -> None:
+        """Load the newest version, or `version`.
 
         Raises:
             ModelError: there is none, or it cannot be loaded.
@@ -84,10 +75,7 @@ class Versions:
             self._load = functools.partial(load_copy, load=load)
         # A separate thread, so that stopping the server does not wait for an unresponsive store.
         self._thread = ThreadPoolExecutor(1)
-        self.canary: Canary | None = None
-        self._canary_options = canary
-        self._withdrawn, in_use = _read_state(canary.file) if canary else ([], None)
-        path = find_newest(folder, version or in_use) or find_newest(folder, version)
+        path = find_newest(folder, version)
         if path is None:
             what = f"version {version}" if version else "model"
             raise ModelError(
@@ -104,17 +92,15 @@ class Versions:
         self._retry = 0.0
         self._loading: str | None = None
         self._trouble = ""
-        self._is_recorded = canary is None
 
     @property
     def states(self) -> list[dict[str, Any]]:
         """Known versions, newest first, as in `model_version_status` of TensorFlow Serving."""
-        served = [self.current, *([self.canary.model] if self.canary else [])]
-        states = [_describe(model.version, "AVAILABLE") for model in served]
+        states = [_describe(self.current.version, "AVAILABLE")]
         states += [_describe(name, "END", error) for name, error in self._failed.items()]
         if self._loading:
             states.append(_describe(self._loading, "LOADING"))
-        return sorted(states, key=lambda one: int(one["version"]), reverse=True)
+        return sorted(states, key=lambda state: int(state["version"]), reverse=True)
 
     async def watch(self) -> None:
         """Poll for other versions until cancelled."""
@@ -127,30 +113,16 @@ class Versions:
 
         Requests in progress finish with the model that they started with.
         """
-        if not self._is_recorded:
-            await self._record()
         path = await self._find_newest()
         name = os.path.basename(path or "")
-        tried = self.canary.model.version if self.canary else None
-        if path is None or name == tried or name in self._withdrawn:
-            return
-        if name == self.current.version:
-            self.canary = None  # Its version is gone.
+        if path is None or name == self.current.version:
             return
         if name in self._failed and time.monotonic() < self._retry:
             return
         self._loading = name
         try:
-            model = await self._run(self._load, path)
-            # A rollback is wanted at once.
-            if self._canary_options and not await self._run(read_rollback, path):
-                self.canary = Canary(model, self.current, self._canary_options)
-                share = self._canary_options.share
-                _LOGGER.warning("Version %s also answers %.0f%% of requests.", name, share * 100)
-            else:
-                self.current, self.canary = model, None
-                self._is_recorded = self._canary_options is None
-                _LOGGER.warning("Now serving version %s.", name)
+            self.current = await self._run(self._load, path)
+            _LOGGER.warning("Now serving version %s.", name)
             self._failed.pop(name, None)
         except Exception as error:
             self._failed[name] = str(error).strip()[:500] or type(error).__name__
@@ -158,31 +130,6 @@ class Versions:
             _LOGGER.warning("Version %s cannot be loaded: %s", name, self._failed[name])
         finally:
             self._loading = None
-
-    def settle(self, canary: Canary, verdict: bool | None, reason: str = "") -> None:
-        """End a canary by a verdict as of `Canary.decide`."""
-        if verdict is None or canary is not self.canary:
-            return
-        name, reason = canary.model.version, reason or str(canary)
-        self.canary, self._is_recorded = None, False
-        if verdict:
-            self.current = canary.model
-            _LOGGER.warning("Now serving version %s: %s.", name, reason)
-        else:
-            self._withdrawn.append(name)
-            self._failed[name] = f"withdrawn: {reason}"
-            _LOGGER.warning("Version %s is withdrawn: %s.", name, reason)
-
-    async def _record(self) -> None:
-        """Keep which version is in use for the next start; say so if that fails."""
-        assert self._canary_options
-        self._is_recorded = True
-        state = {"in_use": self.current.version, "withdrawn": self._withdrawn[-100:]}
-        content = json.dumps(state).encode()
-        try:
-            await self._run(lambda file: replace_file(file, content), self._canary_options.file)
-        except StorageError as error:
-            _LOGGER.warning("The next start will not know which version is in use: %s", error)
 
     async def _find_newest(self) -> str | None:
         """Return the newest version; None, with one log line, while the store fails."""
@@ -198,17 +145,6 @@ class Versions:
 
     async def _run(self, task: Callable[[str], _Result], path: str) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, path)
-
-
-def _read_state(file: str) -> tuple[list[str], str | None]:
-    """Return the withdrawn versions, and the one in use, as `Versions` has recorded them."""
-    if not is_file(file):
-        return [], None
-    try:
-        state = json.loads(read_bytes(file))
-        return [*map(str, state["withdrawn"])], str(state["in_use"])
-    except (ValueError, TypeError, LookupError) as error:
-        raise StorageError(f"{file} is damaged: remove it to start with the newest.") from error
 
 
 def _describe(version: str, state: str, error: str = "") -> dict[str, Any]:

@@ -22,7 +22,7 @@ import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.contract.progress import naming_fold, report_fold
+from components.host.progress import naming_fold, report_fold
 from components.metrics.fold_predictions import FoldPredictions
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.calibration import fit_temperature
@@ -71,8 +71,6 @@ class Validated:
     """Fold of each image, from 0."""
     results: list[FoldResult]
     config: TrainerConfig
-    joined: Logits | None = None
-    """Of an ensemble with others, instead of `logits` of these results alone."""
 
     @cached_property
     def epochs(self) -> list[int]:
@@ -115,8 +113,6 @@ class Validated:
     @cached_property
     def logits(self) -> Logits:
         """Of all images, each by the model of its fold, [images, classes]."""
-        if self.joined is not None:
-            return self.joined
         found = np.empty((len(self.assigned), self.results[0].logits.shape[2]), np.float32)
         for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
             found[self.assigned == fold] = result.logits[epoch - 1]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,35 +68,30 @@ class Cluster:
         return {kind: list(hosts) for kind, hosts in self.addresses.items()}
 
     @property
-    def chief(self) -> str:
-        """Address of the chief."""
-        return self.addresses[_CHIEF if _CHIEF in self.addresses else _WORKER][0]
+    def others(self) -> list[str]:
+        """Names of the other processes, such as "worker 1"."""
+        names = [f"{kind} {n}" for kind, hosts in self.addresses.items() for n in range(len(hosts))]
+        return [name for name in names if name != self.name]
 
-    @property
-    def greeting(self) -> dict[str, Any]:
-        """What a worker sends to the chief first."""
-        return {"name": self.name, "cluster": self.listed}
-
-    def find_problem(self, greeting: Mapping[str, Any], connected: Container[str]) -> str:
-        """Return why the chief cannot take a worker, as a sentence; empty if it can.
+    def check(self, accelerator: str, minutes: float | None = None) -> None:
+        """Raise `ConfigurationError` if the processes cannot train together.
 
         Args:
-            greeting: of the worker.
-            connected: names of the other workers so far.
+            accelerator: `training.accelerator`, or what its `auto` stands for.
+            minutes: `training.minutes`.
         """
-        name = greeting["name"]
-        if greeting["cluster"] != self.listed:
-            return f"{name} and the chief have different lists of processes in TF_CONFIG."
-        if name in connected:
-            return f"Two processes say that they are {name} of TF_CONFIG."
-        return ""
-
-    def check_accelerator(self, kind: str) -> None:
-        """Raise `ConfigurationError` if processes would ignore each other."""
-        if kind in ("cpu", "gpu", "mirrored") and self.size > 1:
+        if self.size == 1:
+            return
+        if minutes is not None:
             raise ConfigurationError(
-                f"training.accelerator is {kind}, but TF_CONFIG lists {self.size} processes: each "
-                "would train alone and overwrite the files of the others. Choose workers or auto."
+                f"training.minutes searches on one machine, but TF_CONFIG lists {self.size} "
+                "processes: remove one of them."
+            )
+        if accelerator in ("cpu", "gpu", "mirrored"):
+            raise ConfigurationError(
+                f"training.accelerator is {accelerator}, but TF_CONFIG lists {self.size} "
+                "processes: each would train alone and overwrite the files of the others. Choose "
+                "workers or auto."
             )
 
     def _check(self) -> None:

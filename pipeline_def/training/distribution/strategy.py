@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_cpus, bound_cpus
+from components.host.machine import available_cpus, bound_cpus
 from components.storage.folder import reason_of
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.distribution.cluster import Cluster
@@ -31,8 +31,7 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
     Raises:
         ConfigurationError: the accelerator is not available, or TF_CONFIG cannot be used.
     """
-    # In a search, each worker trains trials of its own.
-    cluster = None if config.minutes else Cluster.from_environment()
+    cluster = Cluster.from_environment()
     accelerator = config.accelerator
     kind, reason = (
         _choose(cluster)
@@ -40,7 +39,7 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
         else (accelerator, f"training.accelerator is {accelerator}")
     )
     if cluster:
-        cluster.check_accelerator(kind)
+        cluster.check(kind, config.minutes)
     strategy = _STRATEGIES[kind](cluster)
     _LOGGER.info(
         "Training on %s with %d replica(s): %s.",

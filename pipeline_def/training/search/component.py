@@ -51,8 +51,8 @@ class ImageTuner(component.Tuner):
     Outputs:
         best_hyperparameters: `HyperParameters`, the chosen values, as KerasTuner stores them.
         tuner_results: `TunerResults`, options and score of each trial that came to its end.
-        tuner_run: `ModelRun`, the checkpoints of the chosen trial and of an ensemble's, from which
-            ImageTrainer goes on, `best.yaml`, `search.json`, and TensorBoard logs of all trials.
+        tuner_run: `ModelRun`, the checkpoints of the chosen trial, from which ImageTrainer goes on,
+            `best.yaml`, `search.json`, and TensorBoard logs of all trials.
     """
 
     SPEC_CLASS = ImageTunerSpec
@@ -72,7 +72,7 @@ class ImageTuner(component.Tuner):
             examples: transformed examples.
             transform_graph: of the same ImageTransform.
             config: as for the ImageTrainer, with `training.minutes`.
-            tune_args: its `num_parallel_trials`, if set, replaces `training.parallel_trials`.
+            tune_args: TFX's; a search trains one trial at a time.
 
         Raises:
             ConfigurationError: it is unknown how the images were transformed, or how long to
@@ -82,9 +82,6 @@ class ImageTuner(component.Tuner):
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",
         )
-        if tune_args and (count := tune_args.num_parallel_trials):
-            training = dataclasses.replace(config.training, parallel_trials=count)
-            config = dataclasses.replace(config, training=training)
         # Changing how the model is exported must not search again; folds depend on false alarms.
         export = ExportConfig(false_alarms=config.export.false_alarms)
         config = complete(dataclasses.replace(config, export=export), transform_graph)

@@ -22,23 +22,15 @@ from tfx.components.tuner.component import TunerFnResult
 from tfx.types import artifact_utils
 
 from components.contract.artifacts import Artifacts
-from components.contract.errors import ModelError
 from pipeline_def.config.recipes import get_value
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.steps import TUNER
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
-from pipeline_def.training.distribution.cluster import Cluster
-from pipeline_def.training.distribution.gathering import Gathering
 from pipeline_def.training.preparation import Preparation, read_config, start_devices
 from pipeline_def.training.search.search import Outcome, search
-from pipeline_def.training.search.side_by_side import answer
 from pipeline_def.training.search.trials import DONE
-from pipeline_def.training.search.workers import gather_workers, serve
 from pipeline_def.training.training_input import TrainingInput
 from pipeline_def.training.tuned import FOLDS, copy_folder, save_trained
-
-# What `Preparation` reads of TFX's FnArgs.
-_FILES = ("train_files", "eval_files", "transform_graph_path")
 
 
 class Executor(executor.Executor):
@@ -47,11 +39,7 @@ class Executor(executor.Executor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Search as `tuner_fn` says; on a worker, train trials of the chief's search."""
-        cluster = Cluster.from_environment()
-        if cluster and not cluster.is_chief:
-            serve(cluster, answer)
-            return
+        """Search as `tuner_fn` says."""
         tuner = executor.search(
             input_dict, exec_properties, self._get_tmp_dir(), print_tuning_summary=False
         )
@@ -80,28 +68,20 @@ class SearchTuner(BaseTuner):
         """Search for `training.minutes`, from where an earlier attempt was interrupted.
 
         Raises:
-            ModelError: the processes of a local run share the training.
-            WorkerError: some workers of the step are missing.
+            ConfigurationError: TF_CONFIG lists several processes.
         """
-        if Gathering.current():
-            raise ModelError(
-                "training.minutes needs a single worker: remove it, or use one machine."
-            )
-        config, cluster = read_config(self._fn_args), Cluster.from_environment()
+        config = read_config(self._fn_args)
         strategy = start_devices(config)
         prepared = Preparation.of(self._fn_args, config, strategy)
         self._data = prepared.data
-        with gather_workers(cluster) as workers:
-            self._found = search(
-                self._data,
-                prepared.build,
-                strategy,
-                minutes=config.training.minutes or 0,
-                log_dir=self._logs,
-                checkpoint_dir=self._study,
-                files={name: getattr(self._fn_args, name) for name in _FILES},
-                workers=workers,
-            )
+        self._found = search(
+            self._data,
+            prepared.build,
+            strategy,
+            minutes=config.training.minutes or 0,
+            log_dir=self._logs,
+            checkpoint_dir=self._study,
+        )
         self.oracle.max_trials = len(self._found.facts["trials"])
         for trial in self._found.facts["trials"]:
             if trial["state"] == DONE:
@@ -121,7 +101,6 @@ class SearchTuner(BaseTuner):
         save_trained(
             *(found.config, self._data, found.facts),
             checkpoints=found.checkpoints,
-            members=found.members,
             directory=directory,
         )
         remove_checkpoints(self._study)

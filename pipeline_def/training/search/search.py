@@ -1,68 +1,62 @@
 """Search for a better training within `training.minutes`.
 
-Trial 0 is the recipe's training, run to its end. The other trials change options that `space.py`
-lists; `study.py` proposes them and decides how far each one runs. Finally, the best one is trained
-for longer. Only a trial that was trained to its end can replace trial 0, and only if it is more
-accurate on the images that select the epoch by more than one standard error of the paired
-difference (the one-standard-error rule; Hastie et al., 2009). The test split is never read.
+Trial 0 is the recipe's training, run to its end. Trial 1 is what has helped most on other images.
+The next ones change options that `space.py` lists; `study.py` proposes them and stops those that
+are worse than most. Finally, the best one is trained for longer. Only a trial that was trained to
+its end can replace trial 0, and only if it is more accurate on the images that select the epoch by
+more than one standard error of the paired difference (the one-standard-error rule; Hastie et al.,
+2009). The test split is never read.
 """
 
-import contextlib
 import dataclasses
-import json
-import math
-import os
+import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import tensorflow as tf
 
 from components.contract.errors import ModelError
-from components.contract.machine import computes_bfloat16
 from components.contract.printable import format_duration
-from components.contract.progress import report_progress, report_result
-from components.contract.stopping import first_interrupt_raises
+from components.host.machine import computes_bfloat16
+from components.host.progress import report_result
+from components.host.stopping import first_interrupt_raises
 from pipeline_def.config.recipes import Values
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.networks import precision
-from pipeline_def.training.checkpoint import remove_checkpoints, write_whole
+from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.cross_validation.choice import choose_folds
 from pipeline_def.training.distribution.strategy import is_accelerated
-from pipeline_def.training.search.choice import choose, write_best
-from pipeline_def.training.search.ensemble import find_ensemble
-from pipeline_def.training.search.schedule import Schedule
-from pipeline_def.training.search.side_by_side import SideBySide, count_processes
-from pipeline_def.training.search.space import FLIP, find_start
-from pipeline_def.training.search.study import (
-    RUNGS,
-    find_importance,
-    is_promising,
-    propose,
-)
+from pipeline_def.training.search.choice import can_gain, choose, find_best, write_best
+from pipeline_def.training.search.space import FLIP, find_space, find_start
+from pipeline_def.training.search.study import Space, Study, find_importance
 from pipeline_def.training.search.trials import (
-    DIVERGED,
     DONE,
-    NO_MEMORY,
-    PAUSED,
+    NO_TIME,
+    STOPPED,
+    UNFINISHED,
     Build,
-    Role,
     Trial,
     TrialRunner,
     attempt,
 )
-from pipeline_def.training.search.workers import Worker
 from pipeline_def.training.training_input import TrainingInput
 
-_STATE = "trials.json"
+_EPOCHS = "training.epochs"
 # Fraction of its time by which a search may be late: an estimate that is a little short should not
 # cost a trial its last epochs.
 _GRACE = 0.1
+# Epochs that show the pace of a trial: the first ones also compile.
+_LEAST_EPOCHS = 4
+# Trials without a better one, after which the search ends.
+_PATIENCE = 25
 # A network that has not seen mirror images recognizes mirrored objects nearly as often, and about
 # half of mirrored letters and digits.
 _LEAST_MIRRORED = 0.75
-_FAILURES = {DIVERGED: "diverged", NO_MEMORY: "ran out of memory"}
+# How much longer the best trial is trained at the end: the time that is kept for it, the least for
+# which it pays, and the most. With 500 images of CIFAR-10, five times as many epochs were four
+# points better, and ten times as many no better than that.
+_LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4.0
 
 
 @dataclass(frozen=True)
@@ -73,196 +67,218 @@ class Outcome:
     """Of the chosen trial, without the search."""
     checkpoints: str
     """Folder of its checkpoints: a training from there is complete."""
-    members: dict[int, str]
-    """Trial → folder of its checkpoints, for the others of an ensemble that is better."""
     facts: dict[str, Any]
     """For `training.json`: the minutes, all trials, the one that was chosen and why, in `text`."""
 
 
-class _Search(Schedule):
-    """Trains the trials, and records them."""
+@dataclass
+class Search:
+    """Trains one trial after the other, as long as there is time."""
 
-    @classmethod
-    def resume(cls, runner: TrialRunner, seconds: float, start: Values) -> Self:
-        """Start, or go on where an earlier attempt was interrupted."""
-        search = cls(runner, seconds, start)
-        path = search._path
-        if tf.io.gfile.exists(path):
-            with tf.io.gfile.GFile(path) as file:
-                search.trials = [Trial(**facts) for facts in json.loads(file.read())]
-            search.resumed = {trial.number for trial in search.trials}
-        return search
+    runner: TrialRunner
+    seconds: float
+    """Of the whole search, with those of earlier attempts."""
+    start: Values
+    """Where trial 1 differs from the recipe's training."""
+    interrupted: bool = False
+    """Whether the user has ended it."""
+    study: Study = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start, or go on where an earlier attempt was killed."""
+        self.study = Study(self.runner.data.config, self.runner.directory)
 
     @property
-    def _path(self) -> str:
-        return os.path.join(self.runner.directory, _STATE)
+    def trials(self) -> list[Trial]:
+        """All trials, the recipe's first."""
+        return self.study.trials
 
-    def save(self) -> None:
-        """Record the trials for a later attempt."""
-        text = json.dumps([dataclasses.asdict(trial) for trial in self.trials])
-        write_whole(self._path, text.encode())
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - sum(trial.seconds for trial in self.trials)
+
+    @property
+    def space(self) -> Space:
+        """What the trials differ in."""
+        return find_space(self.runner.data.config, self.start)
+
+    @property
+    def overhead(self) -> float:
+        """Fraction of the time so far that was not spent in epochs, such as for compiling."""
+        epochs = sum(trial.epochs * self._pace(trial) for trial in self.trials)
+        return max(0.0, 1 - epochs / (self.seconds - self.left))
+
+    @property
+    def ended(self) -> str:
+        """Why the search has ended before its time, as a sentence."""
+        if self.interrupted:
+            return "You interrupted it."
+        return "It stopped early, as the last ones brought nothing." if self._is_stale else ""
 
     def run(self) -> None:
-        """Train the trials, from where they are."""
-        if not self.trials:
-            self.trials.append(Trial(0, {}, "recipe"))
-        first = self.trials[0]
-        if first.state == PAUSED:
-            self.train(first, 1.0)
-        if first.state != DONE:
+        """Train the trials, from where they are.
+
+        Raises:
+            ModelError: the recipe's training fails.
+        """
+        if not self.trials or self.trials[0].state == UNFINISHED:
+            self._train(self.study.begin(self._again(0) or Trial(0, {}, "recipe"), self.space))
+        recipe = self.trials[0]
+        if recipe.state != DONE:
             raise ModelError(
-                f"The recipe's training {_FAILURES[first.state]}, so training.minutes has nothing "
+                f"The recipe's training failed ({recipe.state}), so training.minutes has nothing "
                 f"to improve: run without it to see why."
             )
-        if not self.can_gain:
+        if not can_gain(recipe):
             return
-        if first.mirrored < _LEAST_MIRRORED and FLIP not in self.plain.training.search:
+        if recipe.mirrored < _LEAST_MIRRORED and FLIP not in self._config.training.search:
             report_result(
-                f"mirror images are recognized {first.mirrored:.0%} as often, so no trial mirrors"
+                f"mirror images are recognized {recipe.mirrored:.0%} as often, so no trial mirrors"
             )
             self.start = {key: one for key, one in self.start.items() if key != FLIP}
         try:
             with first_interrupt_raises():
-                self._compare()
+                while trial := self._begin_next():
+                    self._train(trial)
         except KeyboardInterrupt:
             self.interrupted = True
             report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
 
-    def _compare(self) -> None:
-        """Train the other trials, then one that is longer, then what the time completes."""
-        self._train_found()
-        self._complete_paused(most=1)
-        if longer := self.plan_longer():
-            self.train(self._add(longer, "longer"), 1.0)
-        if not self.stale:
-            self._complete_paused(most=len(self.trials))
+    @property
+    def _config(self) -> TrainerConfig:
+        """The configuration of trial 0."""
+        return self.runner.data.config
 
-    def _train_found(self) -> None:
-        """Train one trial after the other, or several side by side."""
-        others = SideBySide(self.runner, self.files, self.side, self.workers)
-        with contextlib.closing(others):
-            while True:
-                found = self._find_next() if others.has_room() else None
-                # A training from start to end gets all CPUs.
-                if found and self.side > 1 and not found[0].role:
-                    trial, rung = found
-                    others.start(trial, rung, seconds=self._patience)
-                    self.running.add(trial.number)
-                elif self.running:
-                    self._receive(others)
-                elif found:
-                    self.train(*found)
-                else:
-                    self.side = 1
-                    return
+    def _again(self, first: int) -> Trial | None:
+        """Return the trial in which an earlier attempt was killed, from number `first` on."""
+        return next((one for one in self.trials[first:] if one.state == UNFINISHED), None)
 
-    def _receive(self, others: SideBySide) -> None:
-        """Wait for a trial to pause or end, and record it."""
-        while (ended := others.wait(1.0)) == []:
-            names = " and ".join(f"trial {number}" for number in sorted(self.running))
-            done, total = (self.seconds - self.left) / 60, self.seconds / 60
-            note = f"{names}, {self._state}"
-            report_progress(done=min(done, total), total=total, unit="minutes", note=note)
-        for trial, before in ended or ():
-            self.running.remove(trial.number)
-            self._record(trial, before)
-        if ended is None:
-            others.close()
-            self.side, self.running = 1, set()
-            report_result("the process of a trial has failed: from now on, one at a time")
+    def _begin_next(self) -> Trial | None:
+        """Begin the next trial; return None if there is nothing to gain or no time left."""
+        number = len(self.trials)
+        if killed := self._again(1):
+            return self.study.begin(killed, self.space)
+        if number == 1 and self.start and self.left >= self.trials[0].seconds:
+            return self.study.begin(Trial(1, {**self.start}, "advice"), self.space)
+        # The advice itself may be too long for the time.
+        if not (number == 2 and self.trials[1].state == NO_TIME) and (values := self._propose()):
+            return self.study.begin(Trial(number, values), self.space)
+        values = self._plan_longer()
+        return self.study.begin(Trial(number, values, "longer"), self.space) if values else None
 
-    def _find_next(self) -> tuple[Trial, float] | None:
-        """Return the trial to train and up to which rung; None if a new one has no time left."""
-        first = self.trials[0]
-        if len(self.trials) == 1 and self.start and self.left >= first.seconds / 3:
-            return self._add({**self.start}, "advice"), RUNGS[0]
-        if only := self.plan_only():
-            return self._add(only, "longer"), 1.0
-        paused = [
-            trial
-            for trial in self.trials
-            if trial.state == PAUSED and trial.number not in self.running
-        ]
-        if self.left > 0 and (longer := [one for one in paused if one.role == "longer"]):
-            return longer[0], 1.0
-        # The best one of each rung: if it is not promising, the others are not.
-        for rung in range(len(RUNGS) - 1, -1, -1):
-            here = [trial for trial in paused if len(trial.scores) == rung]
-            best = min(here, key=lambda one: (-one.score, one.number), default=None)
-            if best and self.fits(best) and is_promising(best, self.trials):
-                return best, 1.0 if best.role and best.scores else RUNGS[rung]
-        reserve = self.longer_seconds
-        values = propose(
-            self.plain,
-            self.start,
-            self.trials,
-            accept=lambda one: not self.stale and self.fits(Trial(-1, one), reserve=reserve),
-        )
-        if values is None:
+    def _propose(self) -> dict[str, Any] | None:
+        """Return the options of a proposed trial; None if there is no time for one, or no use."""
+        kept = self._cost(self._best, _LONGER * self._epochs(self._best))
+        left = self.left - (kept if self._plan_longer() else 0.0)
+        shortest = self._cost(Trial(-1, {**self.start}), min(self.space[_EPOCHS].values))
+        if self._is_stale or shortest > left:
             return None
-        self._add(values)
-        return self._find_next()
-
-    def _add(self, values: dict[str, Any], role: Role = "") -> Trial:
-        """Add a trial, and record it: a killed search goes on with it."""
-        self.trials.append(Trial(len(self.trials), values, role))
-        self.save()
-        return self.trials[-1]
-
-    def _complete_paused(self, *, most: int) -> None:
-        """Complete the most accurate of the paused trials, as far as the time allows."""
-        paused = [trial for trial in self.trials if trial.state == PAUSED]
-        for trial in sorted(paused, key=lambda one: (-one.epochs, -one.score, one.number)):
-            if most and self.fits(trial):
-                self.train(trial, 1.0)
-                most -= 1
-
-    def train(self, trial: Trial, rung: float) -> None:
-        """Train a trial up to a rung, and record it."""
-        started, before = time.perf_counter(), trial.seconds
-        # Nobody knows the pace of another network before its first epochs.
-        deadline = started + self._patience if trial.number else math.inf
-        attempt(self.runner, trial, rung, note=f", {self._state}", deadline=deadline)
-        trial.seconds = before + time.perf_counter() - started
-        self._record(trial, before)
+        return self.study.propose(
+            self.space, accept=lambda values: self._cost(Trial(-1, values)) <= left
+        )
 
     @property
-    def _patience(self) -> float:
-        """Seconds after which a training must pause."""
-        return self.left + _GRACE * self.seconds
+    def _best(self) -> Trial:
+        """The most accurate trial so far; the recipe's is complete."""
+        return find_best(self.trials) or self.trials[0]
 
-    def _record(self, trial: Trial, before: float) -> None:
-        """Record how far a trial has come; `before` is its time until this run, in seconds."""
-        if trial.number in self.resumed:
-            # The checkpoint of a killed attempt has epochs whose time was never recorded.
-            trial.seconds = max(trial.seconds, trial.epochs * trial.epoch_seconds)
-        trial.finished = self.seconds - self.left
+    @property
+    def _is_stale(self) -> bool:
+        """Whether the last trials have brought nothing."""
+        shorter = [trial for trial in self.trials if trial.role != "longer"]
+        best = find_best(shorter) or self.trials[0]
+        return len(shorter) - best.number > _PATIENCE
+
+    def _plan_longer(self) -> dict[str, Any] | None:
+        """Return the options of a longer training that takes the rest of the time, if it pays.
+
+        It is like the best trial, or like trial 1 if that had not enough time.
+        """
+        advice = next((one for one in self.trials if one.state == NO_TIME and one.role), None)
+        base, least = (advice, 0.5) if advice else (self._best, _LEAST_LONGER)
+        done = any(trial.role == "longer" for trial in self.trials)
+        if done or len(self.space[_EPOCHS].values) < 2:
+            return None
+        before = self._epochs(base)
+        epochs = (self.left - self._start_up(base)) / self._pace(base) / (1 + self._share_of_all)
+        if epochs < least * before:
+            return None
+        return {**base.values, _EPOCHS: int(min(epochs, _MOST_LONGER * before))}
+
+    def _cost(self, trial: Trial, epochs: float | None = None) -> float:
+        """Estimate the seconds of a training with the options of a trial.
+
+        Those of Trainer on all images are among them if folds compare the trials.
+        """
+        epochs = self._epochs(trial) if epochs is None else epochs
+        return self._start_up(trial) + self._pace(trial) * epochs * (1 + self._share_of_all)
+
+    def _epochs(self, trial: Trial) -> int:
+        return self.runner.config(trial).training.epochs
+
+    @property
+    def _share_of_all(self) -> float:
+        """Ratio of Trainer's time on all images to the time of the folds; 0 without folds."""
+        folds = self.runner.folds
+        return 1 / (folds - 1) if folds else 0.0
+
+    def _pace(self, trial: Trial) -> float:
+        """Return the seconds of an epoch; one that has not begun is like the others but trial 0."""
+        if trial.epoch_seconds:
+            return trial.epoch_seconds
+        recipe, *others = self.trials
+        known = [other.epoch_seconds for other in others if other.epoch_seconds]
         # A single epoch does not show how much of its time is start-up.
-        rest = max(trial.seconds - self.trials[0].start_up, 0)
-        trial.epoch_seconds = trial.epoch_seconds or rest / max(trial.epochs, 1)
-        if not before:
-            trial.start_up = max(trial.seconds - trial.epoch_seconds * trial.epochs, 0)
-        self.save()
-        self._tidy()
-        self._report(trial)
+        first = recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
+        return statistics.median(known) if known else first
+
+    def _start_up(self, trial: Trial) -> float:
+        """Estimate the seconds before the first epoch of a trial."""
+        if self.runner.is_compiled(trial):
+            return 0.0
+        recipe = self.trials[0]
+        return max(recipe.seconds - recipe.epochs * self._pace(recipe), 0.0)
+
+    def _train(self, trial: Trial) -> None:
+        """Train a trial until it is complete, worse than most, or out of time."""
+        before, started = trial.seconds, time.perf_counter()
+
+        def set_seconds() -> None:
+            trial.seconds = before + time.perf_counter() - started
+
+        def report(trial: Trial) -> bool:
+            set_seconds()
+            if self.study.report(trial):
+                trial.state = STOPPED
+            elif trial.role != "recipe" and self._is_late(trial):
+                trial.state = NO_TIME
+            return trial.state != UNFINISHED
+
+        attempt(self.runner, trial, report, note=f", {self._state}")
+        set_seconds()
+        trial.finished = self.seconds - self.left
+        self.study.end(trial)
+        best = find_best(self.trials[1:])
+        for other in self.trials[1:]:
+            if other is not best:
+                remove_checkpoints(self.runner.folder(other))
+        tried = "".join(f", {key.partition('.')[2]} {one}" for key, one in trial.values.items())
+        report_result(f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._state}{tried}")
+
+    def _is_late(self, trial: Trial) -> bool:
+        """Return whether the time is not enough for the rest of a trial."""
+        left, whole = self.left + _GRACE * self.seconds, self._epochs(trial)
+        rest = whole - trial.epochs + whole * self._share_of_all
+        known = self.runner.folds or trial.epochs >= _LEAST_EPOCHS
+        return left < 0 or (bool(known) and trial.epoch_seconds * rest > left)
 
     @property
     def _state(self) -> str:
         """The best score of a complete trial, if there is one, and the time left."""
-        scores = [one.score for one in self.trials if one.state == DONE]
-        best = f"best {max(scores):.3f}, " if scores else ""
-        return f"{best}{format_duration(max(self.left, 0))} left"
-
-    def _report(self, trial: Trial) -> None:
-        tried = "".join(f", {key.partition('.')[2]} {one}" for key, one in trial.values.items())
-        report_result(f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._state}{tried}")
-
-    def _tidy(self) -> None:
-        """Remove the checkpoints that nothing can need any more."""
-        kept = self.finalists
-        for trial in self.trials[1:]:
-            if trial.state != PAUSED and trial not in kept:
-                remove_checkpoints(self.runner.folder(trial))
+        best = find_best(self.trials)
+        score = f"best {best.score:.3f}, " if best else ""
+        return f"{score}{format_duration(max(self.left, 0))} left"
 
 
 def search(
@@ -273,14 +289,11 @@ def search(
     minutes: float,
     log_dir: str,
     checkpoint_dir: str,
-    files: Mapping[str, Any] | None = None,
-    workers: Sequence[Worker] = (),
 ) -> Outcome:
     """Search for about `minutes`, at least until the recipe's training is complete.
 
-    An interrupted search goes on where it was. The trials of the same seed are the same; how many
-    of them there are depends on the speed of the machine. With `files`, what TFX has passed,
-    `training.parallel_trials` run at the same time, and one on each of the `workers`.
+    A killed search goes on where it was. The trials of the same seed are the same; how many of them
+    there are depends on the speed of the machine.
 
     Raises:
         ModelError: the recipe's training fails, or no images compare the trials.
@@ -299,34 +312,24 @@ def search(
     runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
     faster = not is_accelerated(strategy) and computes_bfloat16()
     start = find_start(fixed, images=data.train.total, bfloat16=faster)
-    run = _Search.resume(runner, minutes * 60, start)
-    if files:
-        here, why = count_processes(runner)
-        if why:
-            report_result(f"{here} trials at the same time on this machine, as {why}")
-        if workers and is_accelerated(strategy):
-            # Another process could not use the accelerator of this one.
-            here = 0
-        run.files, run.workers, run.side = files, workers, here + len(workers)
-        if workers:
-            run.alone = run.side
+    run = Search(runner, minutes * 60, start)
     run.run()
-    chosen, text = choose(run)
+    chosen, text = choose(run.trials, seconds=run.seconds, folds=folds, ended=run.ended)
     report_result(text)
-    ensemble = find_ensemble(run, chosen)
-    if ensemble:
-        report_result(ensemble["text"])
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
-    facts = {
-        "minutes": minutes,
-        "folds": folds,
+    facts = {"minutes": minutes, "folds": folds, "text": text, **_describe(run, chosen)}
+    config = _set_training(runner.config(chosen), minutes=None, search={})
+    return Outcome(config, runner.folder(chosen), facts)
+
+
+def _describe(run: Search, chosen: Trial) -> dict[str, Any]:
+    """Return what the report shows of the trials."""
+    return {
         "overhead": run.overhead,
-        "measure": runner.measure,
+        "measure": run.runner.measure,
         "error": chosen.error,
         "chosen": chosen.number,
-        "text": text,
-        "ensemble": ensemble,
-        "importance": find_importance(fixed, run.start, run.trials),
+        "importance": find_importance(run.runner.data.config, run.space, run.trials),
         "space": {key: dataclasses.asdict(one) for key, one in run.space.items()},
         "trials": [
             {name: value for name, value in dataclasses.asdict(trial).items() if name != "right"}
@@ -334,10 +337,6 @@ def search(
             if trial.seconds
         ],
     }
-    config = _set_training(runner.config(chosen), minutes=None, search={})
-    others = ensemble["members"][1:] if ensemble and ensemble["better"] else ()
-    members = {one["trial"]: runner.folder(run.trials[one["trial"]]) for one in others}
-    return Outcome(config, runner.folder(chosen), members, facts)
 
 
 def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:

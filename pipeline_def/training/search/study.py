@@ -1,114 +1,186 @@
-"""What a search tries next, which trials continue, and which options mattered: Optuna's part.
+"""The trials of a search in Optuna's journal: what is tried next, and what is stopped early.
 
-TPE proposes trials (Bergstra et al., 2011), starting from the recipe. Asynchronous successive
-halving (Li et al., 2020) promotes the best third of all trials that have reached a rung. Each
-question builds a new study from the trials, so that an interrupted search gives the same answers.
+TPE proposes trials (Bergstra et al., 2011). A trial whose best score so far is below the median of
+the complete ones after the same fraction of their epochs is stopped. The journal lies beside the
+checkpoints, so that a killed search goes on with the trial that it was training.
 """
 
+import dataclasses
+import os
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+)
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
+from optuna.trial import TrialState
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.recipes import Values, apply_values, get_value
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.search.space import Choices, find_space, list_changes
+from pipeline_def.training.search.space import Choices, list_changes
+from pipeline_def.training.search.trials import DIVERGED, DONE, STOPPED, Trial
 
 # As in the text that a search prints itself.
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
-# Fraction of its epochs after which a trial is compared with the others.
-RUNGS = (1 / 9, 1 / 3, 1.0)
-_KEPT = 3
+Space = Mapping[str, Choices]
+
+_JOURNAL = "study.log"
+_FACTS = "facts"
+# Complete trials before any is stopped, and tenths of its epochs that each trial gets: until then,
+# high learning rates look worse than they end.
+_STARTUP, _WARMUP = 3, 3
 _RANDOM_FIRST = 8
 _TRIES = 30
 # Below it, importance is noise; the number of resamples is enough for its standard error.
 _FEWEST, _RESAMPLES, _TREES = 10, 20, 16
+_STATES = {STOPPED: TrialState.PRUNED, DIVERGED: TrialState.PRUNED}
 
 
-class Tried(Protocol):
-    """What a study learns from a trial."""
+class Study:
+    """The trials of a search, those of earlier attempts included."""
 
-    values: dict[str, Any]
-    scores: list[float]
+    def __init__(self, config: TrainerConfig, directory: str) -> None:
+        """Open the journal of a search in the folder of its checkpoints, or begin one.
 
+        Args:
+            config: of trial 0.
+            directory: path; in the place of a URL, the journal is temporary.
+        """
+        place = tempfile.mkdtemp() if "://" in directory else os.path.abspath(directory)
+        os.makedirs(place, exist_ok=True)
+        path = os.path.join(place, _JOURNAL)
+        _cut_unfinished_line(path)
+        self._config = config
+        self._study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path))),
+            study_name="search",
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(_STARTUP, _WARMUP),
+            load_if_exists=True,
+        )
+        self._current: optuna.Trial
+        self._reported = 0
+        trials: dict[int, Trial] = {}
+        for recorded in self._study.get_trials(deepcopy=False):
+            trial = None
+            if facts := recorded.user_attrs.get(_FACTS):
+                # A later attempt at a trial replaces a killed one.
+                trial = trials[facts["number"]] = Trial(**facts)
+            if recorded.state == TrialState.RUNNING:
+                self._tell(recorded.number, trial)
+        self.trials = [trials[number] for number in sorted(trials)]
 
-def epochs_at(rung: float, epochs: int) -> int:
-    """Return the epochs of a trial at a rung, at least 1."""
-    return max(1, round(rung * epochs))
+    def begin(self, trial: Trial, space: Space) -> Trial:
+        """Begin a given trial, or begin it again; it teaches the sampler if the space has it."""
+        distributions = _distribute(space)
+        params = _locate(self._config, trial, distributions)
+        # The space of the others is only known after the recipe's training.
+        if trial.role == "recipe" or not params:
+            return self._begin(self._study.ask(), trial)
+        self._study.enqueue_trial(params)
+        return self._begin(self._study.ask(distributions), trial)
 
+    def propose(
+        self, space: Space, *, accept: Callable[[dict[str, Any]], bool]
+    ) -> dict[str, Any] | None:
+        """Return the options of another trial; None if none are new, valid and accepted.
 
-def propose(
-    config: TrainerConfig,
-    start: Values,
-    trials: Sequence[Tried],
-    *,
-    accept: Callable[[dict[str, Any]], bool],
-) -> dict[str, Any] | None:
-    """Return the options of another trial, as they differ from `config`; None if there is none.
+        Args:
+            space: what it may differ in.
+            accept: whether options that were not tried yet will do.
+        """
+        number, tried = len(self.trials), [trial.values for trial in self.trials]
+        [seed] = np.random.SeedSequence([self._config.training.seed, number]).generate_state(1)
+        # With options on their own, as the recipe has no place in the space.
+        self._study.sampler = optuna.samplers.TPESampler(
+            seed=int(seed),
+            n_startup_trials=_RANDOM_FIRST,
+            multivariate=False,
+            constant_liar=False,
+        )
+        distributions = _distribute(space)
+        for _ in range(_TRIES):
+            drawn = self._study.ask(distributions)
+            # Only what is trained, rounded, teaches the sampler.
+            self._study.tell(drawn, state=TrialState.FAIL)
+            rounded = {
+                name: float(f"{value:.2g}") if space[name].between else value
+                for name, value in drawn.params.items()
+            }
+            values = list_changes(self._config, rounded)
+            new = values and values not in tried
+            if new and _is_valid(self._config, values) and accept(values):
+                return values
+        return None
 
-    Args:
-        config: of trial 0.
-        start: of trial 1, around which the proposals lie.
-        trials: so far, trial 0 first; the same ones lead to the same proposal.
-        accept: whether options that were not tried yet will do.
-    """
-    space = find_space(config, start)
-    distributions = {option: _distribution(choices) for option, choices in space.items()}
-    tried = [trial.values for trial in trials]
-    [seed] = np.random.SeedSequence([config.training.seed, len(trials)]).generate_state(1)
-    sampler = optuna.samplers.TPESampler(
-        seed=int(seed), multivariate=True, n_startup_trials=_RANDOM_FIRST
-    )
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    for trial in trials:
-        _add(study, config, distributions, trial)
-    for _ in range(_TRIES):
-        drawn = study.ask(distributions).params
-        rounded = {
-            option: float(f"{one:.2g}") if space[option].between else one
-            for option, one in drawn.items()
-        }
-        values = list_changes(config, rounded)
-        if values and values not in tried and _is_valid(config, values) and accept(values):
-            return values
-    return None
+    def _begin(self, current: optuna.Trial, trial: Trial) -> Trial:
+        self._current, self._reported = current, 0
+        self.trials[trial.number :] = [trial]
+        self._save(trial)
+        return trial
 
+    def _save(self, trial: Trial) -> None:
+        self._current.set_user_attr(_FACTS, dataclasses.asdict(trial))
 
-def is_promising(trial: Tried, trials: Sequence[Tried]) -> bool:
-    """Return whether a trial is among the best third of all at its rung."""
-    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=_KEPT)
-    study = optuna.create_study(direction="maximize", pruner=pruner)
-    for one in (*(other for other in trials if other is not trial), trial):
-        asked, stopped = study.ask(), False
-        for rung, score in enumerate(one.scores):
-            asked.report(score, _KEPT**rung)
-            stopped = asked.should_prune()
-    return not stopped
+    def report(self, trial: Trial) -> bool:
+        """Record the scores of the trial in training; return whether it should stop."""
+        if len(trial.scores) == self._reported:
+            return False
+        for step in range(self._reported, len(trial.scores)):
+            self._current.report(trial.scores[step], step + 1)
+        self._reported = len(trial.scores)
+        self._save(trial)
+        return not trial.role and self._current.should_prune()
+
+    def end(self, trial: Trial) -> None:
+        """Record the end of the trial in training."""
+        self._save(trial)
+        self._tell(self._current, trial)
+
+    def _tell(self, current: optuna.Trial | int, trial: Trial | None) -> None:
+        """End a trial for Optuna, which does not learn from what was killed or had no time."""
+        if trial and trial.state == DONE:
+            self._study.tell(current, trial.score)
+        else:
+            state = _STATES.get(trial.state, TrialState.FAIL) if trial else TrialState.FAIL
+            self._study.tell(current, state=state)
 
 
 def find_importance(
-    config: TrainerConfig, start: Values, trials: Sequence[Tried]
+    config: TrainerConfig, space: Space, trials: Sequence[Trial]
 ) -> dict[str, list[float]]:
-    """Return option → its share of the variance of the first scores, and the standard error.
+    """Return option → its share of the variance of early scores, and the standard error.
 
     Functional ANOVA over a random forest (Hutter et al., 2014), repeated on resampled trials. Empty
     with few trials. Options that had one value in all trials are left out.
     """
-    known = [trial for trial in trials if trial.scores]
+    distributions = _distribute(space)
+    located = [
+        (_locate(config, trial, distributions), trial.scores[_WARMUP - 1])
+        for trial in trials
+        if len(trial.scores) >= _WARMUP
+    ]
+    known = [
+        optuna.create_trial(params=params, distributions=distributions, value=score)
+        for params, score in located
+        if params
+    ]
     if len(known) < _FEWEST:
         return {}
-    space = find_space(config, start)
-    distributions = {option: _distribution(choices) for option, choices in space.items()}
     generator = np.random.default_rng(config.training.seed)
     shares: dict[str, list[float]] = {}
     for seed in range(_RESAMPLES):
         study = optuna.create_study(direction="maximize")
-        for number in generator.integers(len(known), size=len(known)):
-            _add(study, config, distributions, known[number], first=True)
+        study.add_trials([known[n] for n in generator.integers(len(known), size=len(known))])
         if len({trial.value for trial in study.trials}) < 2:
             continue
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=seed)
@@ -122,45 +194,35 @@ def find_importance(
     }
 
 
-def _add(
-    study: optuna.Study,
-    config: TrainerConfig,
-    distributions: dict[str, Any],
-    trial: Tried,
-    *,
-    first: bool = False,
-) -> None:
-    """Add a trial, unless it lies outside of the space, with its last score or the first."""
-    values = {
-        option: trial.values.get(option, get_value(config, option)) for option in distributions
+def _cut_unfinished_line(path: str) -> None:
+    """Remove what a killed process wrote last, which Optuna refuses to read."""
+    if os.path.exists(path):
+        with open(path, "r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _distribute(space: Space) -> dict[str, BaseDistribution]:
+    return {
+        name: FloatDistribution(choices.values[0], choices.values[-1], log=True)
+        if choices.between
+        else CategoricalDistribution(list(choices.values))
+        for name, choices in space.items()
     }
-    if not all(_contains(distributions[option], value) for option, value in values.items()):
-        return
-    complete = first or len(trial.scores) == len(RUNGS)
-    scores = trial.scores[:1] if first else trial.scores
-    states = optuna.trial.TrialState
-    study.add_trial(
-        optuna.create_trial(
-            params=values,
-            distributions=distributions,
-            state=states.COMPLETE if complete else states.PRUNED,
-            value=scores[-1] if complete else None,
-            intermediate_values={_KEPT**rung: score for rung, score in enumerate(scores)},
-        )
-    )
 
 
-def _distribution(choices: Choices) -> optuna.distributions.BaseDistribution:
-    values = choices.values
-    if choices.between:
-        return optuna.distributions.FloatDistribution(values[0], values[-1], log=True)
-    return optuna.distributions.CategoricalDistribution(list(values))
-
-
-def _contains(distribution: Any, value: Any) -> bool:
-    if isinstance(distribution, optuna.distributions.FloatDistribution):
-        return bool(distribution.low <= value <= distribution.high)
-    return bool(value in distribution.choices)
+def _locate(
+    config: TrainerConfig, trial: Trial, distributions: Mapping[str, BaseDistribution]
+) -> dict[str, Any] | None:
+    """Return option → value of a trial in a space; None if it lies outside."""
+    params = {name: trial.values.get(name, get_value(config, name)) for name in distributions}
+    for name, distribution in distributions.items():
+        if isinstance(distribution, FloatDistribution):
+            inside = distribution.low <= params[name] <= distribution.high
+        else:
+            inside = params[name] in distribution.choices  # type: ignore[attr-defined]
+        if not inside:
+            return None
+    return params
 
 
 def _is_valid(config: TrainerConfig, values: Values) -> bool:

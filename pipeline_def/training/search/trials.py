@@ -1,13 +1,13 @@
-"""A trial of a search: what is recorded of it, and its training up to a rung."""
+"""A trial of a search: what is recorded of it, and its training."""
 
 import dataclasses
 import functools
 import gc
-import io
 import logging
 import math
 import os
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,7 +18,7 @@ import tf_keras
 from numpy.typing import NDArray
 
 from components.contract.errors import ModelError
-from components.contract.progress import naming_fold
+from components.host.progress import naming_fold
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import apply_values
 from pipeline_def.config.training import TrainerConfig
@@ -26,21 +26,21 @@ from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import precision
 from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import Predict, compile_logits, predict_logits
-from pipeline_def.training.checkpoint import Progress, write_whole
+from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.cross_validation.folds import Validated, cross_validate, fold_path
 from pipeline_def.training.cross_validation.images import SmallSet
 from pipeline_def.training.feature_cache import Tables
 from pipeline_def.training.phases import Shared, Training
-from pipeline_def.training.search.study import RUNGS, epochs_at
 from pipeline_def.training.steps.step import erase_tuned
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
-# Paused trials go on if they are promoted.
-PAUSED, DONE = "paused", "complete"
+UNFINISHED, DONE = "unfinished", "complete"
+STOPPED, NO_TIME = "stopped early", "out of time"
 DIVERGED, NO_MEMORY = "diverged", "out of memory"
-_LOGITS = "logits.npz"
+# Parts of a trial after which it is compared with the others.
+_TENTHS = 10
 # Networks that are kept with their compiled steps; each has the weights three times in memory.
 _MOST_BUILT = 6
 
@@ -57,23 +57,19 @@ class Trial:
     """Option → value where it differs from trial 0."""
     role: Role = ""
     """Why it is trained to its end, however it begins; empty for the others."""
-    state: str = PAUSED
+    state: str = UNFINISHED
     epochs: int = 0
     """Completed epochs of the last phase; with folds, their mean."""
     seconds: float = 0.0
     epoch_seconds: float = 0.0
-    """Duration of an epoch of the last phase; its share of it where trials ran side by side."""
-    shared: bool = False
-    """Whether they did."""
-    start_up: float = 0.0
-    """Seconds of its first run that these epochs did not take."""
+    """Median duration of an epoch of the last phase; 0 before the second."""
     score: float = 0.0
     """Accuracy on the images that select the epoch, so far; balanced accuracy if
     `training.metric` is."""
     scores: list[float] = field(default_factory=list)
-    """Of the best epoch up to each of the rungs that it has reached."""
+    """Of the best epoch up to each tenth of its epochs that it has completed."""
     finished: float = 0.0
-    """Seconds of the search at the end of its last run."""
+    """Seconds of the search at its end."""
     mirrored: float = 1.0
     """Accuracy of trial 0 on mirror images, as a fraction of that on the same images unmirrored; 1
     if it trains on mirror images."""
@@ -84,7 +80,24 @@ class Trial:
     @property
     def error(self) -> float:
         """Standard error of the score of a complete trial."""
-        return find_error(self.right)
+        shares = [(text.count("1") / len(text), len(text)) for text in self.right]
+        return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
+
+    def set_scores(self, score: Callable[[int], float], done: int, *, of: int) -> None:
+        """Set the scores after `done` of all epochs or folds; `score` is that of the first ones."""
+        parts = [math.ceil(tenth * of / _TENTHS) for tenth in range(1, _TENTHS + 1)]
+        self.scores = [score(part) for part in parts if part <= done]
+        self.score = score(done)
+
+    def complete(self, right: list[str]) -> None:
+        """Set the state of a trial that was trained to its end."""
+        self.right, self.state = right, DONE
+        self.score = statistics.mean(text.count("1") / len(text) for text in right)
+        self.scores += [self.score] * (_TENTHS - len(self.scores))
+
+
+Report = Callable[[Trial], bool]
+"""Hears of a trial after each of its epochs or folds; returns whether to stop it."""
 
 
 @dataclass
@@ -164,13 +177,10 @@ class TrialRunner:
         predict = compile_logits(Classifier(model, config.model.views))
         return _Built(network, model, model.get_weights(), shared, predict)
 
-    def train(
-        self, trial: Trial, rung: float, *, note: str = "", deadline: float = math.inf
-    ) -> None:
-        """Train a trial up to a rung; the live line shows its number and `note`.
+    def train(self, trial: Trial, report: Report, *, note: str = "") -> None:
+        """Train a trial to its end, or until `report`, called after each epoch or fold, is true.
 
-        Past `deadline`, a time of `time.perf_counter`, it pauses at the end of an epoch; with folds
-        it does not.
+        The live line shows its number and `note`. Its state is as before if it was stopped.
 
         Raises:
             ModelError: it diverged.
@@ -182,9 +192,9 @@ class TrialRunner:
         try:
             with naming_fold(f"trial {trial.number}{note}:"):
                 if self.folds:
-                    self._train_folds(trial, built, data, logs, rung)
+                    self._train_folds(trial, built, data, logs, report)
                 else:
-                    self._train_whole(trial, built, data, logs, rung, deadline)
+                    self._train_whole(trial, built, data, logs, report)
         except BaseException:
             # It may leave layers frozen, which changes the order of the weights.
             left = {key: one for key, one in self.built.items() if one.model is not built.model}
@@ -193,37 +203,39 @@ class TrialRunner:
             raise
 
     def _train_folds(
-        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, rung: float
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, report: Report
     ) -> None:
-        """Train some or all of the folds: they are the rungs."""
-        most = epochs_at(rung, self.folds)
+        """Train one fold after the other; each is a part of the trial."""
         trained = tf.io.gfile.exists(fold_path(self.folder(trial), self.folds - 1))
-        validated = cross_validate(
-            built.model,
-            data,
-            self._small,
-            folds=self.folds,
-            log_dir=logs,
-            checkpoint_dir=self.folder(trial),
-            shared=built.shared,
-            most=most,
-        )
-        counts = [epochs_at(one, self.folds) for one in RUNGS if one <= rung]
-        trial.scores = [self._score_folds(validated, count) for count in counts]
-        trial.score = trial.scores[-1]
-        trial.epochs = data.config.training.epochs * most // self.folds
-        if paces := [one.epoch_seconds for one in validated.results if one.epoch_seconds]:
-            trial.epoch_seconds = self.folds * statistics.mean(paces)
-        if most == self.folds:
-            self._complete(trial, validated.logits, validated.images.labels)
-            trial.scores[-1] = trial.score
-            # The network still has the weights of the last fold, unless an earlier attempt had.
-            if not trained and not trial.number:
-                judged = np.flatnonzero(validated.assigned == self.folds - 1)
-                replicas = self.strategy.num_replicas_in_sync
-                part = self._small.divide(data, judged, replicas=replicas)
-                last = validated.results[-1].logits[-1]
-                trial.mirrored = _compare_mirrored(built.predict, part, last)
+        epochs = data.config.training.epochs
+        for count in range(1, self.folds + 1):
+            validated = cross_validate(
+                built.model,
+                data,
+                self._small,
+                folds=self.folds,
+                log_dir=logs,
+                checkpoint_dir=self.folder(trial),
+                shared=built.shared,
+                most=count,
+            )
+            trial.epochs = epochs * count // self.folds
+            if paces := [one.epoch_seconds for one in validated.results if one.epoch_seconds]:
+                trial.epoch_seconds = self.folds * statistics.mean(paces)
+            if count == self.folds:
+                trial.complete(self._find_right(validated.logits, validated.images.labels))
+                break
+            score = functools.partial(self._score_folds, validated)
+            trial.set_scores(score, count, of=self.folds)
+            if report(trial):
+                return
+        # The network still has the weights of the last fold, unless an earlier attempt had.
+        if not trained and not trial.number:
+            judged = np.flatnonzero(validated.assigned == self.folds - 1)
+            replicas = self.strategy.num_replicas_in_sync
+            part = self._small.divide(data, judged, replicas=replicas)
+            last = validated.results[-1].logits[-1]
+            trial.mirrored = _compare_mirrored(built.predict, part, last)
 
     def _score_folds(self, validated: Validated, count: int) -> float:
         """Return the accuracy of the first folds in their best epoch."""
@@ -236,42 +248,40 @@ class TrialRunner:
         return SmallSet.read(self.data)
 
     def _train_whole(
-        self,
-        trial: Trial,
-        built: _Built,
-        data: TrainingInput,
-        logs: str,
-        rung: float,
-        deadline: float,
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, report: Report
     ) -> None:
-        epochs = data.config.training.epochs
+        config, ends = data.config, list[float]()
+
+        def end_epoch(progress: Progress) -> bool:
+            ends.append(time.perf_counter())
+            if len(ends) > 1:
+                trial.epoch_seconds = float(np.median(np.diff(ends)))
+            self._set_progress(trial, progress, config)
+            return report(trial)
+
         training = Training(
             built.model,
             data,
             logs,
             self.folder(trial),
-            pause=epochs_at(rung, epochs) if rung < 1 else 0,
-            deadline=deadline,
             shared=built.shared,
+            stop=end_epoch,
         )
         training.run()
-        last = training.phases[-1]
-        trial.epochs = last.progress.epochs
-        trial.epoch_seconds = last.epoch_seconds or trial.epoch_seconds
-        trial.scores = [
-            self._score(last.progress, epochs_at(one, epochs), data.config)
-            for one in RUNGS
-            if not training.paused or (one <= rung and epochs_at(one, epochs) <= trial.epochs)
-        ]
-        trial.score = self._score(last.progress, trial.epochs, data.config)
-        if not training.paused:
-            logits, ids = predict_logits(built.predict, data.read_evaluation())
-            self._complete(trial, logits, ids)
-            trial.scores[-1] = trial.score
-            if not trial.number:
-                trial.mirrored = _compare_mirrored(built.predict, data, logits)
+        self._set_progress(trial, training.phases[-1].progress, config)
+        if training.stopped:
+            return
+        logits, ids = predict_logits(built.predict, data.read_evaluation())
+        trial.complete(self._find_right(logits, ids))
+        if not trial.number:
+            trial.mirrored = _compare_mirrored(built.predict, data, logits)
 
-    def _score(self, progress: Progress, epochs: int, config: TrainerConfig) -> float:
+    def _set_progress(self, trial: Trial, progress: Progress, config: TrainerConfig) -> None:
+        trial.epochs = progress.epochs
+        score = functools.partial(self._score, progress, config)
+        trial.set_scores(score, trial.epochs, of=config.training.epochs)
+
+    def _score(self, progress: Progress, config: TrainerConfig, epochs: int) -> float:
         """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
 
         It is the last one if `training.keep` says so.
@@ -291,21 +301,7 @@ class TrialRunner:
         balanced = self.data.config.training.metric == "balanced_accuracy"
         return "balanced_accuracy" if balanced else "accuracy"
 
-    def _complete(self, trial: Trial, logits: NDArray[np.floating[Any]], ids: Any) -> None:
-        buffer = io.BytesIO()
-        np.savez(buffer, logits=logits, ids=ids)
-        write_whole(os.path.join(self.folder(trial), _LOGITS), buffer.getvalue())
-        trial.right = self.find_right(logits, ids)
-        trial.score = find_score(trial.right)
-        trial.state = DONE
-
-    def read_logits(self, trial: Trial) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return logits and label ids of the images that select the epoch, of a complete trial."""
-        path = os.path.join(self.folder(trial), _LOGITS)
-        with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
-            return arrays["logits"], arrays["ids"]
-
-    def find_right(self, scores: NDArray[np.floating[Any]], ids: Any) -> list[str]:
+    def _find_right(self, scores: NDArray[np.floating[Any]], ids: Any) -> list[str]:
         """Return `Trial.right` for scores, [images, classes], and label ids."""
         right = np.argmax(scores, axis=1) == np.asarray(ids)
         balanced = self.measure == "balanced_accuracy"
@@ -316,12 +312,10 @@ class TrialRunner:
         ]
 
 
-def attempt(
-    runner: TrialRunner, trial: Trial, rung: float, *, note: str = "", deadline: float
-) -> None:
+def attempt(runner: TrialRunner, trial: Trial, report: Report, *, note: str = "") -> None:
     """Train a trial as `TrialRunner.train` does; its state says if it failed."""
     try:
-        runner.train(trial, rung, note=note, deadline=deadline)
+        runner.train(trial, report, note=note)
     except ModelError as error:
         _LOGGER.warning("Trial %d: %s", trial.number, error)
         trial.state = DIVERGED
@@ -351,14 +345,3 @@ def _compare_mirrored(
 def _erase_dropout(config: ModelConfig) -> ModelConfig:
     """Return the configuration with dropout, whose rate is set later, and may be 0."""
     return dataclasses.replace(config, dropout=0.5)
-
-
-def find_score(right: list[str]) -> float:
-    """Return `Trial.score` for `Trial.right`."""
-    return statistics.mean(one.count("1") / len(one) for one in right)
-
-
-def find_error(right: list[str]) -> float:
-    """Return the standard error of `find_score`."""
-    shares = [(one.count("1") / len(one), len(one)) for one in right]
-    return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)

@@ -4,7 +4,6 @@ Paths, fields and errors are as in the backend 2.14.3: from grpc-gateway for mos
 handler for uploads.
 """
 
-import base64
 import contextlib
 import email
 import json
@@ -61,10 +60,6 @@ class KfpServer(StubServer):
         self.schedules: list[Row] = []
         self.script: deque[Row] = deque()
         """Responses to requests for a run; the last one stays."""
-        self.archive: dict[str, str] = {}
-        """Node → its log in Argo's archive."""
-        self.pods: dict[str, str] = {}
-        """Pod → its log."""
         self.kept: dict[str, str] = {}
         """URL of an object → its text."""
         self.requests: list[str] = []
@@ -129,16 +124,12 @@ class KfpServer(StubServer):
                 step = self.script.popleft() if len(self.script) > 1 else self.script[0]
                 if "task_count" in step and query.get("view") != "FULL":
                     step = {key: value for key, value in step.items() if key != "tasks"}
-                return {"run_id": run_id} | step
+                return _row(self.runs, run_id=run_id) | step
             case "POST", [action] if action.endswith(":terminate"):
                 run = _row(self.runs, run_id=action.partition(":")[0])
                 run["state"] = "CANCELING"
                 return {}
-            case "GET", [_, "nodes", node, "artifacts", "main-logs:read"] if node in self.archive:
-                return {"data": base64.b64encode(self.archive[node].encode()).decode()}
-        raise gateway_error(
-            404, 5, f"ResourceNotFoundError: artifact {''.join(more[2:3])} not found"
-        )
+        raise gateway_error(404, 5, "Not Found")
 
     def _answer_schedules(
         self, method: str, more: list[str], query: dict[str, str], body: Any
@@ -175,11 +166,7 @@ class KfpServer(StubServer):
         return [row for row in rows if wanted.items() <= row.items()]
 
     def _answer_beside(self, path: str, query: dict[str, str]) -> str:
-        """Answer requests outside of the API v2beta1: logs of pods, and pages."""
-        if path == "/k8s/pod/logs":
-            if query["podname"] in self.pods:
-                return Text(self.pods[query["podname"]])
-            raise Refusal(500, Text("Could not get main container logs"))
+        """Answer requests outside of the API v2beta1: files in the object store, and pages."""
         if path == "/artifacts/get":
             place = "{source}://{bucket}/{key}".format(**query)
             if place in self.kept:

@@ -92,38 +92,32 @@ def test_a_token_that_is_missing_or_wrong(
     assert "Cannot read the token file" in sentence(missing, spec)
 
 
-def test_a_refused_upload(server: KfpServer, spec: Path) -> None:
-    server.refuse_spec = "Failed to create: InvalidInputError: unknown field 'rooot'"
-    text = sentence(server, spec)
-    assert "could not upload the specification" in text
-    assert "unknown field 'rooot'" in text
-    assert server.runs == []
+NOT_THE_API = "is not the Kubeflow Pipelines v2 API"
 
 
 @pytest.mark.parametrize(
-    ("fault", "found"),
+    ("state", "said"),
     [
-        (Refusal(200, LOGIN), "it returned a web page"),
-        (Refusal(302, "", "https://dex.example.com/auth?state=hush"), "(302)"),
-        (Refusal(404, "<html>404 page not found</html>"), "(404)"),
+        ({"fault": Refusal(200, LOGIN)}, (NOT_THE_API, "it returned a web page")),
+        ({"fault": Refusal(302, "", "https://dex/auth?state=hush")}, (NOT_THE_API, "(302)")),
+        ({"fault": Refusal(404, "<html>404 not found</html>")}, (NOT_THE_API, "(404)")),
+        ({"failures": 1}, ("could not list experiments (500: ",)),
+        ({"fault": gateway_error(403, 7, "Denied")}, ("its rights and --namespace",)),
+        (
+            {"refuse_spec": "InvalidInputError: unknown field 'rooot'"},
+            ("could not upload the specification", "unknown field 'rooot'"),
+        ),
     ],
-    ids=["login page", "redirect", "other server"],
+    ids=["login page", "redirect", "other server", "trouble", "rights", "specification"],
 )
-def test_an_address_without_the_api(
-    server: KfpServer, spec: Path, fault: Refusal, found: str
+def test_what_a_server_refuses(
+    server: KfpServer, spec: Path, state: dict[str, Any], said: tuple[str, ...]
 ) -> None:
-    server.fault = fault
+    vars(server).update(state)
     text = sentence(server, spec)
-    assert "is not the Kubeflow Pipelines v2 API" in text
-    assert found in text
-
-
-def test_a_server_in_trouble(server: KfpServer, spec: Path) -> None:
-    server.failures = 1
-    assert "could not list experiments (500: " in sentence(server, spec)
-    start(server, spec)
-    server.fault = gateway_error(403, 7, "PermissionDenied: User is not authorized")
-    assert "its rights and --namespace" in sentence(server, spec)
+    assert all(words in text for words in said)
+    assert "hush" not in text
+    assert server.runs == []
 
 
 def test_an_address_that_does_not_answer(server: KfpServer, spec: Path) -> None:

@@ -4,27 +4,20 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.client import run as client_run
-from tests.kubeflow.client.argo_nodes import (
-    WORKFLOW,
-    Task,
-    identifier,
-    listed,
-    listed_natively,
-    pod_of,
-)
+from tests.kubeflow.client.answers import nodes, tasks
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import CREATED, KfpServer
 
-
-def both(gen: Task, train: Task) -> dict[str, Task]:
-    """The two steps of the specification; the second one is in a stage."""
-    return {"Gen": gen, "train": Task(train.state or "", 5, inner={"Train": train})}
+# Rows of the two steps of the specification.
+CACHED, TRAINING = "Gen SUCCEEDED 9 9", "Train RUNNING 20 -"
+FAILED = "Train FAILED 10 500"
 
 
 def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: Say) -> None:
@@ -72,8 +65,7 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
 def test_without_the_cache_every_step_runs(server: KfpServer, say: Say) -> None:
     assert say("run", "--no-cache")[0] == 0
     [document] = yaml.safe_load_all(server.versions[0]["text"])
-    layers = (document["root"], document["components"]["stage-train"])
-    for task in (task for layer in layers for task in layer["dag"]["tasks"].values()):
+    for task in document["root"]["dag"]["tasks"].values():
         assert task["cachingOptions"] == {"enableCache": False}
 
 
@@ -126,15 +118,14 @@ def wait(say: Say, monkeypatch: pytest.MonkeyPatch, *argv: str) -> tuple[int, li
 def test_each_change_of_a_task_is_written_once(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cached, trained = Task("CACHED", 9), Task("SUCCEEDED", 20, 332)
     server.script.extend(
         [
             {"state": "PENDING"},
-            listed({"Gen": Task("", driver="RUNNING")}),
-            *[listed(both(cached, Task("RUNNING", 20)))] * 2,
+            nodes("RUNNING", "Gen-driver RUNNING 1 -"),
+            *[nodes("RUNNING", CACHED, TRAINING)] * 2,
             # The run is over before its last task.
-            listed(both(cached, Task("RUNNING", 20)), "SUCCEEDED"),
-            listed(both(cached, trained), "SUCCEEDED"),
+            nodes("SUCCEEDED", CACHED, TRAINING),
+            nodes("SUCCEEDED", CACHED, "Train SUCCEEDED 20 332"),
         ]
     )
     assert wait(say, monkeypatch) == (
@@ -157,48 +148,42 @@ F1122 04:06:17.2 main.go:54] failed to execute component: exit status 2
 time="2026-11-22T04:06:18.000Z" level=info msg="sub-process exited" argo=true error="<nil>"
 Error: exit status 1
 """
-POD = pod_of("train", "Train")
+KEPT = "minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"
 
 
-@pytest.mark.parametrize("place", ["archive", "interface", "retried pod", "kept", "nowhere"])
+@pytest.mark.parametrize(
+    ("row", "log", "state", "reason"),
+    [
+        (FAILED, LOG, "FAILED", SENTENCE.rstrip(".")),
+        (FAILED, "", "FAILED", "the reason is in its log"),
+        ("Train-driver FAILED 10 500", "", "FAILED", "its driver failed or was stopped"),
+    ],
+)
 def test_a_failed_step_gives_its_own_reason(
-    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, place: str
+    server: KfpServer,
+    say: Say,
+    monkeypatch: pytest.MonkeyPatch,
+    row: str,
+    log: str,
+    state: str,
+    reason: str,
 ) -> None:
-    """From Argo's archive, else from the pod, through the interface."""
-    server.script.append(listed(both(Task("CACHED"), Task("FAILED", 10, 500)), "FAILED"))
-    template = "retry-system-container-impl" if place == "retried pod" else "system-container-impl"
-    if place == "archive":
-        server.archive = {POD: LOG}
-    elif place == "kept":
-        ids = {"pipeline_id": "pipeline_id-1", "pipeline_version_id": "pipeline_version_id-1"}
-        server.script[0] |= {"pipeline_version_reference": ids}
-        server.kept["minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"] = LOG
-    elif place != "nowhere":
-        server.pods = {f"-{template}-".join(POD.rsplit("-", 1)): LOG}
+    """From the log that the step has kept in the object store."""
+    server.script.append(nodes(state, CACHED, row))
+    server.kept = {KEPT: log} if log else {}
     status, lines = wait(say, monkeypatch)
-    reason = "the reason is in its log" if place == "nowhere" else SENTENCE.rstrip(".")
     assert (status, lines[:2]) == (1, ["Gen: CACHED", "Train: FAILED after 490 s"])
-    assert lines[2].startswith(f"Run FAILED in the task Train: {reason}; see http")
-
-
-def test_a_failed_driver_gives_its_own_reason(
-    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.script.append(listed(both(Task("", driver="FAILED"), Task("")), "FAILED"))
-    log = "I1122 main.go:1] start\nF1122 04:06:17.2 1 main.go:79] KFP driver: no such input: data\n"
-    server.archive = {identifier(f"{WORKFLOW}(0).root(0).Gen-driver(0)"): log}
-    _, lines = wait(say, monkeypatch)
-    assert "Run FAILED in the task Gen: no such input: data; see" in lines[-1]
+    assert lines[2].startswith(f"Run FAILED in the task Train: {reason}")
+    assert re.search(r"; see http://\S+/#/runs/details/run_id-1$", lines[2])
 
 
 def test_the_error_that_the_api_reports_comes_first(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.archive = {POD: LOG}
-    failed = Task("FAILED", 1, 9, error="out of\nmemory.")
-    server.script.append(listed(both(Task("CACHED"), failed), "CANCELED"))
+    server.kept = {KEPT: LOG}
+    server.script.append(tasks("CANCELED", {"Gen": "CACHED", "Train": "FAILED"}))
     status, lines = wait(say, monkeypatch)
-    assert (status, lines[-1][:49]) == (1, "Run STOPPED in the task Train: out of memory; see")
+    assert (status, lines[-1][:51]) == (1, "Run STOPPED in the task Train: no space left; see h")
 
 
 def test_a_pod_that_does_not_start_is_reported_once(
@@ -208,8 +193,9 @@ def test_a_pod_that_does_not_start_is_reported_once(
     monkeypatch.setattr(
         "pipeline_def.kubeflow.client.run.time.monotonic", lambda: float(next(clock))
     )
-    waits = listed(both(Task("RUNNING", 50), Task("RUNNING", attempts=("PENDING",))))
-    done = listed(both(Task("RUNNING", 50), Task("SUCCEEDED", 10, 300)), "SUCCEEDED")
+    pod = ("executor RUNNING 10 -", "executor(0) PENDING 10 -")
+    waits = nodes("RUNNING", "Gen RUNNING 50 -", "Train RUNNING 10 -", *pod)
+    done = nodes("SUCCEEDED", "Gen RUNNING 50 -", "Train SUCCEEDED 10 300")
     server.script.extend([*[waits] * 8, done])
     _, lines = wait(say, monkeypatch, "--namespace", "team-a")
     [told] = [line for line in lines if "pending" in line]
@@ -229,7 +215,7 @@ def test_an_unreachable_server_is_polled_again(
             return super().follow()
 
     monkeypatch.setattr(run_commands, "RunFollower", Failing)
-    server.script.append(listed(both(Task("CACHED"), Task("CACHED")), "SUCCEEDED"))
+    server.script.append(nodes("SUCCEEDED", CACHED, "Train SUCCEEDED 20 20"))
     found, lines = wait(say, monkeypatch)
     assert found == status
     assert "The run continues; retrying every 10 s" in lines[0]
@@ -244,7 +230,7 @@ def test_ctrl_c_leaves_the_run_alone(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", interrupt)
-    server.script.append(listed({"Gen": Task("RUNNING", 10)}))
+    server.script.append(nodes("RUNNING", "Gen RUNNING 10 -"))
     status, said = say("run", "--wait")
     assert (status, "Gen: RUNNING\n" in said) == (130, True)
     assert "Stopped watching; the run continues in the cluster: http" in said
@@ -328,37 +314,32 @@ def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
         assert (status, found in said) == (2, True)
 
 
-def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> None:
+@pytest.mark.parametrize(
+    "run",
+    [
+        nodes("FAILED", CACHED, FAILED, "Pusher - 500 500"),
+        tasks("FAILED", {"Gen": "CACHED", "Train": "FAILED"}),
+    ],
+)
+def test_the_log_of_a_task_of_the_newest_run(
+    server: KfpServer, say: Say, run: dict[str, Any]
+) -> None:
+    """As the step has kept it in the object store, however it ended."""
     say("run")
-    tasks = both(Task("CACHED"), Task("RUNNING")) | {"Pusher": Task("")}
-    server.script.append(listed(tasks))
-    server.pods["-system-container-impl-".join(POD.rsplit("-", 1))] = "epoch 1\nepoch 2"
-    assert say("logs", "Train") == (0, "epoch 1\nepoch 2\n")
-    server.pods.clear()
-    status, said = say("logs", "Train")
-    assert (status, "login" in said) == (2, False)
-    assert "its pod has not started or was deleted" in said
-    assert f"artifact {POD} not found" in said
-    tasks["Train"] = Task("FAILED", 10, 60)
-    ids = {"pipeline_id": "pipeline_id-1", "pipeline_version_id": "pipeline_version_id-1"}
-    server.script[0] = listed(tasks, "FAILED") | {"pipeline_version_reference": ids}
-    server.kept["minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"] = LOG
+    server.script.append(run)
+    server.kept[KEPT] = LOG
     assert say("logs", "Train") == (0, LOG)
+    server.kept.clear()
+    status, said = say("logs", "Train")
+    assert (status, "There is no log of Train: its step has not begun" in said) == (2, True)
+    assert f"({KEPT}: " in said
+    assert "kubectl --namespace kubeflow logs --prefix --selector pipeline/runid=run_id-1" in said
     for task, message in (
         ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
-        ("Pusher", "Pusher has no log in the run run_id-1: it is not started"),
+        ("Pusher", "Report-Pusher has no log in the run run_id-1: it is not started"),
     ):
         status, said = say("logs", task)
         assert (status, message in said) == (2, True)
-
-
-def test_the_log_of_a_task_without_ml_metadata(server: KfpServer, say: Say) -> None:
-    say("run")
-    server.script.append(listed_natively({"Gen": "CACHED", "Train": "RUNNING"}))
-    server.pods[f"{WORKFLOW}-system-container-impl-1"] = "epoch 1"
-    assert say("logs", "Train") == (0, "epoch 1\n")
-    status, said = say("logs", "Gen")
-    assert (status, "it is CACHED" in said) == (2, True)
 
 
 def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:
@@ -370,3 +351,8 @@ def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:
     assert say("run", "--namespace", "team-a")[0] == 0
     assert server.experiments[0]["namespace"] == server.pipelines[0]["namespace"] == "team-a"
     assert "run_id-1" in say("runs", "--namespace", "team-a")[1]
+    server.script.append(nodes("FAILED", FAILED))
+    private = KEPT.replace("/v2/", "/private-artifacts/team-a/v2/")
+    for place in (KEPT, private):
+        server.kept = {place: LOG}
+        assert say("logs", "Train", "--namespace", "team-a") == (0, LOG)

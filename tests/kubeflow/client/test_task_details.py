@@ -1,4 +1,4 @@
-"""States and pods of tasks among the nodes that the API lists, as 2.17 and earlier releases do."""
+"""States of a run and its tasks in what the API answers, as 2.17 and earlier releases do."""
 
 from typing import Any
 
@@ -7,110 +7,64 @@ import pytest
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client import run as client_run
 from pipeline_def.kubeflow.client.run import RunFollower, StartedRun
-from pipeline_def.kubeflow.client.task_details import find_pod, read_state, read_view
-from tests.kubeflow.client.argo_nodes import (
-    WORKFLOW,
-    Task,
-    identifier,
-    listed,
-    listed_natively,
-    pod_of,
+from pipeline_def.kubeflow.client.task_details import read_state, read_view
+from tests.kubeflow.client.answers import nodes, tasks
+
+# Excerpts of real answers of Kubeflow Pipelines 2.17.
+STOPPED = (
+    "images-6dgjr FAILED 0 81",
+    "root-driver SUCCEEDED 0 10",
+    "root-driver(0) SUCCEEDED 0 4",
+    "root FAILED 10 81",
+    "ImageExampleGen-lookup-driver SUCCEEDED 20 30",
+    "ImageExampleGen-lookup-driver(0) SUCCEEDED 20 24",
+    "ImageExampleGen-lookup SUCCEEDED 30 50",
+    "executor SUCCEEDED 30 50",
+    "executor(0) SUCCEEDED 30 39",
+    "ImageExampleGen-driver SUCCEEDED 50 61",
+    "ImageExampleGen FAILED 61 81",
+    "ImageExampleGen(0) FAILED 61 81",
+    "executor FAILED 61 81",
+    "executor(0) FAILED 61 72",
+    "StatisticsGen - 81 81",
+)
+CACHED = (
+    "ImageExampleGen-lookup-driver SUCCEEDED 20 30",
+    "ImageExampleGen-lookup SUCCEEDED 30 40",
+    "executor SUCCEEDED 30 40",
+    "executor(0) SUCCEEDED 30 36",
+    "ImageExampleGen-driver SUCCEEDED 40 50",
+    "ImageExampleGen SUCCEEDED 50 50",
+    "ImageExampleGen(0) SUCCEEDED 50 50",
+    "executor SKIPPED 50 50",
+)
+# Its workflow was deleted with the schedule that had started it.
+ORPHANED = (
+    "root RUNNING 9 -",
+    "StatisticsGen SUCCEEDED 62 62",
+    "SchemaGen-driver SUCCEEDED 62 72",
+    "SchemaGen RUNNING 72 -",
+    "executor RUNNING 72 -",
+    "executor(0) RUNNING 72 -",
 )
 
-# Excerpts of real responses of Kubeflow Pipelines 2.17: name, state, start, end, and the numbers of
-# child nodes.
-STOPPED = """
-images-6dgjr FAILED 06:34:53 06:36:14 1490975060
-images-6dgjr(0) FAILED 06:34:53 06:36:14 2396325295
-root-driver SUCCEEDED 06:34:53 06:35:03 1812379314
-root-driver(0) SUCCEEDED 06:34:53 06:34:57 3921033786
-data-driver SUCCEEDED 06:35:03 06:35:13 2546709725
-data-driver(0) SUCCEEDED 06:35:03 06:35:07 56081117
-root FAILED 06:35:03 06:36:14 4098981985
-root(0) FAILED 06:35:03 06:36:14 773270318
-ImageExampleGen-lookup-driver SUCCEEDED 06:35:13 06:35:23 291320348
-ImageExampleGen-lookup-driver(0) SUCCEEDED 06:35:13 06:35:17 121205200
-data FAILED 06:35:13 06:36:14 1466143340
-data(0) FAILED 06:35:13 06:36:14 2036182861 2485743012 80684023 2907864260
-ImageExampleGen-lookup SUCCEEDED 06:35:23 06:35:43 1982680179
-ImageExampleGen-lookup(0) SUCCEEDED 06:35:23 06:35:43 1495255498 2087374400
-executor SUCCEEDED 06:35:23 06:35:43 3170656113
-executor(0) SUCCEEDED 06:35:23 06:35:32
-ImageExampleGen-driver SUCCEEDED 06:35:43 06:35:54 3147195427
-ImageExampleGen-driver(0) SUCCEEDED 06:35:43 06:35:47 1682728679
-ImageExampleGen FAILED 06:35:54 06:36:14 3580280730
-ImageExampleGen(0) FAILED 06:35:54 06:36:14 437555329 4235842346
-executor FAILED 06:35:54 06:36:14 4068038872
-executor(0) FAILED 06:35:54 06:36:05
-"""
-CACHED = """
-images-c628z SUCCEEDED 06:37:22 06:41:24 3676547700
-images-c628z(0) SUCCEEDED 06:37:22 06:41:24 59456079
-root-driver SUCCEEDED 06:37:22 06:37:32 2231541458
-root-driver(0) SUCCEEDED 06:37:22 06:37:26 4055798234
-data-driver SUCCEEDED 06:37:32 06:37:42 733517565
-data-driver(0) SUCCEEDED 06:37:32 06:37:36 3397930109
-root SUCCEEDED 06:37:32 06:41:24 2530598913
-root(0) SUCCEEDED 06:37:32 06:41:24 2607267918
-ImageExampleGen-lookup-driver SUCCEEDED 06:37:42 06:37:52 1504364540
-ImageExampleGen-lookup-driver(0) SUCCEEDED 06:37:42 06:37:45 1123518768
-data SUCCEEDED 06:37:42 06:39:02 3307372300
-data(0) SUCCEEDED 06:37:42 06:39:02 630666413 3656139332 1890328855 53717860
-ImageExampleGen-lookup SUCCEEDED 06:37:52 06:38:02 2825365587
-ImageExampleGen-lookup(0) SUCCEEDED 06:37:52 06:38:02 2264385578 2347460512
-executor SUCCEEDED 06:37:52 06:38:02 2182427601
-executor(0) SUCCEEDED 06:37:52 06:37:58
-ImageExampleGen-driver SUCCEEDED 06:38:02 06:38:12 3300054531
-ImageExampleGen-driver(0) SUCCEEDED 06:38:02 06:38:05 166926535
-ImageExampleGen SUCCEEDED 06:38:12 06:38:12 4092219386
-ImageExampleGen(0) SUCCEEDED 06:38:12 06:38:12 1897998305 2239827530
-StatisticsGen-driver SUCCEEDED 06:38:12 06:38:22 1264644337
-StatisticsGen-driver(0) SUCCEEDED 06:38:12 06:38:16 4280217809
-executor SKIPPED 06:38:12 06:38:12
-"""
-# Its workflow was deleted with the schedule that had started it.
-ORPHANED = """
-root RUNNING 06:28:40 00:00:00 1571612001
-data RUNNING 06:28:50 00:00:00 463902572
-StatisticsGen SUCCEEDED 06:29:42 06:29:42 155833352
-SchemaGen-driver SUCCEEDED 06:29:42 06:29:52 3622799553
-SchemaGen RUNNING 06:29:52 00:00:00 3629632888
-executor RUNNING 06:29:52 00:00:00 708452824
-executor(0) RUNNING 06:29:52 00:00:00
-"""
 
-
-def response(workflow: str, rows: str, *history: tuple[str, str]) -> dict[str, Any]:
-    """Return the API's response that an excerpt is of, with the times and states of the run."""
-    details = []
-    for line in rows.strip().splitlines():
-        name, state, start, end, *children = line.split()
-        nodes = [{"pod_name": f"{workflow}-{number}"} for number in children]
-        times = {"start_time": stamp(start), "end_time": stamp(end)}
-        details.append({"display_name": name, "state": state, "child_tasks": nodes, **times})
-    states = [{"update_time": stamp(time), "state": state} for time, state in history]
-    run_details = {"task_details": details}
-    return {"state": history[-1][1], "state_history": states, "run_details": run_details}
-
-
-def stamp(time: str) -> str:
-    return f"2026-11-23T{time}Z"
+def states(run: dict[str, Any], *names: str) -> list[tuple[str, str, float | None]]:
+    return [(task.name, task.state, task.seconds) for task in read_view(run, names).tasks]
 
 
 def test_a_stopped_run_and_its_task_are_not_failed() -> None:
-    ends = ("06:34:54", "RUNNING"), ("06:35:58", "CANCELING"), ("06:36:15", "FAILED")
-    run = response("images-6dgjr", STOPPED, *ends)
-    view = read_view(run, ("StatisticsGen", "ImageExampleGen", "ImageExampleGen-lookup"))
+    run = nodes("FAILED", *STOPPED, stopped=65)
+    names = ("StatisticsGen", "ImageExampleGen", "ImageExampleGen-lookup")
+    view = read_view(run, names)
     assert (read_state(run), view.state, view.failed_task()) == ("CANCELED", "CANCELED", None)
     assert [(task.name, task.state) for task in view.tasks] == [
         ("ImageExampleGen-lookup", "SUCCEEDED"),
         ("ImageExampleGen", "CANCELED"),
         ("StatisticsGen", ""),
     ]
-    assert find_pod(run, "ImageExampleGen") == "images-6dgjr-4068038872"
     # A task that failed before somebody stopped the run is the reason why.
-    late = response("images-6dgjr", STOPPED, ends[0], ("06:36:20", "CANCELING"), ends[2])
-    failed = read_view(late, ("ImageExampleGen",)).failed_task()
+    failed = read_view(nodes("FAILED", *STOPPED, stopped=87), names).failed_task()
     assert failed is not None
     assert failed.name == "ImageExampleGen"
 
@@ -119,91 +73,78 @@ def test_a_stopped_run_and_its_task_are_not_failed() -> None:
 def test_a_run_that_never_ends_is_given_up(
     monkeypatch: pytest.MonkeyPatch, state: str, steps: int
 ) -> None:
-    monkeypatch.setattr(client_run, "_LONGEST_STANDSTILL", 0.02)
-    run = response("nightly", ORPHANED, ("06:28:31", state))
-    view = read_view(run, ("StatisticsGen", "SchemaGen", "Pusher")[:steps])
+    monkeypatch.setattr(client_run, "LONGEST_STANDSTILL", 0.02)
+    view = read_view(nodes(state, *ORPHANED), ("StatisticsGen", "SchemaGen")[:steps])
     followed = StartedRun("id", "https://kfp/#/runs/id", lambda: view)
     with pytest.raises(ServiceError, match=rf"has been {state} for .* may have been deleted"):
         RunFollower(followed, list[str]().append, interval=0.01).follow()
 
 
 def test_a_run_with_a_task_in_progress_does_not_stand_still() -> None:
-    run = response("nightly", ORPHANED, ("06:28:31", "RUNNING"))
+    run = nodes("RUNNING", *ORPHANED)
     assert not read_view(run, ("StatisticsGen", "SchemaGen")).stands_still()
     # It may wait for room in the cluster.
     assert not read_view(run, ("Pusher",)).stands_still()
 
 
-def test_a_task_from_the_cache() -> None:
-    run = response("images-c628z", CACHED, ("06:37:23", "RUNNING"))
-    view = read_view(run, ("ImageExampleGen-lookup", "ImageExampleGen"))
-    assert [(t.state, t.seconds) for t in view.tasks] == [("SUCCEEDED", 10.0), ("CACHED", None)]
-    assert find_pod(run, "ImageExampleGen-lookup") == "images-c628z-2182427601"
-
-
-def test_releases_before_2_17_list_no_attempts() -> None:
-    tasks = {"data": Task(inner={"Gen": Task("RUNNING")}), "train": Task("FAILED", 10, 500)}
-    run = listed(tasks, "FAILED", repeated=False)
-    assert [
-        (task.name, task.state, task.seconds) for task in read_view(run, ("Gen", "train")).tasks
-    ] == [
-        ("Gen", "RUNNING", None),
-        ("train", "FAILED", 490.0),
-    ]
-    assert find_pod(run, "Gen") == identifier(f"{WORKFLOW}.root.data.Gen.executor")
-    assert find_pod(run, "train") == identifier(f"{WORKFLOW}.root.train.executor")
-
-
 @pytest.mark.parametrize(
-    ("attempts", "state", "last"),
+    ("rows", "expected"),
     [
-        (("PENDING",), "PENDING", 0),
-        (("FAILED", "RUNNING"), "RUNNING", 1),
-        (("FAILED", "FAILED", "FAILED"), "FAILED", 2),
+        (
+            CACHED,
+            [("ImageExampleGen-lookup", "SUCCEEDED", 10), ("ImageExampleGen", "CACHED", None)],
+        ),
+        # Releases before 2.17 list no attempts.
+        (("Gen RUNNING 10 -", "executor RUNNING 10 -"), [("Gen", "RUNNING", None)]),
+        (("Gen FAILED 10 500", "executor FAILED 10 500"), [("Gen", "FAILED", 490)]),
+        # A pod that waits, alone or after another attempt.
+        (
+            ("T RUNNING 9 -", "executor RUNNING 9 -", "executor(0) PENDING 9 -"),
+            [("T", "PENDING", None)],
+        ),
+        (
+            ("T RUNNING 9 -", "executor(0) FAILED 9 69", "executor(1) RUNNING 70 -"),
+            [("T", "RUNNING", None)],
+        ),
+        # Tasks are in the order in which they started.
+        (
+            ("P RUNNING 300 -", "T SUCCEEDED 20 30"),
+            [("T", "SUCCEEDED", 10), ("P", "RUNNING", None)],
+        ),
+        # Drivers that wait or fail, before the task exists.
+        (("Gen-driver(0) PENDING 1 -",), [("Gen", "PENDING", None)]),
+        (("Gen-driver FAILED 1 9",), [("Gen", "FAILED", 8)]),
+        (("root-driver FAILED 1 9",), [("root", "FAILED", 8)]),
+        ((), []),
     ],
 )
-def test_retries_of_a_task(attempts: tuple[str, ...], state: str, last: int) -> None:
-    """The last attempt has the log. Tasks are in the order in which they started."""
-    task = Task("RUNNING" if state == "PENDING" else state, 10, attempts=attempts)
-    tasks = {"Trainer": task, "Pusher": Task("RUNNING", 300), "Transform": Task(start=20, end=30)}
-    view = read_view(listed(tasks), ("Pusher", "Trainer", "Transform"))
-    assert [(one.name, one.state) for one in view.tasks] == [
-        ("Trainer", state),
-        ("Transform", "SUCCEEDED"),
-        ("Pusher", "RUNNING"),
-    ]
-    assert find_pod(listed(tasks), "Trainer") == pod_of("Trainer", attempt=last)
+def test_the_states_of_tasks(
+    rows: tuple[str, ...], expected: list[tuple[str, str, float | None]]
+) -> None:
+    assert states(nodes("RUNNING", *rows), *(name for name, *_ in expected)) == expected
 
 
-def test_drivers_that_wait_or_fail() -> None:
-    """A step, and a stage or the run before any of its steps, may fail in its driver."""
-    waits, failed = Task("", driver="PENDING"), Task("", driver="FAILED")
-    run = listed({"a": waits, "b": failed, "stage": failed, "c": Task("")}, "FAILED")
-    states = {task.name: task.state for task in read_view(run, ("a", "b", "c", "d")).tasks}
-    assert states == {"a": "PENDING", "b": "FAILED", "c": "", "d": "", "stage": "FAILED"}
-    assert find_pod(run, "b") == identifier(f"{WORKFLOW}(0).root(0).b-driver(0)")
+def test_a_failed_driver_says_that_its_step_never_began() -> None:
+    view = read_view(nodes("FAILED", "Gen-driver FAILED 1 9", "Gen - 9 9"), ("Gen",))
+    assert (failed := view.failed_task())
+    assert "its driver failed or was stopped before the step began" in failed.error
 
 
 @pytest.mark.parametrize("run", [{"state": "PENDING"}, {"run_details": {"task_details": None}}])
 def test_a_run_without_tasks(run: dict[str, object]) -> None:
     view = read_view(run, ("a",))
     assert (view.state, [task.state for task in view.tasks]) == ("PENDING", [""])
-    assert find_pod(run, "a") is None
 
 
 def test_releases_without_ml_metadata_list_the_tasks_themselves() -> None:
     """As in `PipelineTask` of KFP's run.proto since its pull request 13986."""
-    run = listed_natively({"Gen": "CACHED", "Train": "FAILED", "Push": "RUNNING"}, "FAILED")
-    view = read_view(run, ("Push", "Gen", "Train", "Later"))
-    assert [(task.name, task.state, task.seconds) for task in view.tasks] == [
+    run = tasks("FAILED", {"Gen": "CACHED", "Train": "FAILED", "Push": "RUNNING"})
+    assert states(run, "Push", "Gen", "Train", "Later") == [
         ("Gen", "CACHED", None),
         ("Train", "FAILED", 60.0),
         # KFP leaves the task of a killed pod in this state.
         ("Push", "CANCELED", None),
         ("Later", "", None),
     ]
-    assert (failed := view.failed_task())
+    assert (failed := read_view(run, ("Train",)).failed_task())
     assert failed.error == "no space left"
-    assert find_pod(run, "Train") == f"{WORKFLOW}-1"
-    assert find_pod(run, "Gen") == f"{WORKFLOW}-0"
-    assert find_pod(run, "Later") is None

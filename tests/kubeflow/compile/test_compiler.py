@@ -15,16 +15,18 @@ import kfp_runner
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
-from pipeline_def import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
-from pipeline_def.kubeflow.compile.stages import drop_implied
+from pipeline_def.kubeflow.compile.pods import drop_implied
+from pipeline_def.kubeflow.spec_check import find_target
 from pipeline_def.kubeflow.specification import Spec, Specification, Target, pod_of
 from pipeline_def.kubeflow.step_interface import LEARNERS
+from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL, compile_file, config, container, interface
 from tests.nodes import NODES
@@ -49,11 +51,7 @@ def spec(compiled: list[Spec]) -> Spec:
 
 
 def steps(spec: Spec) -> dict[str, Spec]:
-    """Tasks of all stages that run containers."""
-    layers = Specification(spec).layers()
-    return {
-        name: layer.tasks[name] for layer in layers for name in layer.tasks if layer.executor(name)
-    }
+    return Specification(spec).tasks
 
 
 def task(spec: Spec, name: str) -> Spec:
@@ -62,10 +60,8 @@ def task(spec: Spec, name: str) -> Spec:
 
 @pytest.mark.parametrize("target", ["oss", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_every_step_compiles_for_every_target(target: Target) -> None:
-    nested = dataclasses.replace(EVERYTHING.kubeflow, graph="nested")
-    choices = dataclasses.replace(EVERYTHING, kubeflow=nested)
-    made = compiler.compile_documents(choices, {"small": {}}, target=target, image="i")
-    drivers = {c.id: c.driver_class for c in compiler._create_pipeline(EVERYTHING).components}
+    made = compiler.compile_documents(EVERYTHING, {"small": {}}, target=target, image="i")
+    drivers = {c.id: c.driver_class for c in create_pipeline(EVERYTHING).components}
     looking = {
         pod_of(f"{name}-lookup") for name in STEPS if not drivers[name].__module__.startswith("tfx")
     }
@@ -73,12 +69,10 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     assert set(steps(made[0])) == {*map(pod_of, STEPS), *looking}
     assert interface(made[0], "ImagePredictor-lookup").lookup == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
+    assert find_target(made) == target
     if target == "oss":
-        assert set(root) == {row.stage for row in STEPS.values()}
         assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", "ImagePredictor-lookup"}
     else:
-        # The flat form that TFX compiles for Vertex AI.
-        assert set(root) == set(steps(made[0]))
         assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     # What changes the training for a run, changes its search.
     given = [task(made[0], name)["inputs"]["parameters"] for name in LEARNERS]
@@ -86,48 +80,41 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     assert given[0].keys() - given[1].keys() == {"tuner_fn"}
 
 
-@pytest.fixture(scope="module")
-def nested() -> Spec:
-    """The small pipeline, its tasks nested in stages."""
-    return compiler.compile_documents(config(graph="nested"), target="oss", image="i")[0]
-
-
-def test_tasks_are_in_one_layer_by_default(spec: Spec) -> None:
-    """KFP updates a stage from the launcher of its last task, and a cached task has none."""
-    assert [layer.sub_dag for layer in Specification(spec).layers()] == [""]
+def test_only_training_waits_for_more_than_its_inputs(spec: Spec) -> None:
     tasks = spec["root"]["dag"]["tasks"]
     waits = {name: one["dependentTasks"] for name, one in tasks.items() if "dependentTasks" in one}
     assert waits == {"Trainer": ["Validator-Gate"]}
 
 
-def test_tasks_can_be_nested_in_five_stages(nested: Spec) -> None:
-    root, *stages = Specification(nested).layers()
-    assert {name: set(root.component(name)["dag"]["tasks"]) for name in root.tasks} == {
-        "data": {"Data-lookup", "ImageExampleGen", "Statistics-Schema", "Validator-Gate"},
-        "transform": {"Transform"},
-        "train": {"Trainer"},
-        "evaluate": {"BaselineFinder-lookup", "Baseline-Evaluator"},
-        "report": {"Report-Pusher"},
-    }
-    # KFP 2.5 looks producers up by the names that people see, in all layers at once.
-    names = [(name, t["taskInfo"]["name"]) for s in (root, *stages) for name, t in s.tasks.items()]
-    assert all(name == label for name, label in names)
-    assert len(set(names)) == len(TASKS) + len(LOOKUPS) + 5
-    # Every line that the interface would draw beside those of artifacts and parameters.
-    assert [t for s in (root, *stages) for t in s.tasks.values() if "dependentTasks" in t] == []
-    read = {name: producer_of(root, name) for name in root.tasks}
-    assert read == {
-        "data": set(),
-        "transform": {"data"},
-        "train": {"transform"},
-        "evaluate": {"data", "train"},
-        "report": {"data", "transform", "train", "evaluate"},
+def test_only_the_pod_of_the_push_reports_the_run() -> None:
+    tracked = dataclasses.replace(config(), tracking=TrackingConfig(mlflow="http://mlflow:5000"))
+    made = compiler.compile_documents(tracked, target="oss", image="i")[0]
+    tracking = {name: interface(made, name).tracking for name in steps(made)}
+    assert {name: place for name, place in tracking.items() if place} == {
+        "Report-Pusher": tracked.tracking
     }
 
 
-def producer_of(layer: Specification, name: str) -> set[str]:
-    sources = layer.sources(name, "artifacts").values()
-    return {source["taskOutputArtifact"]["producerTask"] for source in sources}
+def longest_chain(whole: Specification, task: str) -> list[str]:
+    """Return the pods that follow one another up to a task if only lookups run."""
+    waits = set(whole.tasks[task].get("dependentTasks", []))
+    for kind in ("artifacts", "parameters"):
+        for source in whole.sources(task, kind).values():
+            waits |= {one["producerTask"] for one in source.values() if "producerTask" in one}
+    earlier = [longest_chain(whole, other) for other in sorted(waits)]
+    pods = [f"{task}-driver", *([task] if task in LOOKUPS else [])]
+    return [*max(earlier, key=len, default=["root-driver"]), *pods]
+
+
+def test_a_cached_run_waits_for_eleven_pods_in_a_row(spec: Spec) -> None:
+    """Each takes Argo's requeue time of 10 s at least, so that this is the time of the run."""
+    whole = Specification(spec)
+    assert max((longest_chain(whole, task) for task in whole.tasks), key=len) == [
+        *("root-driver", "Data-lookup-driver", "Data-lookup", "ImageExampleGen-driver"),
+        *("Statistics-Schema-driver", "Transform-driver", "Trainer-driver"),
+        *("BaselineFinder-lookup-driver", "BaselineFinder-lookup"),
+        *("Baseline-Evaluator-driver", "Report-Pusher-driver"),
+    ]
 
 
 def test_only_implied_dependencies_are_dropped() -> None:
@@ -188,12 +175,10 @@ def test_run_parameters_have_defaults(spec: Spec) -> None:
     for step, name in (("ImageExampleGen", "data"), ("Data-lookup", "ImageExampleGen_data")):
         source = task(spec, step)["inputs"]["parameters"][name]
         assert source == {"componentInputParameter": "data"}
-    for layer in Specification(spec).layers():
-        sources = [
-            one for task in layer.tasks for one in layer.sources(task, "parameters").values()
-        ]
-        used = {source.get("componentInputParameter") for source in sources}
-        assert used - {None} == set(layer.layer.get("inputDefinitions", {}).get("parameters", {}))
+    whole = Specification(spec)
+    sources = [one for task in whole.tasks for one in whole.sources(task, "parameters").values()]
+    used = {source.get("componentInputParameter") for source in sources}
+    assert used - {None} == set(found)
 
 
 SETTINGS = {
@@ -282,8 +267,7 @@ def test_resources_on_vertex() -> None:
 
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
     """Tasks that get a secret."""
-    flat = {**spec, "root": {"dag": {"tasks": steps(spec)}}}
-    document = platform.platform_document(Specification(flat), choices, "oss")
+    document = platform.platform_document(Specification(spec), choices, "oss")
     if document is None:
         return set()
     executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
@@ -441,7 +425,7 @@ FUNCTIONS = ("run_fn", "preprocessing_fn", "preview_fn")
 
 
 def test_step_rows_name_the_modules_of_their_components() -> None:
-    for component in compiler._create_pipeline(EVERYTHING).components:
+    for component in create_pipeline(EVERYTHING).components:
         properties = component.exec_properties
         functions = [properties[name] for name in FUNCTIONS if properties.get(name)]
         lookup = getattr(component.driver_class, "lookup_function", None)
@@ -451,5 +435,5 @@ def test_step_rows_name_the_modules_of_their_components() -> None:
             properties.get("module_path") or "",
             *(path.rpartition(".")[0] for path in functions),
         }
-        ours = {name for name in named if name.partition(".")[0] in code_digest._OURS}
+        ours = {name for name in named if name.startswith(("components.", "pipeline_def."))}
         assert set(STEPS[component.id].code) == ours, component.id

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import kfp_runner
-from components.ingest.corrections import COLUMNS
+from components.ingest.source.corrections import COLUMNS
 from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import Spec, Specification, parts_of, pod_of, step_of
 from pipeline_def.kubeflow.step import entrypoint
@@ -23,7 +23,7 @@ OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in r
 # lie on the disk of a pod.
 ELSEWHERE = {
     *("validation.schema", "kubeflow.pipeline_root", "output", "working_copy"),
-    *("input.cache_folder", "tracking.mlflow", "tracking.openlineage", "tracking.model_registry"),
+    *("input.cache_folder", "tracking.mlflow"),
 }
 FILES = {
     "data": "images",
@@ -98,19 +98,18 @@ def test_urls_are_left_to_the_cluster(
 
 def resolved(spec: Spec, step: str, folder: Path) -> dict[str, Any]:
     """Run the lookup of a step as Kubeflow would; return the properties that it finds."""
-    name, layers = pod_of(f"{step}-lookup"), Specification(spec).layers()
-    [layer] = [layer for layer in layers if name in layer.tasks]
-    defaults = {key: one["defaultValue"] for key, one in layer.run_parameters.items()}
+    name, whole = pod_of(f"{step}-lookup"), Specification(spec)
+    defaults = {key: one["defaultValue"] for key, one in whole.run_parameters.items()}
     defaults["storage"] = str(folder / "storage")
     values = {
         key: source["runtimeValue"]["constant"]
         if "runtimeValue" in source
         else defaults[source["componentInputParameter"]]
-        for key, source in layer.sources(name, "parameters").items()
+        for key, source in whole.sources(name, "parameters").items()
     }
     output = folder / "output.json"
     given = {"inputs": {"parameterValues": values}, "outputs": {"outputFile": str(output)}}
-    command = layer.executor(name)["container"]["args"]
+    command = whole.container(name)["args"]
     assert entrypoint.main([json.dumps(given) if a == "{{$}}" else a for a in command]) == 0
     key = "resolved" if name == f"{step}-lookup" else f"{step}_resolved"
     found = json.loads(json.loads(output.read_text())["parameterValues"][key])

@@ -93,7 +93,7 @@ def test_the_log_is_kept_however_a_step_ends(
 
 _IMPATIENT = """
 from pipeline_def.kubeflow.step import entrypoint, kept_log
-kept_log._INTERVAL = 0.05
+kept_log.INTERVAL = 0.05
 entrypoint.run_program()
 """
 
@@ -131,7 +131,7 @@ def test_the_middle_of_a_long_log_is_left_out_in_whole_lines() -> None:
         log.add(b"%06d %s a line of a log of a step that is rather long\n" % (number, b"x" * 90))
         log.add(f"{secret}\n".encode())
     content = log.content({"STORE_KEY": secret, "HOME": "/root"})
-    assert len(content) < kept_log._HEAD + 2 * kept_log._TAIL
+    assert len(content) < kept_log.HEAD + 2 * kept_log.TAIL
     lines = content.decode().splitlines()
     assert lines[0].startswith("000000 ")
     assert lines[-2].startswith("039999 ")

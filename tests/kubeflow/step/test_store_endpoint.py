@@ -73,7 +73,7 @@ def test_configured_endpoint(config: dict[str, str], endpoint: str | None) -> No
 def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KubernetesServer]:
     """A cluster, with this process in the place of a pod."""
     with KubernetesServer() as server:
-        cluster = server.cluster(tmp_path)
+        cluster = server.cluster()
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         yield server
 

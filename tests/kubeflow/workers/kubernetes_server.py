@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
+from kubernetes.client import Configuration
 
 from pipeline_def.kubeflow.kubernetes_api import Cluster
 from tests.kubeflow.stub_server import StubServer
@@ -56,10 +57,11 @@ class KubernetesServer(StubServer):
         self.secrets: dict[str, Mapping[str, str]] = {}
         self.requests: list[str] = []
 
-    def cluster(self, folder: Path) -> Cluster:
-        """Return the API as a pod of the namespace sees it; its token is in `folder`."""
-        (folder / "token").write_text(f"{TOKEN}\n")
-        return Cluster(f"http://127.0.0.1:{self._http.server_port}", NAMESPACE, folder / "token")
+    def cluster(self) -> Cluster:
+        """Return the API as a pod of the namespace sees it."""
+        configuration = Configuration(host=f"http://127.0.0.1:{self._http.server_port}")
+        configuration.api_key["authorization"] = f"Bearer {TOKEN}"
+        return Cluster(configuration, NAMESPACE)
 
     def fail_worker(
         self, pod: str, *lines: str, at: str = "10:00:00", code: int = 1, reason: str = "Error"
@@ -153,12 +155,10 @@ class KubernetesServer(StubServer):
         return self.script.popleft() if len(self.script) > 1 else self.script[0]
 
     def _log(self, pod: str, query: dict[str, str]) -> tuple[int, dict[str, Any] | str]:
-        assert query["timestamps"] == "true"
+        assert query["timestamps"] == "True"
         if pod not in self.logs:
             return _status(400, f'container "worker" in pod "{pod}" is waiting to start')
-        # Kubernetes reads the time to the second.
-        since = query.get("sinceTime", "")[:19]
-        lines = [f"{time} {text}" for time, text in self.logs[pod] if time[:19] >= since]
+        lines = [f"{time} {text}" for time, text in self.logs[pod]]
         return 200, "".join(f"{line}\n" for line in lines[-int(query.get("tailLines", 10**6)) :])
 
 

@@ -21,7 +21,8 @@ RUN_FN = f"{__name__}.train"
 def train(fn_args: Any) -> None:
     """Write the worker's input; only the chief writes to the outputs, as Trainer's run_fn does."""
     task = json.loads(os.environ["TF_CONFIG"])["task"]
-    facts = {"task": task["index"], "config": fn_args.custom_config, "epochs": 3}
+    images = Path(os.path.dirname(fn_args.train_files[0]), "shard-0").read_text()
+    facts = {"task": task["index"], "config": fn_args.custom_config, "images": images}
     if task["index"]:
         fn_args.serving_model_dir = tempfile.mkdtemp()
         return
@@ -98,7 +99,7 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
 
     with KubernetesServer() as server:
         server.on_create = operate
-        cluster = server.cluster(tmp_path)
+        cluster = server.cluster()
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         monkeypatch.setenv("KFP_POD_NAME", POD)
         monkeypatch.setattr("time.sleep", lambda _: None)
@@ -113,6 +114,6 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
     facts = json.loads((tmp_path / "model" / "Format-Serving" / "facts").read_text())
     checkpoints = f"{tmp_path}/volume/models/checkpoints"
     given = {"epochs": 3, "checkpoints": checkpoints}
-    assert facts == {"task": 0, "config": given, "epochs": 3}
+    assert facts == {"task": 0, "config": given, "images": "images"}
     assert [path.name for path in (tmp_path / "model_run").iterdir()] == ["log"]
     assert not list((tmp_path / "volume" / "models" / "workers").iterdir())

@@ -52,19 +52,6 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
     assert interface(alone, "Trainer").workers is None
 
 
-def test_a_search_starts_workers_that_leave_trainer_nothing_to_train() -> None:
-    steps = {**STEPS, "Trainer": dataclasses.replace(STEPS["Trainer"], priority_class=None)}
-    choices = config(workers=4, pipeline_root=ROOT, steps=steps)
-    choices = dataclasses.replace(choices, training=TrainingConfig(minutes=60))
-    [spec, _] = compiler.compile_documents(choices, target="oss", image="i")
-    group = WorkerGroup(4, "i:gpu", choices.kubeflow.step("Tuner"))
-    assert interface(spec, "Tuner").workers == group
-    assert interface(spec, "Trainer").workers is None
-    small, large = (container(spec, name)["resources"] for name in ("Tuner", "Trainer"))
-    assert (small["cpuLimit"], large["cpuLimit"]) == (1, 8)
-    assert "accelerator" not in small
-
-
 def test_labels_and_priorities() -> None:
     """A pod of KFP has labels and annotations, but no priority class."""
     trainer = StepConfig(labels={"queue": "team"}, annotations={"note": "a"})
@@ -117,6 +104,7 @@ def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> N
     ("training", "target", "message"),
     [
         ({"accelerator": "mirrored"}, "oss", "training.accelerator is mirrored, for one machine"),
+        ({"minutes": 60}, "oss", "training.minutes searches on one machine: remove one"),
         ({}, "vertex", "on Vertex AI use one machine with several GPUs"),
     ],
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow import executor_input
@@ -67,7 +66,7 @@ class Step:
         settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
         group = WorkerGroup(4, "registry/image:1-gpu", settings)
         interface = StepInterface(executor=EXECUTOR, pipeline="images", workers=group)
-        cluster = self.server.cluster(self.folder)
+        cluster = self.server.cluster()
         return run_workers("Trainer", self.given, interface, cluster=cluster, interval=0.01)
 
 
@@ -96,28 +95,6 @@ def train(job: Job) -> None:
     written = Path(given["outputs"]["outputFile"])
     written.parent.mkdir(parents=True, exist_ok=True)
     written.write_text(json.dumps(output))
-
-
-def test_workers_run_the_steps_own_command_on_exchanged_artifacts(step: Step) -> None:
-    step.server.on_create = train
-    assert step.run() == {
-        "artifacts": {
-            "model": {
-                "artifacts": [{"uri": f"minio://b/{RUN}/Trainer/model", "metadata": {"epochs": 3}}]
-            }
-        }
-    }
-    made = step.folder / "minio" / "b" / RUN / "Trainer" / "model" / "weights"
-    assert made.read_text() == "images"
-    assert not (step.volume / "models" / "workers" / step.name).exists()
-    assert not step.server.jobs
-    [job] = step.server.created
-    assert option(job, "--step") == "Trainer"
-    worker = from_json(StepInterface, option(job, "--interface"))
-    assert (worker.executor, worker.direct, worker.workers) == (EXECUTOR, True, None)
-    given = json.loads(option(job, "--executor_input"))
-    assert given["inputs"]["parameterValues"] == {"storage": str(step.volume / "models")}
-    assert job["metadata"]["ownerReferences"][0]["uid"] == "f3c1"
 
 
 def test_artifacts_on_gs_are_used_in_place(
@@ -282,7 +259,6 @@ def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("storage", "message"),
     [
-        ("minio://bucket/models", "cannot share checkpoints in minio://bucket/models: set"),
         ("/elsewhere", "cannot share checkpoints in /elsewhere"),
         ("gs://bucket/models", "cannot read artifacts that are not on gs://"),
     ],

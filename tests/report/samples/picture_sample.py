@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from components.contract.suspects import Reason, Suspect
 from components.images.picture import Thumbnail
 from components.images.thumbnails import lay_over, picture_of
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Floats
-from components.records.suspects import Reason, Suspect
 from components.report.shown import (
     ClassSample,
     DuplicateImage,

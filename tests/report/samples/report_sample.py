@@ -10,7 +10,7 @@ from components.contract.confidence import Interval
 from components.metrics.calibration import Scaling, SetCoverage
 from components.metrics.classification_metrics import Comparison
 from components.metrics.evaluation_files import Verdict
-from components.metrics.unknowns import LeftOut, LeftOutClass, Unknowns
+from components.metrics.unknowns import Unknowns
 from components.report.facts import ExportedModel, ReportFacts, RunHeader
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
 from components.report.shown import ClassSample
@@ -46,7 +46,6 @@ _HEADER = RunHeader(
     code="b1946ac92492d2347c6235b4d2611184",
     config={
         "transform": {"size": 32, "augment": True},
-        "input": {"max_wait": 0.1},
         "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
     },
     versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
@@ -79,14 +78,6 @@ def make_history(epochs: int) -> dict[str, list[float]]:
         "images_per_second": list(1500 + 100 * random.random(epochs)),
         "input_wait_fraction": list(0.05 + 0.15 * random.random(epochs)),
     }
-
-
-def _make_left_out() -> LeftOut:
-    areas = [0.71 + place / 40 for place in range(len(DIGITS))]
-    classes = (
-        LeftOutClass(label, 40, area, area / 2) for label, area in zip(DIGITS, areas, strict=True)
-    )
-    return LeftOut(5, 80, 0.82, Interval(0.75, 0.88), 0.79, 0.41, tuple(classes))
 
 
 @functools.cache
@@ -122,9 +113,7 @@ def small() -> ReportFacts:
         model=ExportedModel(parameters=131_402, bytes=720_000),
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         sets=SetCoverage(0.95, 240, 0.13, found=0.94, interval=Interval(0.91, 0.96), size=1.375),
-        unknowns=Unknowns(
-            0.05, 240, -3.21, "a score", 0.055, Interval(0.03, 0.09), _make_left_out()
-        ),
+        unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
         known_scores=np.random.default_rng(0).normal(size=400).astype(np.float32) * 2,
         strange=tuple(
             replace(image, known_score=place / 2 - 6)

@@ -53,7 +53,7 @@ def main(shards: str, target: str, *names: str) -> None:
         training = Training(
             ShardFolder(Path(shards), {}, {}),
             Path(target, name),
-            input=InputConfig(reader=reader, cache="none", prefetch=1),
+            input=InputConfig(reader=reader, cache="none"),
             **(FULL if kind in ("whole", "killed") else PLAIN),
         )
         resumed = list(training.folder.glob("checkpoints/ckpt-*"))

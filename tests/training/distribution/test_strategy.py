@@ -81,12 +81,6 @@ def test_auto_chooses_the_available_accelerator_and_logs_why(
     assert reason in caplog.text
 
 
-def test_in_a_search_workers_train_trials_of_their_own(machine: Machine) -> None:
-    machine.set(TF_CONFIG=TWO, gpus=1)
-    machine.pretend()
-    assert getattr(find_strategy(TrainingConfig(minutes=5)), "kind", "cpu") == "gpu"
-
-
 @pytest.mark.parametrize(
     ("accelerator", "there", "sentence"),
     [
@@ -111,6 +105,12 @@ def test_an_unusable_accelerator_is_one_sentence(
     with pytest.raises(ConfigurationError, match=sentence) as error:
         find_strategy(TrainingConfig(accelerator=accelerator))
     assert "\n" not in str(error.value)
+
+
+def test_a_search_refuses_other_processes(machine: Machine) -> None:
+    machine.set(TF_CONFIG=TWO)
+    with pytest.raises(ConfigurationError, match="one machine, but TF_CONFIG lists 2 processes"):
+        find_strategy(TrainingConfig(minutes=5))
 
 
 def test_a_tpu_is_connected_by_name(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ const KEYS = {
   k: "keep", r: "relabel", l: "other", x: "remove", Delete: "remove", u: "unsure", z: "undo",
   Backspace: "undo", ArrowLeft: "back", ArrowRight: "forward", n: "note",
 };
-// The one reason that images without labels share with no suspect.
-const CONTROL = "control";
 const find = id => document.getElementById(id);
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 0 });
 let facts = { images: [], labels: [], words: {} };
@@ -160,8 +158,6 @@ function show() {
   find("proposed").textContent = find("target").textContent = proposed;
   const differs = proposed && proposed !== given;
   find("proposal").hidden = !differs;
-  find("given").closest("div").hidden = document.querySelector("[data-act=keep]").hidden = !given;
-  find("verb").textContent = given ? "Relabel to" : "Label as";
   document.querySelector("[data-act=relabel]").hidden = !differs;
   document.querySelector("[data-act=back]").disabled = place === 0;
   document.querySelector("[data-act=forward]").disabled = place >= chosen.length - 1;
@@ -170,7 +166,7 @@ function show() {
   visible = showPicture(image);
   showNeighbors(image);
   const why = reasons.map(([words, score]) => `${words}, ${score}`).join(". ");
-  find("spoken").textContent = `Image ${place + 1} of ${chosen.length}. ${why}. ${given && `Given label ${given}.`}`
+  find("spoken").textContent = `Image ${place + 1} of ${chosen.length}. ${why}. Given label ${given}.`
     + (differs ? ` Proposed label ${proposed}.` : "") + ` ${find("decided").textContent}`;
 }
 
@@ -179,8 +175,7 @@ function showDecision(image) {
   find("decided").replaceChildren();
   find("decided").hidden = !row;
   if (row) {
-    const done = row.action === "relabel" && image.label < 0 ? "Labeled" : DONE[row.action];
-    find("decided").append(make("strong", done), " ", make("bdi", row.to),
+    find("decided").append(make("strong", DONE[row.action]), " ", make("bdi", row.to),
       " · ", make("bdi", row.who || "somebody"), row.when && `, ${isNaN(new Date(row.when)) ? row.when : new Date(row.when).toLocaleString("en")}`, " · ",
       make("bdi", row.why));
   }
@@ -200,15 +195,9 @@ function showProgress() {
   find("bar").max = facts.images.length || 1;
   find("bar").value = rows.length;
   find("count").textContent = `${rows.length} of ${facts.images.length} decided`;
-  const control = facts.images.filter(image => image.reasons[0][0] === CONTROL
-    && decisions[image.sha256]?.action === "relabel");
-  const right = control.filter(image => decisions[image.sha256].to === labelOf(image.proposed));
   const counts = Object.entries({ keep: "kept", relabel: "relabeled", remove: "removed",
     unsure: "unsure" }).map(([action, word]) =>
     `${rows.filter(row => row.action === action).length} ${word}`);
-  if (control.length) {
-    counts.push(`${right.length} of ${control.length} proposals right in the random control group`);
-  }
   find("counts").textContent = counts.join(" · ");
 }
 
@@ -279,7 +268,6 @@ function act(name, value) {
     }
     if (name === "undo") return undo();
     await visible;
-    if (name === "keep" && current().label < 0) return;
     const { label, proposed } = current();
     const lacks = name === "relabel" && value === undefined && (proposed < 0 || proposed === label);
     if (name === "other" || lacks) return choose(note);

@@ -1,0 +1,1 @@
+"""This machine and process: memory, CPUs, signals, progress, locks, full disks."""

@@ -1,0 +1,308 @@
+"""List the images of a folder, with their labels and splits, and fingerprint the listing.
+
+Imports neither TensorFlow nor TFX, as Kubeflow Pipelines looks up the cache in a small task.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import itertools
+import json
+import posixpath
+import shlex
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from components.contract.configuration import from_json, to_json
+from components.contract.errors import DataError
+from components.contract.example import SPAN
+from components.contract.printable import quote, quote_path
+from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
+from components.contract.span_pattern import find_root
+from components.host.machine import pause_collection
+from components.ingest.config import IngestConfig
+from components.ingest.datasets.reading import find_shards, read_images
+from components.ingest.datasets.record_listing import list_records
+from components.ingest.plan.splits import choose_splits, fill_splits
+from components.ingest.source.corrections import Corrections, load_corrections
+from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
+from components.ingest.source.labeling import (
+    UNMATCHED,
+    Labelled,
+    by_folder,
+    by_manifest,
+    exclude,
+    skip_unused,
+)
+from components.ingest.source.listing import (
+    ImageFile,
+    Listing,
+    Skipped,
+    check_labels,
+    place_in_listing,
+    read_facts,
+    read_listing,
+    write_listing,
+)
+from components.ingest.source.manifest import FORMATS
+from components.ingest.source.spans import Span, describe_gaps, find_spans
+from components.storage.checksums import digest
+from components.storage.fetch import Unread
+from components.storage.folder import is_file
+from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
+from components.storage.row_table import keep, sort
+
+LISTING_PROPERTY = "listing"
+"""Execution property: the file in which the driver leaves the listing for the executor."""
+
+# Files that a thread reads in one go.
+_PART = 256
+
+
+def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of TFX's driver of FileBasedExampleGen, and the listing's file.
+
+    A listing that is given is used, so that a run lists the folder once.
+    """
+    config = from_json(IngestConfig, properties["config"])
+    listings, path = properties["listings"], properties.get(LISTING_PROPERTY) or ""
+    if path and config.fingerprint == "metadata":
+        facts = read_facts(path)
+    else:
+        listing = read_listing(path) if path else list_source(properties["input_base"], config)
+        check_labels(listing)
+        if config.fingerprint == "content":
+            listing = _add_checksums(listing, config)
+        path = write_listing(listing, listings) if listings else ""
+        facts = read_facts(path) if path else listing.facts()
+    cut = {}
+    if config.corrections and listings:
+        # The listing holds the corrections, so moving their file must not ingest again.
+        name = posixpath.basename(config.corrections)
+        cut["config"] = to_json(dataclasses.replace(config, corrections=name))
+    found = {**cut, **facts}
+    # The facts name the span, however it was chosen.
+    decided = from_json(IngestConfig, cut.get("config", properties["config"]))
+    options = to_json(dataclasses.replace(decided, span=None))
+    made_of = {**found, "config": options, "code": properties.get("code_digest")}
+    key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    return {**found, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
+
+
+def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
+    """Read the files that are listed without a checksum, and add it."""
+
+    def add(files: Sequence[ImageFile]) -> list[ImageFile]:
+        return [
+            file
+            if isinstance(content, Unread)
+            else file._replace(checksum=f"md5:{digest(content, 'md5')}")
+            for file, content in read_images(listing.root, files, config)
+        ]
+
+    unknown = [file for file in listing.files if not file.checksum]
+    parts = [unknown[start : start + _PART] for start in range(0, len(unknown), _PART)]
+    with ThreadPoolExecutor(config.workers) as pool:
+        added = itertools.chain.from_iterable(pool.map(add, parts))
+        known = (file for file in listing.files if file.checksum)
+        return dataclasses.replace(
+            listing, files=tuple(sorted((*known, *added), key=place_in_listing))
+        )
+
+
+def list_source(data: str, config: IngestConfig) -> Listing:
+    """List the folder, or the spans, that the pipeline's `data` currently refers to."""
+    spans = find_spans(data, config.span, config.window or 1)
+    with pause_collection():
+        listing = _list_spans(data, spans, config)
+    return dataclasses.replace(listing, span=spans[-1].span, version=spans[-1].version)
+
+
+def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listing:
+    """List one span, or several with the paths that they have in the folder above them."""
+    if config.window is None:
+        return list_images(spans[-1].folder, config)
+    root = find_root(data)
+    labelled, notes = [], describe_gaps(data, spans, config.window)
+    places: dict[str, str] = {}
+    for span in spans:
+        folder, found = _find(span.folder)
+        if not found:
+            notes.append(f"{folder} is empty.")
+            continue
+        records = _find_records(folder, found, config)
+        labelled.append(_move(_label(folder, found, records, config), root, folder, span.span))
+        places.setdefault(labelled[-1].layout, folder)
+    if not labelled:
+        raise DataError(f"All folders that {data} matches are empty: add images.")
+    if len(places) > 1:
+        (first, place), (second, other), *_ = places.items()
+        raise DataError(
+            f"The layout of {place} is {first}, but that of {other} is {second}: set "
+            f"ingest.layout, or choose a smaller ingest.window."
+        )
+    return _complete(root, _merge(labelled, notes), config)
+
+
+def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
+    """Make the paths of a span relative to the folder above all spans, and add the span."""
+    shared = "" if root == "." else f"{root.rstrip('/')}/"
+    above = f"{folder.rstrip('/')}/".removeprefix(shared).lstrip("/")
+    files = keep(
+        (
+            file._replace(path=above + file.path, columns={**file.columns, SPAN: span})
+            for file in labelled.files
+        ),
+        ImageFile._make,
+    )
+    skipped = {above + path: reason for path, reason in labelled.skipped.items()}
+    return labelled._replace(files=files, skipped=skipped)
+
+
+def _merge(labelled: Sequence[Labelled], notes: list[str]) -> Labelled:
+    """Join the files of spans; a pattern of ingest.exclude need not match in each span."""
+    counts = collections.Counter(note for of in labelled for note in of.notes)
+    shared = (
+        note
+        for note, count in counts.items()
+        if count == len(labelled) or not note.startswith(UNMATCHED)
+    )
+    files = keep((file for of in labelled for file in of.files), ImageFile._make)
+    skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
+    return labelled[-1]._replace(files=files, skipped=skipped, notes=[*notes, *shared])
+
+
+def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
+    """List the images of `folder`, a path or URL, with their labels and splits.
+
+    Raises:
+        DataError: the folder does not exist, has no labels, or its layout is unclear.
+    """
+    config = config or IngestConfig()
+    folder, found = _find(folder)
+    records = _find_records(folder, found, config)
+    labelled = _label(folder, found, records, config)
+    # Of a million files, it takes as much memory as the result.
+    del found
+    return _complete(folder, labelled, config)
+
+
+def _label(
+    folder: str, found: Sequence[Found], records: Labelled | None, config: IngestConfig
+) -> Labelled:
+    """Label the files of a folder, or the records of its shards."""
+    if not records:
+        return (by_manifest if config.manifest else by_folder)(folder, found, config)
+    if config.manifest:
+        known = [*found, *map(_as_found, records.files)]
+        labelled = by_manifest(folder, known, config)
+        return labelled._replace(taken=records.taken, features=records.features)
+    skipped, notes = skip_unused(found, config)
+    return records._replace(skipped=skipped | records.skipped, notes=[*notes, *records.notes])
+
+
+def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
+    """Choose the splits of labelled files."""
+    files = labelled.files
+    # Only they name groups.
+    if config.manifest or config.group_by:
+        files = _bind_groups(files)
+    counts: dict[str, collections.Counter[str | None]] = {}
+    is_sorted, before = True, ("", 0)
+    for file in files:
+        if (of_label := counts.get(file.label)) is None:
+            of_label = counts[file.label] = collections.Counter()
+        of_label[file.split] += 1
+        place = place_in_listing(file)
+        is_sorted, before = is_sorted and before <= place, place
+    choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
+    if any(name != split for name, split in choice.splits.items()):
+        given = (file._replace(split=choice.splits[file.split]) for file in files)
+        files = keep(given, ImageFile._make)
+    if not is_sorted:
+        files = sort(files, ImageFile._make, place_in_listing)
+    return Listing(
+        folder,
+        files,
+        tuple(map(Skipped._make, sorted(labelled.skipped.items()))),
+        choice.fractions,
+        fill_splits(counts, choice.fractions),
+        labelled.layout,
+        (*filter(None, [choice.note]), *labelled.notes),
+        load_corrections(config.corrections) if config.corrections else Corrections(),
+        labelled.taken,
+        labelled.features,
+    )
+
+
+def _find(folder: str) -> tuple[str, Sequence[Found]]:
+    """List a folder, or a single shard as the only file of its folder."""
+    is_shard = find_shards([Found(folder, "", 0, "", "")])
+    if (is_shard or folder.lower().endswith((*ARCHIVES, *FORMATS))) and is_file(folder):
+        if not is_shard:
+            raise DataError(explain_file(folder))
+        parent, _, name = folder.rpartition("/")
+        file = find_file(folder)
+        assert file is not None
+        return parent or ("/" if folder.startswith("/") else "."), [file._replace(path=name)]
+    return folder, find_files(folder)
+
+
+def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled | None:
+    """List the records of the shards of a folder; return None for a folder of images.
+
+    Raises:
+        DataError: the folder has both, or its shards cannot be used.
+    """
+    excluded, _ = exclude((entry.path for entry in found), config.exclude)
+    tables = {config.manifest, config.corrections}
+
+    def is_visible(entry: Found) -> bool:
+        is_table = f"{folder.rstrip('/')}/{entry.path}" in tables
+        return not is_table and entry.path not in excluded and not explain_ignored(entry)
+
+    # Most are pictures, which need no closer look.
+    others = (entry for entry in found if not entry.path.lower().endswith(PICTURES))
+    shards = find_shards(filter(is_visible, others))
+    if not shards:
+        return None
+    visible = list(filter(is_visible, found))
+    if picture := find_picture((e.path for e in visible), loose=bool(config.manifest)):
+        # A table of labels, or the archive that the images come from.
+        beside = all("/" not in file.path for files in shards.values() for file in files)
+        if config.manifest or (beside and shards.keys() <= {"parquet", "webdataset"}):
+            return None
+        [(first, *_), *_] = shards.values()
+        raise DataError(
+            f"{folder} has both shards and images, such as {first.path} and {picture}: leave one "
+            f"kind out, as with --ingest.exclude {shlex.quote(json.dumps([first.path]))}."
+        )
+    return list_records(folder, visible, shards, config)
+
+
+def _as_found(file: ImageFile) -> Found:
+    """Return a record as an entry that a manifest may name."""
+    return Found(file.path, "", file.size, file.version, file.checksum)
+
+
+def _bind_groups(files: Sequence[ImageFile]) -> Sequence[ImageFile]:
+    """Give all files of a group the split that is given for one of them.
+
+    Raises:
+        DataError: a group has several splits.
+    """
+    splits: dict[str | None, str] = {}
+    for file in files:
+        if file.group is not None and file.split is not None:
+            other = splits.setdefault(file.group, file.split)
+            if other != file.split:
+                raise DataError(
+                    f"Group {quote(file.group)} is in the splits {quote(other)} and "
+                    f"{quote(file.split)}: all images of a group belong to one split; "
+                    f"{quote_path(file.path)} is one of them."
+                )
+    if not splits:
+        return files
+    bound = (file._replace(split=splits.get(file.group, file.split)) for file in files)
+    return keep(bound, ImageFile._make)

@@ -1,1 +1,0 @@
-"""The search for near duplicates: small pictures, pairs that look alike, and their clusters."""

@@ -1,0 +1,1 @@
+"""What becomes of each image: shards, splits, near duplicates, corrections, rejects."""

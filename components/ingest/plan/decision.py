@@ -1,0 +1,163 @@
+"""Decide what becomes of each image, once all have been read."""
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+from components.contract.example import EVAL, TRAIN
+from components.images.check_result import Category
+from components.ingest.config import IngestConfig
+from components.ingest.plan.assignment import (
+    Assignment,
+    PlanReport,
+    conflicts,
+    find_copies,
+    list_duplicates,
+    report_on,
+)
+from components.ingest.plan.corrections import Outcome, judge
+from components.ingest.plan.facts import PlanFacts
+from components.ingest.plan.near_duplicates import find_clusters, keep_together, list_clusters
+from components.ingest.plan.splits import SplitRule, find_rule, key_of
+from components.ingest.source.listing import ImageFile, Listing
+
+
+class Decision(NamedTuple):
+    """What became of all images."""
+
+    assignment: Assignment
+    copies: Mapping[str, Sequence[ImageFile]]
+    """Digest → files of images that several files contain, before any were dropped."""
+    reports: Sequence[PlanReport]
+    """Reports on what has been written so far, as it should be."""
+    outcomes: list[Outcome]
+    near: list[dict[str, Any]]
+    """Lines of the list of near duplicates."""
+
+
+def decide(
+    facts: Sequence[PlanFacts],
+    assignment: Assignment,
+    listing: Listing,
+    config: IngestConfig,
+    *,
+    examples_uri: str,
+    earlier: Mapping[str, str],
+) -> Decision:
+    """Decide what becomes of each image.
+
+    Args:
+        facts: what is known of all files.
+        assignment: by which the shards have been written.
+        listing: the files.
+        config: options of ingest.
+        examples_uri: folder of the shards.
+        earlier: key of an image or group → its split in an earlier ingest.
+    """
+    known = (pair for plan in facts for pair in plan.files())
+    digests = ((file, fact.sha256) for file, fact in known if fact.sha256)
+    rule = find_rule(listing, listing.labels_per_split().get(None, {}), digests)
+    rule = _keep_splits(facts, rule, earlier)
+    assignment = dataclasses.replace(assignment, rule=rule)
+    given, outcomes, reports = _judge_corrections(facts, assignment, listing)
+    copies = find_copies(reports)
+    assignment = _resolve_conflicts(copies, given, config)
+    if assignment != given:
+        reports = _report(facts, assignment)
+    near: list[dict[str, Any]] = []
+    if config.finds_near_duplicates:
+        before, clusters = assignment, find_clusters(reports, copies.keys(), examples_uri)
+        assignment = keep_together(clusters, reports, before, earlier)
+        near = list_clusters(clusters, reports, assignment)
+        if assignment != before:
+            reports = _report(facts, assignment)
+    elif config.near_duplicates != "keep":
+        logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
+    return Decision(assignment, copies, reports, outcomes, near)
+
+
+def _report(
+    facts: Sequence[PlanFacts], assignment: Assignment, watched: Set[str] = frozenset()
+) -> list[PlanReport]:
+    return [report_on(plan, assignment, watched) for plan in facts]
+
+
+def _keep_splits(
+    facts: Sequence[PlanFacts], rule: SplitRule, earlier: Mapping[str, str]
+) -> SplitRule:
+    """Leave images in their earlier splits, unless train or eval would lose a class by that."""
+    kept: dict[str, dict[str, str]] = {}
+    for plan in facts if earlier else ():
+        for file, fact in plan.files():
+            split = earlier.get(key := key_of(file, fact.sha256)) if file.split is None else None
+            if split and split != rule.split_of(file, fact.sha256):
+                kept.setdefault(file.label, {})[key] = split
+    if not kept:
+        return rule
+    after = dataclasses.replace(rule, assigned=_flatten(kept))
+    if lost := _list_missing(facts, after, kept.keys()):
+        for label in {label for label, _ in lost - _list_missing(facts, rule, kept.keys())}:
+            del kept[label]
+        after = dataclasses.replace(rule, assigned=_flatten(kept))
+    logging.info("%s images keep the split of the last ingest.", f"{len(after.assigned):,}")
+    return after
+
+
+def _flatten(kept: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {key: split for splits in kept.values() for key, split in splits.items()}
+
+
+def _list_missing(
+    facts: Sequence[PlanFacts], rule: SplitRule, labels: Iterable[str]
+) -> set[tuple[str, str]]:
+    """Return each of `labels` that has no image in train or eval, with that split."""
+    missing = set(itertools.product(labels, (TRAIN, EVAL)))
+    for plan in facts:
+        for file, fact in plan.files():
+            if not missing:
+                return missing
+            if fact.sha256 and not fact.category:
+                missing.discard((file.label, rule.split_of(file, fact.sha256)))
+    return missing
+
+
+def _judge_corrections(
+    facts: Sequence[PlanFacts], assignment: Assignment, listing: Listing
+) -> tuple[Assignment, list[Outcome], list[PlanReport]]:
+    """Undo the corrections of images that no longer have the label that a person looked at."""
+    watched = frozenset(row.sha256 for row in listing.corrections.rows)
+    reports = _report(facts, assignment, watched)
+    matches = [match for report in reports for match in report.matches]
+    rejected = {
+        reject["path"]: reject["category"]
+        for report in reports
+        for reject in report.rejects
+        if reject["category"] != Category.REMOVED.value
+    }
+    outcomes, outdated = judge(listing, matches, rejected)
+    corrected = assignment.corrected
+    if outdated & corrected.keys():
+        kept = {sha256: label for sha256, label in corrected.items() if sha256 not in outdated}
+        assignment = dataclasses.replace(assignment, corrected=kept)
+        reports = _report(facts, assignment, watched)
+    return assignment, outcomes, reports
+
+
+def _resolve_conflicts(
+    copies: Mapping[str, Sequence[ImageFile]], assignment: Assignment, config: IngestConfig
+) -> Assignment:
+    """Drop images with several labels, or move all copies of each into one split.
+
+    Splits follow from the labels as given, so that corrections move no image.
+    """
+    rule = assignment.rule
+    ambiguous, mixed = (
+        {image.sha256 for image in conflicts(list_duplicates(copies, rule, corrected))}
+        for corrected in (assignment.corrected, {})
+    )
+    dropped = frozenset(ambiguous if config.conflicts == "drop" else ())
+    # The classes of an image with several labels may have different bounds.
+    rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | (mixed - dropped))
+    return dataclasses.replace(assignment, rule=rule, dropped=dropped)

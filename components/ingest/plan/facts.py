@@ -1,0 +1,147 @@
+"""What is known of the files of each plan, kept beside the shards for later ingests."""
+
+import collections
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.contract.artifact_files import open_file, reading
+from components.ingest.plan.shard_plan import ShardPlan
+from components.ingest.plan.similar_images import ROW_BYTES, Rows
+from components.ingest.source.listing import ImageFile
+from components.records.shard_files import PLANS, replace_file, shard_path
+
+_BYTES = 32
+
+
+class Digests:
+    """A sequence of hexadecimal SHA-256 digests, "" for none."""
+
+    def __init__(self, digests: Iterable[str] = ()) -> None:
+        """Hold `digests`."""
+        self._content = bytearray()
+        for sha256 in digests:
+            self.append(sha256)
+
+    def append(self, sha256: str) -> None:
+        """Add a digest."""
+        self._content += bytes.fromhex(sha256) or bytes(_BYTES)
+
+    def __len__(self) -> int:
+        """Return the number of digests, with those that are empty."""
+        return len(self._content) // _BYTES
+
+    def __getitem__(self, number: int) -> str:
+        """Return one digest."""
+        content = self._content[number * _BYTES : (number + 1) * _BYTES]
+        return content.hex() if any(content) else ""
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the digests."""
+        return map(self.__getitem__, range(len(self)))
+
+    def shorten(self) -> NDArray[np.uint64]:
+        """Return the number that the first 16 digits of each digest make, 0 for none."""
+        return np.frombuffer(bytes(self._content), ">u8")[::4].astype(np.uint64)
+
+
+def find_repeated(parts: Iterable[Digests]) -> set[str]:
+    """Return the digests that are several times in `parts`."""
+    parts = list(parts)
+    numbers = np.sort(np.concatenate([np.empty(0, np.uint64), *(of.shorten() for of in parts)]))
+    suspects = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
+    counts = collections.Counter(
+        of[number]
+        for of in parts
+        for number in np.flatnonzero(np.isin(of.shorten(), suspects)).tolist()
+    )
+    return {sha256 for sha256, count in counts.items() if sha256 and count > 1}
+
+
+FACTS, PICTURES = ".json", ".pictures"
+"""Suffixes of the files of a plan."""
+
+_PLAN = re.compile(r"(.*)-(\d+)-of-(\d+)", re.DOTALL)
+
+
+class Fact(NamedTuple):
+    """What is known of a file, and where its record lies."""
+
+    sha256: str
+    """Hexadecimal digest; "" if the file could not be read."""
+    category: str = ""
+    """Why the content is not usable, if so."""
+    reason: str = ""
+    split: str = ""
+    """Split of the shard with its record; "" if it has none."""
+    label: str = ""
+    """Label in the record."""
+    notes: Sequence[str] = ()
+    """How the image differs from the file."""
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """The facts about the files of a plan, in their order."""
+
+    plan: ShardPlan
+    facts: Sequence[Fact]
+    sizes: Mapping[str, int]
+    """Split → bytes of the shard of the plan."""
+
+    def files(self) -> Iterator[tuple[ImageFile, Fact]]:
+        """Iterate over the files, each with what is known of it."""
+        return zip(self.plan.files, self.facts, strict=True)
+
+    def shards(self, examples_uri: str) -> dict[str, str]:
+        """Return split → path of the shard of the plan."""
+        index, count = self.plan.index, self.plan.count
+        return {split: shard_path(examples_uri, split, index, count) for split in self.sizes}
+
+
+def plan_path(examples_uri: str, plan: ShardPlan) -> str:
+    """Return the path of the files on a plan, without their suffix."""
+    name = f"{plan.group}-{plan.index:05d}-of-{plan.count:05d}"
+    return os.path.join(examples_uri, PLANS, name)
+
+
+def write_facts(examples_uri: str, facts: PlanFacts) -> None:
+    """Write facts to a file, which reaches the executor with any Beam runner."""
+    # The name has the rest of the plan: where only that changes, ingests share the file.
+    lines = map(json.dumps, (facts.sizes, [*facts.facts], [*facts.plan.files]))
+    content = "\n".join(lines).encode("ascii")
+    replace_file(examples_uri, plan_path(examples_uri, facts.plan) + FACTS, content)
+
+
+def read_facts(path: str, plan: ShardPlan | None = None) -> PlanFacts:
+    """Read the facts at `path`, see `plan_path`; those of `plan` without its files.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    with open_file(path + FACTS) as file:
+        text = file.read()
+    with reading(path + FACTS):
+        sizes, facts, files = text.split("\n")
+        if plan is None:
+            [(group, index, count)] = _PLAN.findall(os.path.basename(path))
+            rows = map(ImageFile._make, json.loads(files))
+            plan = ShardPlan(group, int(index), int(count), tuple(rows))
+        return PlanFacts(plan, [*map(Fact._make, json.loads(facts))], json.loads(sizes))
+
+
+def write_pictures(examples_uri: str, plan: ShardPlan, rows: bytes | bytearray) -> None:
+    """Write the pictures of the files of a plan, which reach ingest with any Beam runner."""
+    replace_file(examples_uri, plan_path(examples_uri, plan) + PICTURES, bytes(rows))
+
+
+def read_pictures(path: str) -> Rows:
+    """Read the pictures of the files of a plan, see `plan_path`."""
+    with open_file(path + PICTURES, "rb") as file:
+        return np.frombuffer(file.read(), np.uint8).reshape(-1, ROW_BYTES)

@@ -1,0 +1,265 @@
+"""Choose the splits of a folder of images, and the split of each image.
+
+The listing alone decides the fractions, so inspection and every run of a folder agree. A hash
+divides the images, corrected where a class is small.
+"""
+
+import bisect
+import collections
+import hashlib
+import itertools
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from components.contract.errors import DataError
+from components.contract.example import EVAL, TEST, TRAIN
+from components.contract.printable import quote
+from components.ingest.source.listing import ImageFile, Listing
+
+MIN_SPLIT_IMAGES = 100
+"""Smallest split made by default. With 100 images, the 95% confidence interval of an accuracy of
+0.9 is already 0.12 wide; TensorFlow Data Validation compares no statistics of smaller splits."""
+
+_HELD_OUT = 0.1
+_ONLY_HELD_OUT = 0.2
+_NOTE = "{}: a score on eval is slightly optimistic, as eval also selects the model."
+
+
+class SplitChoice(NamedTuple):
+    """How the files of a listing are divided."""
+
+    splits: Mapping[str | None, str | None]
+    """Given split, or None, → the split of its files; None: decided by hash."""
+    fractions: Mapping[str, float]
+    """Split → its fraction of the files divided by hash, sorted by name."""
+    note: str
+    """Warning for the user; may be empty."""
+
+
+def choose_splits(
+    counts: Mapping[str | None, int], wanted: Mapping[str, float] | None = None
+) -> SplitChoice:
+    """Choose how to divide images into train, eval and test.
+
+    If no eval split is given, it is taken from train by hash, and so is test. Small folders get
+    only splits that are large enough for a useful confidence interval.
+
+    Args:
+        counts: split given by folder or manifest, or None, → number of files.
+        wanted: `ingest.splits`, used as it is.
+    """
+    splits: dict[str | None, str | None] = {name: name for name in counts}
+    if not counts.keys() & {None, EVAL}:
+        splits[TRAIN] = None
+    by_hash = sum(count for name, count in counts.items() if splits[name] is None)
+    # Sorted, because JSON keeps the order.
+    fractions = dict(sorted((wanted or _default_fractions(by_hash, given=splits.values())).items()))
+    if TEST in {*splits.values(), *(fractions if by_hash else ())}:
+        return SplitChoice(splits, fractions, "")
+    if by_hash and not wanted:
+        reason = f"{by_hash:,} images are too few for a test split of {MIN_SPLIT_IMAGES}"
+    else:
+        reason = "There is no test split"
+    return SplitChoice(splits, fractions, _NOTE.format(reason))
+
+
+def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, float]:
+    """Return the default fractions of train and of the splits that are not given."""
+    if count * _HELD_OUT >= MIN_SPLIT_IMAGES:
+        held_out = dict.fromkeys((name for name in (EVAL, TEST) if name not in given), _HELD_OUT)
+    else:
+        held_out = {} if EVAL in given else {EVAL: _ONLY_HELD_OUT}
+    return {TRAIN: 1 - sum(held_out.values()), **held_out}
+
+
+def fill_splits(
+    counts: Mapping[str, Mapping[str | None, int]], fractions: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Choose fractions for labels that lack an eval or test split which rows of others name.
+
+    Args:
+        counts: label → split that its rows name, or None → number of files.
+        fractions: fractions of all other labels.
+
+    Returns:
+        Label → split → its fraction of the label's files without a split.
+    """
+    named = {split for of_label in counts.values() for split in of_label}
+    filled = {}
+    for label, of_label in counts.items():
+        missing = {EVAL, TEST} & named - of_label.keys() - fractions.keys()
+        if None in of_label and missing:
+            rest = 1 - _HELD_OUT * len(missing)
+            own = {split: fraction * rest for split, fraction in fractions.items()}
+            filled[label] = dict(sorted((own | dict.fromkeys(missing, _HELD_OUT)).items()))
+    return filled
+
+
+# An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
+# Larger classes may deviate by more, so that no image moves when a class outgrows this number.
+_SMALL_CLASS = 1_000
+# A split of a class may deviate from its fraction by this, or by one image. The smaller the
+# correction, the fewer images change their split as a class grows.
+_TOLERANCE = 0.1
+
+Unit = tuple[float, int]
+"""Position of a content or group, [0, 1), and its number of images. Copies of an image do not
+count, so that they do not move other images."""
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """Decides the split of each image from the image alone, whatever the order."""
+
+    fractions: Mapping[str, float]
+    """Split → its fraction of the images divided by hash; they add up to 1."""
+    bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Small class → end of each split, 0 to 1, in the order of its fractions."""
+    uncorrected: frozenset[str] = frozenset()
+    """Keys (see `key_of`) with several labels, whose bounds and fractions may differ."""
+    own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Fractions of labels that have others than `fractions`."""
+    assigned: Mapping[str, str] = field(default_factory=dict)
+    """Key → its split, if it follows a near duplicate or an earlier ingest."""
+    bound: Mapping[str, str] = field(default_factory=dict)
+    """Key of a near duplicate → the key that decides for its cluster."""
+
+    def split_of(self, file: ImageFile, sha256: str) -> str:
+        """Return the given split of a file, or that of the hash of its group or content.
+
+        The same content or group always falls into the same split.
+        """
+        if file.split is not None:
+            return file.split
+        key = key_of(file, sha256)
+        if key in self.assigned:
+            return self.assigned[key]
+        fractions, bounds = self.fractions, None
+        if key not in self.uncorrected:
+            fractions = self.own_fractions.get(file.label, fractions)
+            bounds = self.bounds.get(file.label)
+        ends = bounds or list(itertools.accumulate(fractions.values()))
+        # Fractions may add up to slightly less than 1: the last split takes the rest.
+        found = bisect.bisect_right(ends, _position(key), hi=len(fractions) - 1)
+        return list(fractions)[found]
+
+    def unit_of(self, file: ImageFile, sha256: str) -> str:
+        """Return the key of all images that must stay together with this one."""
+        key = key_of(file, sha256)
+        return self.bound.get(key, key)
+
+
+def key_of(file: ImageFile, sha256: str) -> str:
+    """Return the digest that decides the split: of the file's group, or else of its content."""
+    if file.group is None:
+        return sha256
+    return hashlib.sha256(file.group.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _position(key: str) -> float:
+    return int(key[:13], 16) / 16**13
+
+
+def find_rule(
+    listing: Listing,
+    classes: Collection[str],
+    digests: Iterable[tuple[ImageFile, str]],
+) -> SplitRule:
+    """Find the bounds of classes; `digests` must cover all their files without a group."""
+    labels: dict[str, set[str]] = {}
+    groups = {label: collections.Counter[str]() for label in classes}
+    for file in listing.files if listing.tally.has_groups else ():
+        if file.group is not None:
+            labels.setdefault(key := key_of(file, ""), set()).add(file.label)
+            if file.split is None and file.label in groups:
+                groups[file.label][key] += 1
+    ambiguous = frozenset(key for key, of_group in labels.items() if len(of_group) > 1)
+    # A million digests take 10 MB as positions.
+    positions = {label: array("d") for label in classes}
+    for file, sha256 in digests:
+        if file.group is None and file.label in positions:
+            positions[file.label].append(_position(sha256))
+    bounds = {}
+    for label, of_label in groups.items():
+        units = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
+        units += ((position, 1) for position in np.unique(positions[label]).tolist())
+        bounds[label] = find_bounds(sorted(units), listing.fractions_of(label))
+    return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
+
+
+def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the end of each split, as close to its nominal end as its number of images allows.
+
+    Each split gets its fraction of the images, give or take a tenth or one image. Train gets at
+    least one image, then eval, then the others.
+
+    Args:
+        units: sorted units of one class, with different positions.
+        fractions: split → its fraction; they add up to 1.
+    """
+    places = [place for place, _ in units]
+    images = sum(count for _, count in units)
+    tolerance = _TOLERANCE * max(1.0, images / _SMALL_CLASS)
+    least = _min_units(fractions, units=len(units), images=images)
+    ends: list[float] = []
+    start = 0
+    nominals = itertools.accumulate(fractions.values())
+    for split, nominal in zip(fractions, nominals, strict=True):
+        least_later = sum(list(least.values())[len(ends) + 1 :])
+        natural = bisect.bisect_left(places, nominal)
+        start += _take_units(
+            [count for _, count in units[start : len(units) - least_later]],
+            natural - start,
+            least=least[split],
+            expected=(expected := fractions[split] * images),
+            slack=max(1.0, tolerance * expected),
+        )
+        ends.append(nominal if start == natural else [*places, 1.0][start])
+    ends[-1] = 1.0
+    return tuple(ends)
+
+
+def _min_units(fractions: Mapping[str, float], *, units: int, images: int) -> dict[str, int]:
+    """Return the smallest number of units of each split, in the order of `fractions`."""
+    order = sorted(fractions, key=lambda split: (split != TRAIN, split != EVAL))
+    wanted = [s for s in order if s in (TRAIN, EVAL) or fractions[s] * images >= 1][:units]
+    return {split: int(split in wanted) for split in fractions}
+
+
+def _take_units(
+    counts: Sequence[int], natural: int, *, least: int, expected: float, slack: float
+) -> int:
+    """Return how many of the remaining units a split takes, as close to `natural` as possible."""
+    stop = min(max(natural, least), len(counts))
+    taken = sum(counts[:stop])
+    while stop < len(counts) and taken < expected - slack:
+        taken += counts[stop]
+        stop += 1
+    while stop > least and taken > expected + slack:
+        stop -= 1
+        taken -= counts[stop]
+    return stop
+
+
+def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
+    """Raise `DataError` unless train has images of every class, and eval has any.
+
+    `found` is split → label → images, and `root` the folder of the images.
+    """
+    for split in (TRAIN, EVAL):
+        if not found.get(split):
+            count = sum(sum(labels.values()) for labels in found.values())
+            raise DataError(
+                f"No image of {root} falls into the {split} split, because there are only "
+                f"{count:,}: add images, or sort them into train and eval folders."
+            )
+    untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
+    if untrained:
+        raise DataError(
+            f"Class {quote(untrained[0])} of {root} has no usable image to train on: add images, "
+            f"or remove the class."
+        )

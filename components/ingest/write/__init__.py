@@ -1,0 +1,1 @@
+"""Shards: written by workers, with an account of every file."""

@@ -1,0 +1,152 @@
+"""Account for every file: write the lists of rejects, and check that all is well."""
+
+import collections
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from components.contract.artifact_files import make_folders, open_file
+from components.contract.errors import DataError
+from components.contract.ingest_files import (
+    DUPLICATES_FILE,
+    NEAR_DUPLICATES_FILE,
+    REJECTS_FILE,
+    SKIPPED_FILE,
+    SUMMARY_FILE,
+)
+from components.contract.printable import quote
+from components.images.check_result import Category
+from components.ingest.config import IngestConfig
+from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
+from components.ingest.plan.corrections import Outcome, summarize, write_outcomes
+from components.ingest.plan.splits import require_splits
+from components.ingest.source.listing import Listing, find_look_alikes
+
+_NAMED = 3
+# Images dropped for their labels, or by a person, are usable.
+_USABLE = (Category.LABEL_CONFLICT.value, Category.REMOVED.value)
+
+
+def write_rejects(
+    rejects_uri: str,
+    reports: Sequence[PlanReport],
+    listing: Listing,
+    duplicates: Sequence[Duplicate],
+    outcomes: Sequence[Outcome],
+    clusters: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write the lists of rejected, skipped and duplicate files and corrections, and a summary.
+
+    `clusters` are the lines of the list of near duplicates.
+    """
+    rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
+    for reject in rejects:
+        # TFX removes the outputs of a failed node; the log keeps the list.
+        if reject["category"] != Category.REMOVED.value:
+            logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
+    for conflict in conflicts(duplicates):
+        logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
+    summary: dict[str, Any] = {
+        "files": len(listing.files) + len(listing.skipped),
+        "examples": sum(report.examples for report in reports),
+        "rejected": len(rejects),
+        "skipped": len(listing.skipped),
+        "rejected_by_category": _count(reject["category"] for reject in rejects),
+        "skipped_by_reason": _count(skipped.reason for skipped in listing.skipped),
+        "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
+        "label_conflicts": len(conflicts(duplicates)),
+        "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
+        **summarize_clusters(clusters),
+        "look_alikes": find_look_alikes(listing),
+        "notes": dict(sum((collections.Counter(r.notes) for r in reports), collections.Counter())),
+    }
+    for note, count in summary["notes"].items():
+        logging.warning("%s of %s images: %s.", f"{count:,}", f"{len(listing.files):,}", note)
+    make_folders(rejects_uri)
+    if listing.corrections.path:
+        summary["corrections"] = summarize(listing, outcomes)
+        write_outcomes(rejects_uri, outcomes)
+    _write_lines(rejects_uri, REJECTS_FILE, rejects)
+    _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
+    _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
+    _write_lines(rejects_uri, NEAR_DUPLICATES_FILE, clusters)
+    with open_file(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
+        file.write(json.dumps(summary, indent=1))
+
+
+def summarize_clusters(clusters: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count the near duplicates: all but one of each cluster."""
+    return {
+        "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
+        "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
+        "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
+    }
+
+
+def _count(values: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(collections.Counter(values).items()))
+
+
+def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+    with open_file(os.path.join(folder, name), "w") as file:
+        # One call creates the file even if there are no lines.
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def check_reports(
+    reports: Sequence[PlanReport],
+    duplicates: Sequence[Duplicate],
+    listing: Listing,
+    config: IngestConfig,
+) -> None:
+    """Raise unless every file is accounted for, few are rejected, and the splits are usable."""
+    found = conflicts(duplicates)
+    if found and config.conflicts == "fail":
+        named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
+        raise DataError(
+            f"{len(found)} images have more than one label, such as {named}: remove the wrong "
+            f"ones, or set ingest.conflicts to keep or drop."
+        )
+    rejects = [reject for report in reports for reject in report.rejects]
+    files, examples = len(listing.files), sum(report.examples for report in reports)
+    if files != examples + len(rejects):
+        raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
+    unusable = [r for r in rejects if r["category"] not in _USABLE]
+    check_usable(sorted((r["path"], r["category"]) for r in unusable), listing, config)
+    _check_labels(labels_per_split(reports), listing)
+
+
+def _check_labels(found: Mapping[str, Mapping[str, int]], listing: Listing) -> None:
+    """Raise `DataError` if the corrections leave one class, or a class without training images."""
+    corrections, classes = listing.corrections.path, set().union(*found.values())
+    if not corrections:
+        require_splits(found, listing.root)
+        return
+    name = f"{listing.root} as corrected by {corrections}"
+    if len(classes) < 2:
+        raise DataError(
+            f"{name} has images of {len(classes)} class{'' if classes else 'es'}: two are needed."
+        )
+    for label in sorted(listing.labels() - classes):
+        logging.warning("Class %s of %s has no images.", quote(label), name)
+    require_splits(found, name)
+
+
+def check_usable(
+    unusable: Sequence[tuple[str, str]], listing: Listing, config: IngestConfig
+) -> None:
+    """Raise `DataError` if too many files are not usable images.
+
+    `unusable` has the path and category of each.
+    """
+    files = len(listing.files)
+    if len(unusable) > config.max_reject_fraction * files:
+        named = "; ".join(f"{path} ({category})" for path, category in unusable[:_NAMED])
+        raise DataError(
+            f"{len(unusable) if len(unusable) < files else 'All'} of {files} files in "
+            f"{listing.root} are not usable images, such as {named}: repair or remove them, or "
+            f"raise ingest.max_reject_fraction above {config.max_reject_fraction:g}."
+        )

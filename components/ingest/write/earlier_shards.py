@@ -1,0 +1,212 @@
+"""Find shards of earlier ingests whose files have not changed, and the splits of all images."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from components.contract.artifact_files import list_names, make_folders, on_disk, remove
+from components.contract.configuration import to_dict
+from components.contract.errors import StorageError
+from components.contract.example import INDEX_FILE
+from components.ingest.config import IngestConfig
+from components.ingest.plan.facts import (
+    FACTS,
+    PICTURES,
+    PlanFacts,
+    plan_path,
+    read_facts,
+    write_facts,
+)
+from components.ingest.plan.shard_plan import ShardPlan, is_unchanged
+from components.ingest.plan.splits import key_of
+from components.records.shard_files import PLANS, find_earlier, read_index
+from components.storage.folder import share
+
+# Copies within a bucket are mostly waiting.
+_REQUESTS = 32
+# Options that do not decide what is stored of an image.
+_OTHERS = {
+    *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
+    *("near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
+}
+_PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images"}
+
+
+def reuse_key(config: IngestConfig, code: str) -> str:
+    """Return a digest of what decides how a file is stored: its options and the code of ingest."""
+    used = {
+        name: value for name, value in to_dict(config).items() if name not in _OTHERS | _PLANNING
+    }
+    text = f"{code} {sorted(used.items())} {config.finds_near_duplicates}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def plan_key(config: IngestConfig) -> str:
+    """Return what decides how files are divided into plans."""
+    return json.dumps({name: getattr(config, name) for name in sorted(_PLANNING)})
+
+
+class Earlier(NamedTuple):
+    """What earlier ingests of the same step have left for this one."""
+
+    uri: str = ""
+    """The one whose shards may be used again."""
+    facts: Sequence[PlanFacts] = ()
+    """Its plans whose files are complete."""
+    plans: Sequence[ShardPlan] = ()
+    """Its plans to keep; none if other options divide the files now."""
+    splits: Mapping[str, str] = {}
+    """Key of an image or group (see `key_of`) that a hash divided → its split."""
+
+
+class TakenOver(NamedTuple):
+    """What this ingest has taken over."""
+
+    facts: Mapping[int, PlanFacts] = {}
+    """Number of a plan whose shards have been taken over → what is known of its files."""
+    sources: Mapping[int, Sequence[str]] = {}
+    """Number of another plan → the earlier plans that know files of it, see `plan_path`."""
+    digests: Mapping[str, str] = {}
+    """Path → digest of each file that need not be read."""
+
+
+def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division: str) -> Earlier:
+    """Find the newest shards that may be used again, and the splits of their images.
+
+    Args:
+        examples_uri: output of this ingest.
+        config: its options.
+        key: `made_by` of the index of these shards.
+        division: `divided_by` of the index of these splits.
+    """
+    uri = find_earlier(examples_uri, "made_by", key)
+    divided = find_earlier(examples_uri, "divided_by", division)
+    suffixes = [PICTURES] if config.finds_near_duplicates else []
+    read = {of: [*_read_plans(of, suffixes)] for of in {uri, divided} - {""}}
+    facts = [of for of, is_intact in read.get(uri, ()) if is_intact]
+    splits = {
+        key_of(file, fact.sha256): fact.split
+        for of, _ in read.get(divided, ())
+        for file, fact in zip(of.plan.files, of.facts, strict=True)
+        if fact.split and file.split is None
+    }
+    is_planned_alike = uri and read_index(uri).get("planned_by") == plan_key(config)
+    plans = [of.plan for of in facts] if is_planned_alike else ()
+    return Earlier(uri, facts, plans, splits)
+
+
+def take_over(
+    plans: Sequence[ShardPlan], earlier: Earlier, examples_uri: str, config: IngestConfig
+) -> TakenOver:
+    """Take over the shards of plans whose files have not changed since the earlier ingest."""
+    suffixes = [PICTURES] if config.finds_near_duplicates else []
+    adopted = _find_whole(plans, earlier)
+    sources, digests = _find_parts(plans, earlier, adopted)
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        jobs = {
+            number: pool.submit(_adopt, plans[number], facts, earlier.uri, examples_uri, suffixes)
+            for number, facts in adopted.items()
+        }
+    taken = {number: facts for number, job in jobs.items() if (facts := job.result())}
+    for number, facts in taken.items():
+        paths = (file.path for file in plans[number].files)
+        digests.update(zip(paths, (fact.sha256 for fact in facts.facts), strict=True))
+    return TakenOver(taken, sources, digests)
+
+
+def _find_whole(plans: Sequence[ShardPlan], earlier: Earlier) -> dict[int, PlanFacts]:
+    """Return plan number → facts of the earlier plan that has already written its shards."""
+    facts = {id(of.plan): of for of in earlier.facts}
+    found = {n: facts[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
+    # What could not be read may be readable now.
+    return {n: of for n, of in found.items() if all(fact.sha256 for fact in of.facts)}
+
+
+def _find_parts(
+    plans: Sequence[ShardPlan], earlier: Earlier, adopted: dict[int, PlanFacts]
+) -> tuple[dict[int, list[str]], dict[str, str]]:
+    """Return the sources and digests of the other plans; adopt those that have shards, too."""
+    whole = {id(facts) for facts in adopted.values()}
+    owners = {
+        file.path: (file, fact.sha256, facts)
+        for facts in earlier.facts
+        if id(facts) not in whole
+        for file, fact in zip(facts.plan.files, facts.facts, strict=True)
+        if fact.sha256
+    }
+    sources: dict[int, list[str]] = {}
+    digests: dict[str, str] = {}
+    for number, plan in enumerate(plans):
+        if number in adopted:
+            continue
+        found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
+        same = [
+            (file.path, sha256, of)
+            for file, before, sha256, of in found
+            if is_unchanged(file, before)
+        ]
+        known = list({id(of): of for _, _, of in same}.values())
+        if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
+            adopted[number] = known[0]
+        elif known:
+            digests.update((path, sha256) for path, sha256, _ in same)
+            sources[number] = [plan_path(earlier.uri, facts.plan) for facts in known]
+    return sources, digests
+
+
+def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
+    return (plan.group, len(plan.files)) == (before.group, len(before.files))
+
+
+def _adopt(
+    plan: ShardPlan, facts: PlanFacts, earlier_uri: str, examples_uri: str, suffixes: Sequence[str]
+) -> PlanFacts | None:
+    """Take over the shards of a plan; return None if the earlier ones are being removed."""
+    now = dataclasses.replace(facts, plan=plan)
+    source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
+    # Most files are listed as before, with their labels.
+    is_as_before = plan.files == facts.plan.files
+    shared = [*suffixes, FACTS] if is_as_before else suffixes
+    pairs = [(source + suffix, target + suffix) for suffix in shared]
+    shards = now.shards(examples_uri)
+    pairs += [(path, shards[split]) for split, path in facts.shards(earlier_uri).items()]
+    for number, (old, new) in enumerate(pairs):
+        make_folders(os.path.dirname(new))
+        try:
+            share(old, new)
+        except FileNotFoundError:
+            for _, made in pairs[:number]:
+                remove(made)
+            return None
+    if not is_as_before:
+        write_facts(examples_uri, now)
+    return now
+
+
+def _read_plans(examples_uri: str, suffixes: Sequence[str]) -> Iterator[tuple[PlanFacts, bool]]:
+    """Yield the facts of each plan, and whether its files may be used again."""
+    folder = os.path.join(examples_uri, PLANS)
+    for name in list_names(folder):
+        if name.endswith(FACTS):
+            path = os.path.join(folder, name.removesuffix(FACTS))
+            with contextlib.suppress(OSError, StorageError):
+                facts = read_facts(path)
+                yield facts, not on_disk(path) or _is_intact(facts, path, examples_uri, suffixes)
+
+
+def _is_intact(facts: PlanFacts, path: str, examples_uri: str, suffixes: Sequence[str]) -> bool:
+    """Return whether shards have their sizes, and nothing has been written since the index."""
+    shards = facts.shards(examples_uri)
+    places = (*shards.values(), *(path + suffix for suffix in (FACTS, *suffixes)))
+    try:
+        newest = max(os.stat(place).st_mtime_ns for place in places)
+        sizes = {split: os.path.getsize(shard) for split, shard in shards.items()}
+        written = os.stat(os.path.join(examples_uri, INDEX_FILE)).st_mtime_ns
+    except OSError:
+        return False
+    return sizes == facts.sizes and newest <= written

@@ -1,0 +1,195 @@
+"""Ingest a listing: plan the shards, write them, and account for every file."""
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from components.contract.example import EVAL, TEST, TRAIN
+from components.contract.printable import make_printable
+from components.contract.rules_of_thumb import FEW_IMAGES
+from components.host.machine import pause_collection
+from components.host.progress import report_result
+from components.images.options import SHRINKING
+from components.ingest.config import IngestConfig
+from components.ingest.plan.assignment import (
+    Assignment,
+    PlanReport,
+    each_image,
+    labels_per_split,
+    list_duplicates,
+    records_per_shard,
+    report_on,
+)
+from components.ingest.plan.corrections import choose_labels
+from components.ingest.plan.decision import Decision, decide
+from components.ingest.plan.facts import Fact, PlanFacts, plan_path, read_facts
+from components.ingest.plan.shard_plan import ShardPlan, plan_shards, write_plans
+from components.ingest.plan.splits import SplitRule
+from components.ingest.source.columns import describe_columns
+from components.ingest.source.listing import Listing, find_look_alikes
+from components.ingest.write.accounting import check_reports, write_rejects
+from components.ingest.write.earlier_shards import (
+    Earlier,
+    TakenOver,
+    plan_key,
+    read_earlier,
+    reuse_key,
+    take_over,
+)
+from components.ingest.write.plan_writer import IngestJob
+from components.records.shard_files import remove_shards, write_index
+from components.storage.row_table import RowTables
+
+WritePlans = Callable[[Sequence[int], IngestJob], None]
+"""Calls `write_plan` for the number of each plan, in any order, and waits until all are written."""
+
+
+class Ingested(NamedTuple):
+    """The result of ingest."""
+
+    splits: list[str]
+    """Sorted names of the splits that have examples."""
+    read: int
+    """Number of files that no earlier ingest had read."""
+
+
+def ingest_listing(
+    listing: Listing,
+    config: IngestConfig,
+    *,
+    examples: str,
+    rejects: str,
+    write: WritePlans,
+    code: str = "",
+) -> Ingested:
+    """Write the shards of `listing` and their index, and account for every file.
+
+    Args:
+        listing: the files.
+        config: options of ingest.
+        examples: path or URL of the folder of the shards.
+        rejects: path or URL of the folder of the lists.
+        write: writes plans.
+        code: digest of the code of ingest; only with it, earlier shards are used again.
+    """
+    for warning in (*listing.notes, *find_look_alikes(listing)):
+        logging.warning(make_printable(warning))
+    remove_shards(examples)
+    key = reuse_key(config, code)
+    division = json.dumps([listing.fractions, listing.own_fractions], sort_keys=True)
+    with pause_collection():
+        earlier = Earlier()
+        if code:
+            earlier = read_earlier(examples, config, key=key, division=division)
+        plans = plan_shards(listing.files, config, listing.fractions, earlier.plans)
+        taken = take_over(plans, earlier, examples, config)
+        job = _begin(plans, taken, earlier, listing, config, examples)
+    if numbers := [number for number in range(len(plans)) if number not in taken.facts]:
+        write_plans(examples, plans, numbers)
+        write(numbers, job)
+    with pause_collection():
+        tables, facts = RowTables(Fact._make), []
+        for number, plan in enumerate(plans):
+            known = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
+            facts.append(dataclasses.replace(known, facts=tables.keep(known.facts)))
+        decided = decide(
+            facts,
+            job.assignment,
+            listing,
+            config,
+            examples_uri=examples,
+            earlier=earlier.splits,
+        )
+    reports = _rearrange(facts, decided, job, write)
+    with pause_collection():
+        index = _account(reports, decided, listing, config, rejects)
+    if code:
+        index |= {"made_by": key, "divided_by": division, "planned_by": plan_key(config)}
+    write_index(examples, **index)
+    return Ingested(sorted(index["splits"]), job.unread)
+
+
+def _begin(
+    plans: Sequence[ShardPlan],
+    taken: TakenOver,
+    earlier: Earlier,
+    listing: Listing,
+    config: IngestConfig,
+    examples: str,
+) -> IngestJob:
+    """Say how many files are read, and return the job that writes the remaining plans."""
+    files, unread = len(listing.files), len(listing.files) - len(taken.digests)
+    if files and earlier.uri:
+        report_result(f"{files:,} images: {files - unread:,} unchanged, {unread:,} read")
+    else:
+        logging.info("There are no earlier shards of these images here: all are read.")
+    # Small classes are divided once all digests are known; few records have to move then.
+    rule = SplitRule(
+        listing.fractions, own_fractions=listing.own_fractions, assigned=earlier.splits
+    )
+    return IngestJob(
+        listing.root,
+        examples,
+        config,
+        Assignment(rule, choose_labels(listing)),
+        total=sum(len(plan.files) for n, plan in enumerate(plans) if n not in taken.facts),
+        unread=unread,
+        has_grown=bool(taken.digests),
+        earlier=taken.sources,
+    )
+
+
+def _account(
+    reports: Sequence[PlanReport],
+    decided: Decision,
+    listing: Listing,
+    config: IngestConfig,
+    rejects: str,
+) -> dict[str, Any]:
+    """Write the lists of rejects, check that all is well, and return the facts of the index."""
+    # Also those whose copies have been dropped.
+    rule, corrected = decided.assignment.rule, decided.assignment.corrected
+    duplicates = list_duplicates(decided.copies, rule, corrected)
+    write_rejects(rejects, reports, listing, duplicates, decided.outcomes, decided.near)
+    check_reports(reports, duplicates, listing, config)
+    labels = labels_per_split(reports)
+    shrinking = {name: getattr(config, name) for name in SHRINKING}
+    found: dict[str, Any] = {
+        "splits": records_per_shard(reports),
+        "labels": labels,
+        "ingest": shrinking,
+    }
+    if columns := describe_columns(listing.columns()):
+        found["columns"] = columns
+    by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
+    if by_hash and sum(sum(labels.get(split, {}).values()) for split in (TRAIN, EVAL)) < FEW_IMAGES:
+        # Training divides them again, into folds.
+        found["groups"] = _list_groups(reports, rule)
+    return found
+
+
+def _list_groups(reports: Sequence[PlanReport], rule: SplitRule) -> dict[str, str]:
+    """Return digest → key of its unit, if that is another, for each image kept with others."""
+    units = ((sha256, rule.unit_of(file, sha256)) for file, sha256 in each_image(reports))
+    return {sha256: unit for sha256, unit in units if unit != sha256}
+
+
+def _rearrange(
+    facts: Sequence[PlanFacts], decided: Decision, job: IngestJob, write: WritePlans
+) -> list[PlanReport]:
+    """Rewrite the plans whose shards do not hold what they should; return the reports on all."""
+    reports, assignment = list(decided.reports), decided.assignment
+    affected = [number for number, report in enumerate(reports) if not report.is_arranged]
+    if not affected:
+        return reports
+    total = sum(len(facts[number].plan.files) for number in affected)
+    again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
+    write_plans(job.examples_uri, [plan.plan for plan in facts], affected)
+    write(affected, again)
+    for number in affected:
+        plan = facts[number].plan
+        found = read_facts(plan_path(job.examples_uri, plan), plan)
+        reports[number] = report_on(found, assignment, frozenset())
+    return reports

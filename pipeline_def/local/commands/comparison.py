@@ -1,0 +1,203 @@
+"""`local_runner.py runs --compare`: a page that compares two runs."""
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+from components.contract.errors import DataError, StorageError
+from components.contract.printable import describe_corrections
+from components.evaluation.config import EvaluationConfig
+from components.metrics.classification_metrics import Comparison
+from components.metrics.metric_table import METRICS
+from components.metrics.proof import AccuracyChange
+from components.records.shard_files import read_index
+from components.report.comparison.comparison import (
+    ComparisonFacts,
+    EvaluatedRun,
+    compare_runs,
+    list_parts,
+)
+from components.report.comparison.document import render_comparison
+from components.report.comparison.inputs import choose_share, read_evaluation, read_thumbnails
+from components.report.comparison.pairs import RunPredictions
+from pipeline_def.layout import Layout
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.runs.history import flatten
+from pipeline_def.runs.selection import SelectedRun, select
+from pipeline_def.runs.table import format_time, print_json
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
+
+_MAX_DROP = "evaluation.max_accuracy_drop"
+# Per direction; 48 pictures of 2 to 5 KB.
+_MOST_IMAGES = 48
+# Not settings: locations, which the page shows elsewhere, and which options were given.
+_NO_SETTINGS = ("data", "output", "working_copy", "given")
+
+
+def show_comparison(
+    wanted: tuple[str, str], output: str, *, to: str | None = None, as_json: bool = False
+) -> None:
+    """Compare the second run with the first, write the page, and print verdict and place of it.
+
+    Raises:
+        UserError: a run does not exist, has no evaluation, or its artifacts are missing.
+    """
+    first, second = (select(name, output) for name in wanted)
+    if (first.output, first.record.id) == (second.output, second.record.id):
+        raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two runs.")
+    share = max(map(_choose_share, (first, second)))
+    evaluations = _read(first, share), _read(second, share)
+    named = first.number != second.number
+    names = [f"run {run.number}" for run in (first, second)] if named else ["A", "B"]
+    facts = compare_runs(
+        (_describe(names[0], first), _describe(names[1], second)),
+        evaluations,
+        most=_MOST_IMAGES,
+        read_thumbnails=read_thumbnails,
+        newest=1 if second.record.started >= first.record.started else 0,
+        share=share,
+    )
+    path = os.path.abspath(to or Layout(second.output).comparison)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render_comparison(facts))
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write {path} ({error.strerror}): choose another file with --to."
+        ) from error
+    if as_json:
+        print_json(_list_numbers(facts, path))
+    else:
+        _print(facts, path)
+
+
+def _describe(name: str, run: SelectedRun) -> EvaluatedRun:
+    record = run.record
+    with _reporting_missing(run):
+        examples = read_index(run.find_artifact(EXAMPLE_GEN.id, "examples"))["labels"]
+    settings = dict(flatten(record.configuration))
+    trained = record.steps.get(TRAINER.id)
+    model = trained.outputs.get("model") if trained else None
+    return EvaluatedRun(
+        name=name,
+        id=record.id,
+        title=f"run {run.number}, started {format_time(record.started)}".removeprefix(f"{name}, "),
+        output=run.output,
+        split=record.split,
+        data={
+            "folder": record.data.folder,
+            "fingerprint": record.data.images,
+            "corrections": _name_corrections(record.data.corrections),
+            # 0 without spans.
+            "span": record.data.span or None,
+            "version": record.data.version,
+        },
+        examples=examples,
+        configuration={key: settings[key] for key in settings if key not in _NO_SETTINGS},
+        code=record.code,
+        versions=record.versions,
+        max_drop=float(settings.get(_MAX_DROP, EvaluationConfig.max_accuracy_drop)),
+        model=model.uri if model else "",
+    )
+
+
+def _name_corrections(corrections: dict[str, Any]) -> str | None:
+    if not corrections:
+        return None
+    return (
+        f"{corrections['file']} ({corrections['sha256'][:8]}): {describe_corrections(corrections)}"
+    )
+
+
+def _choose_share(run: SelectedRun) -> int:
+    with _reporting_missing(run):
+        return choose_share(run.find_artifact(EVALUATOR.id, "evaluation"))
+
+
+def _read(run: SelectedRun, share: int) -> RunPredictions:
+    with _reporting_missing(run):
+        return read_evaluation(
+            run.find_artifact(EVALUATOR.id, "evaluation"),
+            run.find_artifact(EXAMPLE_GEN.id, "examples"),
+            run.record.split,
+            share=share,
+        )
+
+
+@contextlib.contextmanager
+def _reporting_missing(run: SelectedRun) -> Iterator[None]:
+    """Raise `StorageError` where artifacts are missing or damaged."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError) as error:
+        missing = getattr(error, "filename", None)
+        reason = f"{missing} cannot be read" if missing else "its artifacts are damaged"
+        raise StorageError(
+            f"Run {run.record.id} in {run.output} cannot be compared: {reason}. Run the pipeline "
+            "again."
+        ) from error
+
+
+def _print(facts: ComparisonFacts, path: str) -> None:
+    console = Console(highlight=False)
+    # Colored only if one of the runs has won.
+    color = {"better": " green", "worse": " red"}.get(facts.outcome, "")
+    print_row(console, "Verdict", facts.headline, style=f"bold{color}")
+    for number, reason in enumerate(facts.reasons):
+        print_row(console, "" if number else "Reasons", reason)
+    differing = (part for part in list_parts(facts.first, facts.second) if part.rows)
+    for number, part in enumerate(differing):
+        print_row(console, "" if number else "Differs in", str(part))
+    for run in (facts.first, facts.second):
+        print_whole(console, run.name.capitalize(), f"{run.title}, in {run.output}")
+    print_whole(console, "Page", path)
+
+
+def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
+    shared = facts.shared
+    return {
+        "first": facts.first.id,
+        "second": facts.second.id,
+        "outcome": facts.outcome,
+        "headline": facts.headline,
+        "reasons": facts.reasons,
+        "shared": facts.overlap.both,
+        "relabeled": facts.overlap.relabelled,
+        "accuracy": _list_change(shared.change) if shared else None,
+        "accuracy_where_labels_are_the_same": (
+            _list_change(shared.unchanged) if shared and shared.unchanged else None
+        ),
+        "metrics": _list_metrics(shared.comparison) if shared else {},
+        "right_to_wrong": shared.lost if shared else None,
+        "wrong_to_right": shared.won if shared else None,
+        "page": path,
+    }
+
+
+def _list_metrics(comparison: Comparison) -> dict[str, Any]:
+    """Return the metrics of both models, without those that are always 1 or not defined."""
+    first, second = comparison.baseline, comparison.metrics
+    assert first
+    classes = max(len(first.labels), len(second.labels))
+    found = {}
+    for name, metric in METRICS.items():
+        values = [_known(model.scalars[name]) for model in (first, second)]
+        if metric.top < classes and values != [None, None]:
+            change = comparison.changes.get(name)
+            interval = [change.low, change.high] if change else None
+            found[name] = {"first": values[0], "second": values[1], "interval": interval}
+    return found
+
+
+def _list_change(change: AccuracyChange) -> dict[str, Any]:
+    interval = [change.interval.low, change.interval.high]
+    return {"first": change.before, "second": change.after, "interval": interval}
+
+
+def _known(value: float) -> float | None:
+    """Return None for NaN, which JSON lacks."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,169 @@
+"""`local_runner.py rollback` and `weights`: the pushed model in use, and ImageNet's weights."""
+
+import os
+import warnings
+from collections.abc import Sequence
+
+from components.contract.error_messages import did_you_mean
+from components.contract.errors import ConfigurationError, ModelError
+from components.contract.printable import make_printable, quote
+from components.predict.model import import_quietly
+from components.storage.saved_model import (
+    model_digest,
+    original_version,
+    read_rollback,
+    whole_versions,
+)
+from pipeline_def.config.command_line import parse
+from pipeline_def.config.model import APPLICATIONS
+from pipeline_def.config.options import list_options
+from pipeline_def.layout import Layout
+from pipeline_def.local.output.locations import find_runs
+from pipeline_def.model import pretrained
+from pipeline_def.startup import quick_imports
+
+ROLLBACK_USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]
+
+Makes an earlier version of the pushed model the one in use, by pushing it again
+as the newest version, so that every server takes it. Runs do not push the newer
+models again; another model replaces it as soon as it is blessed against it.
+
+  VERSION        a version in --output: the one before the version in use
+  --output DIR   output folder or URL of the runs: output
+"""
+WEIGHTS_USAGE = """usage: local_runner.py weights fetch NAME | list | use FILE
+
+Gets ImageNet's weights, from which a network for photographs starts. A run
+looks for them by itself; these commands are for machines without internet.
+
+  fetch NAME   download the weights of a network, such as mobilenet_v2; the
+               name of the file contains its checksum
+  list         list the networks, and which weights are on this machine
+  use FILE     check a fetched file from another machine, and keep it where
+               runs find it
+"""
+# Seconds without data.
+_SILENCE = 60.0
+
+
+def roll_back(arguments: Sequence[str]) -> int:
+    """Push an earlier version again; print which.
+
+    Raises:
+        ModelError: there is no such version.
+    """
+    config, options = parse(
+        arguments,
+        prog="local_runner.py rollback",
+        usage=ROLLBACK_USAGE,
+        hidden=list_options().keys() - {"output"},
+        positional="versions",
+    )
+    wanted = options["versions"]
+    if len(wanted) > 1:
+        raise ModelError("Name one version: local_runner.py rollback VERSION.")
+    pushed = Layout(find_runs(config).output).pushed
+    versions = [*whole_versions(pushed)]
+    target = _choose(versions, wanted[0] if wanted else None, pushed)
+    if model_digest(target) == model_digest(versions[0]):
+        print(f"Version {_name(versions[0])} is in use, and has this model already.")
+        return 0
+    restored, withdrawn = original_version(target), _list_withdrawn(versions, target)
+    path = _restore(target, restored, withdrawn)
+    names = ", ".join(sorted(set(withdrawn.values()), key=int))
+    print(f"Version {_name(path)} is in use now: {make_printable(path)}")
+    print(f"It has the model of version {restored}.")
+    if names:
+        print(f"Until another model is blessed, runs do not push {names} again.")
+    return 0
+
+
+def _choose(versions: Sequence[str], wanted: str | None, pushed: str) -> str:
+    """Return the path of the version to go back to; `versions` are newest first."""
+    if not versions:
+        raise ModelError(f"There is no model in {pushed}: set --output to the output of a run.")
+    names = list(map(_name, versions))
+    if wanted is not None:
+        if wanted not in names:
+            raise ModelError(
+                f"There is no version {wanted} in {pushed}. There are {', '.join(names)}."
+                f"{did_you_mean(wanted, names)}"
+            )
+        return versions[names.index(wanted)]
+    since, in_use = int(original_version(versions[0])), model_digest(versions[0])
+    for version in versions:
+        if int(_name(version)) < since and model_digest(version) != in_use:
+            return version
+    raise ModelError(
+        f"There is no version before {original_version(versions[0])} in {pushed} to go back to."
+    )
+
+
+def _restore(version: str, restored: str, withdrawn: dict[str, str]) -> str:
+    import_quietly()
+    with warnings.catch_warnings(), quick_imports():
+        # Libraries warn about Python versions.
+        warnings.simplefilter("ignore")
+        from components.push.versions import restore
+        from components.storage.tfx_filesystem import register_object_stores
+    register_object_stores()
+    return restore(version, restored=restored, withdrawn=withdrawn)
+
+
+def _list_withdrawn(versions: Sequence[str], target: str) -> dict[str, str]:
+    """Return the digests of the models that are newer than `target`'s → their versions."""
+    kept, since = model_digest(target), int(original_version(target))
+    earlier = read_rollback(versions[0])
+    withdrawn = dict(earlier.withdrawn) if earlier else {}
+    withdrawn |= {model_digest(version): original_version(version) for version in versions}
+    return {
+        digest: name for digest, name in withdrawn.items() if digest != kept and int(name) > since
+    }
+
+
+def _name(version: str) -> str:
+    return os.path.basename(version)
+
+
+def manage_weights(arguments: Sequence[str]) -> int:
+    """Run `fetch NAME`, `list` or `use FILE`.
+
+    Raises:
+        ConfigurationError: it is none of these, or there is no such network.
+        ModelError: weights cannot be downloaded, or are wrong.
+    """
+    match list(arguments):
+        case ["fetch", name] if not name.startswith("-"):
+            _fetch_weights(name)
+        case ["list"]:
+            _list_weights()
+        case ["use", path] if not path.startswith("-"):
+            name, stored = pretrained.use(path)
+            print(f"Photographs start from these weights of {name} now: {make_printable(stored)}")
+        case [*words] if {"-h", "--help"} & {*words}:
+            print(WEIGHTS_USAGE.strip())
+        case words:
+            given = f"weights {' '.join(words)}".strip()
+            raise ConfigurationError(
+                f"Unknown command {quote(given)}: it must be `weights fetch NAME`, `weights list` "
+                "or `weights use FILE`."
+            )
+    return 0
+
+
+def _fetch_weights(name: str) -> None:
+    if name not in pretrained.RELEASES:
+        hint = did_you_mean(name, pretrained.RELEASES) or " See `local_runner.py weights list`."
+        raise ConfigurationError(f"{quote(name)} has no ImageNet weights.{hint}")
+    path = pretrained.find(name) or pretrained.download(name, silence=_SILENCE)
+    shown = make_printable(path)
+    print(f"File:     {shown}\nSHA-256:  {pretrained.digest(path)}")
+    name = os.path.basename(shown)
+    print(f"Copy it to a machine without internet, and run: local_runner.py weights use {name}")
+
+
+def _list_weights() -> None:
+    for name in pretrained.RELEASES:
+        path = pretrained.find(name)
+        size = f"{APPLICATIONS[name].parameters * 4 / 1e6:,.0f} MB"
+        print(f"{name:<20} {size:>8}  {make_printable(path) if path else 'not here'}")

@@ -1,0 +1,166 @@
+"""`local_runner.py predict`: the predictions of a pushed model for files, as a table."""
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from components.contract.errors import ConfigurationError
+from components.contract.printable import format_duration, make_printable
+from components.host.stopping import before_stopping
+from components.images.options import FileOptions
+from components.predict.files import count_files, find_sources
+from components.predict.flow import Outcome, Tally, predict
+from components.predict.model import RankingModel, import_quietly
+from components.predict.table import check_format, write_table
+from pipeline_def.config.command_line import parse
+from pipeline_def.config.config import Config
+from pipeline_def.config.options import list_options
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.display.run_display import PLAIN_INTERVAL, make_bars, update_bar
+from pipeline_def.local.output.folder import MODELS, open_output
+from pipeline_def.local.output.locations import find_runs
+from pipeline_def.local.pushed_model import find_model, find_options
+
+USAGE = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
+
+Predicts files, and all files below folders, with a pushed model; paths or URLs.
+Images are read as ingest reads them, so that the model sees what it saw in
+training; files that ingest would reject are listed with the reason.
+
+  --model VERSION    a version in --output, or the folder of any SavedModel of
+                     this pipeline: the newest version
+  --to TABLE         .parquet, .csv or .jsonl, one row per file in the order of
+                     the files, replaced if it exists; without it the first
+                     predictions are printed
+  --predict.top K    labels per image: 3
+  --output DIR       output folder of the run: output
+"""
+
+_OF_PREDICTION = ("predict.top", "predict.batch")
+
+_MOST_ROWS = 10
+_MOST_LABELS = 10
+
+_Item = TypeVar("_Item")
+
+
+def predict_files(arguments: Sequence[str]) -> int:
+    """Predict the files on a command line; return 1 if none could be predicted."""
+    reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
+    hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
+    config, options = parse(
+        arguments,
+        prog="local_runner.py predict",
+        usage=USAGE,
+        hidden=hidden,
+        own={"model": 1, "to": 1},
+        positional="files",
+    )
+    if not options["files"]:
+        raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
+    config, _ = open_output(find_runs(config), MODELS)
+    lost = f"; {options['to']} is not written" if options["to"] else ""
+    with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
+        tally = show_predictions(config, **options)
+    return 0 if tally.by_status["answered"] else 1
+
+
+def show_predictions(
+    config: Config, files: Sequence[str], *, model: str | None = None, to: str | None = None
+) -> Tally:
+    """Predict files with the newest model, or `model`; print the predictions or write a table.
+
+    Raises:
+        UserError: a file or the model does not exist, or the table cannot be written.
+    """
+    console = Console(highlight=False)
+    if to:
+        check_format(to)
+    sources = find_sources(files)
+    folder = find_model(config.output, model)
+    options = find_options(config, folder)
+    tally = Tally(count_files(sources))
+    print_whole(console, "Model", folder)
+    import_quietly()
+    served = RankingModel(folder, top=config.predict.top)
+    started = time.monotonic()
+    outcomes = tally.count(predict(sources, served.predict, config.predict, options))
+    replaced = to is not None and os.path.exists(to)
+    if to:
+        outcomes = write_table(to, outcomes, top=config.predict.top)
+    first, refused = _keep_first(with_progress(console, outcomes, total=tally.total))
+    seconds = time.monotonic() - started
+    if not to:
+        console.print(_draw(first, top=config.predict.top))
+    for title, text in _summarize(tally, refused, seconds):
+        print_row(console, title, text)
+    if to:
+        print_whole(console, "Table", f"{to} (replaced)" if replaced else to)
+    return tally
+
+
+def with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
+    """Yield one item per file, with a bar, or without a terminal a line every ten seconds."""
+    bars, printed = make_bars(console), time.monotonic()
+    with bars if console.is_terminal else contextlib.nullcontext():
+        bars.add_task("Files", total=total, note="")
+        [task] = bars.tasks
+        for done, outcome in enumerate(outcomes, start=1):
+            text = f"{done:,} of {total:,}"
+            update_bar(bars, task, done=done, total=total, note=text)
+            if not console.is_terminal and time.monotonic() - printed > PLAIN_INTERVAL:
+                printed = time.monotonic()
+                console.print(f"{text} files", soft_wrap=True)
+            yield outcome
+
+
+def _keep_first(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    """Return the first predictions and the first rejected files."""
+    first: list[Outcome] = []
+    refused: list[Outcome] = []
+    for outcome in outcomes:
+        kept = {"answered": first, "refused": refused}.get(outcome.status)
+        if kept is not None and len(kept) < _MOST_ROWS:
+            kept.append(outcome)
+    return first, refused
+
+
+def _draw(outcomes: Sequence[Outcome], *, top: int) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("File", overflow="fold")
+    table.add_column("Label")
+    table.add_column("Prob.", justify="right")
+    table.add_column("Next" if top > 1 else "")
+    for outcome in outcomes:
+        (label, probability), *others = outcome.ranking
+        more = ", ".join(f"{name} {value:.3f}" for name, value in others)
+        mark = " (unknown)" if outcome.known is False else ""
+        texts = (outcome.file, f"{label}{mark}", f"{probability:.3f}", more)
+        table.add_row(*(Text(make_printable(text)) for text in texts))
+    return table
+
+
+def _summarize(
+    tally: Tally, refused: Sequence[Outcome], seconds: float
+) -> Iterator[tuple[str, str]]:
+    answered = tally.by_status["answered"]
+    rate = f", {answered / seconds:,.0f} images/s" if answered else ""
+    yield "Files", f"{tally}; {format_duration(seconds)}{rate}"
+    most = [f"{label} {count:,}" for label, count in tally.labels.most_common(_MOST_LABELS)]
+    more = len(tally.labels) - len(most)
+    if most:
+        yield "Labels", f"{', '.join(most)}{f', … and {more} more' if more > 0 else ''}"
+    if tally.unknown:
+        yield "Unknown", f"{tally.unknown:,} images are unlike those of training"
+    for number, outcome in enumerate(refused):
+        why = f"{outcome.category}: {outcome.reason}"
+        yield "" if number else "Refused", f"{outcome.file}: {why}"
+    if (others := tally.by_status["refused"] - len(refused)) > 0:
+        yield "", f"… and {others:,} more; --to FILE lists them all"

@@ -1,0 +1,148 @@
+"""Removes artifacts that no recent run and no model needs: `runs --prune N` and `keep_runs`."""
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.contract.errors import ConfigurationError, DataError, StorageError, UserError
+from components.contract.printable import describe_bytes, make_printable, read_number
+from components.predict.model import import_quietly
+from components.storage.saved_model import original_version, whole_versions
+from pipeline_def.layout import Layout
+from pipeline_def.local.output.checks import check_metadata
+from pipeline_def.runs.history import find_producers, trace
+from pipeline_def.runs.record import RunRecord
+from pipeline_def.runs.selection import read_runs
+from pipeline_def.startup import quick_imports
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What pruning removes."""
+
+    folders: dict[str, int]
+    """Folder of an artifact → number of the run that made it, in the list of runs."""
+    size: int
+    """Bytes that become free; files that kept artifacts share do not count."""
+
+    def __str__(self) -> str:
+        """Return how much it is."""
+        return f"{len(self.folders):,} artifacts, {describe_bytes(self.size)}"
+
+
+def prune(output: str, wanted: str, *, confirmed: bool) -> None:
+    """Print what pruning to the newest `wanted` finished runs removes; with `confirmed`, remove it.
+
+    The output must be locked.
+
+    Raises:
+        ConfigurationError: `wanted` is not a number of runs.
+        StorageError: there are no runs, or a folder cannot be removed.
+    """
+    if not (number := read_number(wanted)):
+        raise ConfigurationError(f"--prune is {wanted!r}: give the number of runs to keep, from 1.")
+    removal = plan_removal(output, number)
+    if not removal.folders:
+        print(f"Nothing to remove: runs and the model in use need all artifacts in {output}.")
+        return
+    for run in sorted({*removal.folders.values()}):
+        folders = [folder for folder, made_by in removal.folders.items() if made_by == run]
+        print(f"Run {run}: {_name_steps(folders)}")
+    print()
+    if confirmed:
+        print(_remove(removal, Layout(output)))
+    else:
+        print(f"{removal}, would be removed: add --yes. Records and pushed models would stay.")
+
+
+def keep_newest(output: str, number: int) -> str:
+    """Prune to the newest `number` finished runs; return what was removed, or why nothing was."""
+    try:
+        removal = plan_removal(output, number)
+        return _remove(removal, Layout(output)) if removal.folders else ""
+    except UserError as error:
+        # The run itself has succeeded.
+        return f"keep_runs: {error}"
+
+
+def _remove(removal: Removal, layout: Layout) -> str:
+    import_quietly()
+    with warnings.catch_warnings(), quick_imports():
+        # Libraries warn about Python versions.
+        warnings.simplefilter("ignore")
+        from pipeline_def.local.output.integrity import explaining_metadata, mark_deleted
+    check_metadata(layout)
+    # First, so that no run takes what a kill leaves of a folder from the cache.
+    with explaining_metadata(layout):
+        mark_deleted(layout, removal.folders.keys())
+    for folder in removal.folders:
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            raise StorageError(f"Cannot remove {folder}: {error.strerror}.") from error
+    return f"{removal}, were removed. Records and pushed models stayed."
+
+
+def plan_removal(output: str, number: int) -> Removal:
+    """Choose the artifacts that only runs before the newest `number` finished ones have made.
+
+    Those that later runs used, or that led to the model in use, stay.
+    """
+    records, layout = read_runs(output), Layout(output)
+    done = [index for index, record in enumerate(records) if record.state == "done"]
+    if len(done) <= number:
+        return Removal({}, 0)
+    kept = {_folder(uri, layout) for uri in _find_needed(records, done[-number], layout)}
+    makers = {
+        _folder(uri, layout): records.index(record) + 1
+        for uri, (record, _) in find_producers(records).items()
+    }
+    gone = {
+        folder: run
+        for folder, run in sorted(makers.items())
+        if folder and folder not in kept and os.path.isdir(folder)
+    }
+    return Removal(gone, _count_bytes(gone))
+
+
+def _find_needed(records: Sequence[RunRecord], first: int, layout: Layout) -> Iterator[str]:
+    """Yield the URIs that the runs from `first` on, and the lineage of the model in use, name."""
+    steps = [step for record in records[first:] for step in record.steps.values()]
+    for version in [*whole_versions(layout.pushed)][:1]:
+        try:
+            steps += (origin.step for origin in trace(records, original_version(version))[1])
+        except DataError as error:
+            raise DataError(
+                f"{error} Without a record of its lineage nothing is removed."
+            ) from error
+    for step in steps:
+        yield from (output.uri for output in step.outputs.values())
+        for uris in step.inputs.values():
+            yield from uris
+
+
+def _folder(uri: str, layout: Layout) -> str:
+    """Return the folder `artifacts/STEP/OUTPUT/NUMBER` of an artifact; "" if it lies elsewhere."""
+    parts = Path(os.path.relpath(uri, layout.artifacts)).parts
+    is_inside = ".." not in parts and len(parts) >= 3 and parts[2].isdigit()
+    return os.path.join(layout.artifacts, *parts[:3]) if is_inside else ""
+
+
+def _count_bytes(folders: Iterable[str]) -> int:
+    """Count the bytes of files all of whose hard links are in `folders`."""
+    links: dict[tuple[int, int], list[os.stat_result]] = {}
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for status in (os.lstat(os.path.join(parent, name)) for name in names):
+                links.setdefault((status.st_dev, status.st_ino), []).append(status)
+    return sum(
+        statuses[0].st_size for statuses in links.values() if len(statuses) == statuses[0].st_nlink
+    )
+
+
+def _name_steps(folders: Iterable[str]) -> str:
+    steps = dict.fromkeys(Path(folder).parts[-3] for folder in folders)
+    return make_printable(", ".join(steps))

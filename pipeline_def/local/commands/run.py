@@ -1,0 +1,174 @@
+"""`local_runner.py run`: runs the whole pipeline. Other commands share how it opens the output."""
+
+import contextlib
+import dataclasses
+import platform
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from components.contract.errors import ConfigurationError
+from components.contract.printable import make_printable, quote
+from pipeline_def.config.command_line import parse
+from pipeline_def.config.config import Config
+from pipeline_def.layout import Layout
+from pipeline_def.local.output.checks import (
+    check_metadata,
+    check_places,
+    check_runner,
+    check_writable,
+    lock_output,
+)
+from pipeline_def.local.output.folder import Output, open_output, working_folder
+from pipeline_def.local.output.locations import choose_output, make_absolute
+from pipeline_def.local.preparation import prepare
+from pipeline_def.runs.record import read_records
+from pipeline_def.runs.selection import list_evaluated
+from pipeline_def.startup import seconds_since_start
+from pipeline_def.training.distribution.cluster import Cluster
+
+USAGE = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
+
+Trains and evaluates a model on a folder of images, DIR/label/image or
+DIR/split/label/image, on this machine, and pushes it for serving if it is good
+enough. Without a folder it uses a built-in sample of 1,797 handwritten digits.
+
+commands
+  run [DIR]      run the whole pipeline; the default command
+  inspect DIR    report within seconds whether a run would start, and how
+  review         look at images with doubtful labels, and correct them
+  predict FILES  predict files or folders with the pushed model
+  schema [DIR]   write the inferred schema of the examples for review
+  runs           list earlier runs, compare two, or trace a pushed model
+  weights        fetch, list or install pretrained weights
+  serve          serve the pushed model: a web page and a REST API
+  rollback       make an earlier pushed version the one in use
+  help COMMAND   describe a command; --version prints versions
+
+common options
+  --output DIR|URL               output/NAME for images in NAME; gs://, s3://
+  --config FILE                  YAML file with any of the options
+  --ingest.manifest FILE         table of paths and labels
+  --transform.size PIXELS        side of the images that the model sees
+  --model.name NAME              such as cnn, resnet9, mobilenet_v2
+  --model.weights none|FILE      start from random weights, or those of a file
+  --training.recipe NAME         small, cifar, photos or transfer
+  --training.epochs N            passes over the training images
+  --augmentation.flip true       mirror images; for photographs
+  --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
+  --new_task                     replace a model in use of other labels
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Run the whole pipeline; return the exit status, 1 for an unexpected error."""
+    if arguments == ["--version"]:
+        return _print_version()
+    config, options = parse(
+        name_folder(arguments),
+        prog="local_runner.py",
+        usage=USAGE,
+        own={"new_task": 0},
+    )
+
+    cluster = _find_cluster(config)
+    if cluster and not cluster.is_chief:
+        from pipeline_def.training.handover import take_part
+
+        place, _ = choose_output(config)
+        take_part(cluster, make_absolute(dataclasses.replace(config, output=place)).output)
+        return 0
+    from pipeline_def.tracking.mlflow import reporting
+    from pipeline_def.training.handover import handing_over
+
+    with opened_for_run(config) as (config, output):
+        place = output.url or config.output
+        with reporting(config.tracking, config.output), handing_over(cluster, place):
+            if not _run(config, output, new_task=options["new_task"]):
+                return 1
+        output.store()
+    return 0
+
+
+def _find_cluster(config: Config) -> Cluster | None:
+    """Return the processes that train together; None if this one trains alone."""
+    cluster = Cluster.from_environment()
+    if cluster is None or cluster.size == 1:
+        return None
+    cluster.check(config.training.accelerator, config.training.minutes)
+    return cluster
+
+
+def _run(config: Config, output: Output, *, new_task: bool) -> bool:
+    """Run the pipeline and print its summary; return whether it came to its end."""
+    from pipeline_def.local.execution import execute
+
+    layout = Layout(config.output)
+    seen = prepare(config, layout, new_task=new_task)
+    record = execute(seen.config, output=output, seen=seen)
+    if record is None:
+        return False
+    output.store()
+    from pipeline_def.local.display.summary_table import print_summary
+    from pipeline_def.local.results import write_summary
+
+    summary = write_summary(
+        record, layout, validation=seen.config.validation, missing_weights=seen.missing_weights
+    )
+    output.store()
+    pushed = output.shown(summary.pushed_model or "")
+    print_summary(
+        dataclasses.replace(summary, pushed_model=pushed),
+        summary_file=layout.summary,
+        output=output.url or config.output,
+        evaluated=list_evaluated(read_records(config.output)),
+        seconds=seconds_since_start(),
+    )
+    return True
+
+
+def _print_version() -> int:
+    pyproject = Path(__file__).parents[3] / "pyproject.toml"
+    if pyproject.exists():
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    else:  # Installed as a package.
+        project = metadata.metadata("tfx-image-pipeline").json
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("tfx", "tensorflow"))
+    python = platform.python_version()
+    print(f"{project['name']} {project['version']} ({libraries}, python {python})")
+    return 0
+
+
+@contextlib.contextmanager
+def opened_for_run(config: Config) -> Iterator[tuple[Config, Output]]:
+    """Lock the output, or its working copy after fetching it from the store."""
+    check_runner(config)
+    place, reason = choose_output(config)
+    config = make_absolute(dataclasses.replace(config, output=place))
+    folder = working_folder(config)
+    if reason:
+        print(f"Output: {make_printable(place)}, {reason}", flush=True)
+    check_writable(folder)
+    with lock_output(Layout(folder)):
+        config, output = open_output(config)
+        if output.url:
+            print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
+        check_places(Layout(folder))
+        check_metadata(Layout(folder))
+        yield config, output
+
+
+def name_folder(arguments: list[str]) -> list[str]:
+    """Turn a first argument that is not an option into `--data`.
+
+    Raises:
+        ConfigurationError: `--data` names the images, too.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        return arguments
+    if any(word.partition("=")[0] == "--data" for word in arguments[1:]):
+        raise ConfigurationError(
+            f"{quote(arguments[0])} and --data both name the images: give one."
+        )
+    return ["--data", *arguments]

@@ -1,0 +1,78 @@
+"""`local_runner.py runs`: lists, compares, traces and prunes runs."""
+
+from collections.abc import Sequence
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.config.command_line import parse
+from pipeline_def.config.config import Config
+from pipeline_def.config.options import list_options
+from pipeline_def.layout import Layout
+from pipeline_def.local.output.checks import lock_output
+from pipeline_def.local.output.folder import RECORDS, open_output, working_folder
+from pipeline_def.local.output.locations import find_runs
+from pipeline_def.runs.table import show_lineage, show_runs
+
+USAGE = """usage: local_runner.py runs [--output DIR]
+                            [--compare A B | --lineage VERSION | --prune N [--yes]]
+
+Lists the runs of an output folder, newest last, with their changes and results.
+
+  --output DIR       the folder: output
+  --compare A B      write a page: is run B better than run A, on which images,
+                     and what differs. A run is its number in the list, the
+                     beginning of its id, the version that it pushed, or another
+                     output folder, for its newest run
+  --to FILE          the page: comparison.html in the output folder of run B
+  --lineage VERSION  trace a pushed model, a version or its folder, back to its
+                     images
+  --json             print JSON
+  --prune N          print which artifacts neither the newest N finished runs,
+                     nor later ones, nor the model in use need; with --yes,
+                     remove them. Records and pushed models stay
+"""
+# Option → how many values it takes.
+_OPTIONS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "prune": 1, "yes": 0}
+
+
+def manage_runs(arguments: Sequence[str]) -> int:
+    """List the runs of an output folder, compare two, trace a model, or prune them."""
+    others = {name for name in list_options() if name != "output"}
+    config, options = parse(
+        arguments, prog="local_runner.py runs", usage=USAGE, hidden=others, own=_OPTIONS
+    )
+    if options["to"] and not options["compare"]:
+        raise ConfigurationError("--to needs --compare A B.")
+    if options["yes"] and not options["prune"]:
+        raise ConfigurationError("--yes needs --prune N.")
+    config = find_runs(config)
+    if options["prune"]:
+        _prune(config, options["prune"], confirmed=options["yes"])
+    elif options["compare"]:
+        _compare(config, options["compare"], to=options["to"], as_json=options["json"])
+    else:
+        config, opened = open_output(config, RECORDS)
+        if options["lineage"]:
+            wanted = opened.found(options["lineage"])
+            show_lineage(config.output, wanted, as_json=options["json"])
+        else:
+            show_runs(config.output, as_json=options["json"])
+    return 0
+
+
+def _compare(config: Config, wanted: Sequence[str], *, to: str | None, as_json: bool) -> None:
+    from pipeline_def.local.commands.comparison import show_comparison
+
+    # Not only records: a comparison also reads artifacts.
+    config, opened = open_output(config)
+    first, second = wanted
+    show_comparison((first, second), config.output, to=to, as_json=as_json)
+    opened.store()
+
+
+def _prune(config: Config, wanted: str, *, confirmed: bool) -> None:
+    from pipeline_def.local.commands.prune import prune
+
+    with lock_output(Layout(working_folder(config))):
+        config, opened = open_output(config)
+        prune(config.output, wanted, confirmed=confirmed)
+        opened.store()

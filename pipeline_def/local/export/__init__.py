@@ -1,1 +1,0 @@
-"""`local_runner.py export-data`: the ingested images in formats that other programs read."""

@@ -1,0 +1,90 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from components.contract import image_table
+from components.contract.errors import StorageError
+from components.contract.image_table import (
+    EMBEDDINGS_FILE,
+    IMAGES_FILE,
+    Texts,
+    open_images,
+    read_embeddings,
+    read_images,
+    write_image_table,
+)
+from components.report.suspects import neighbors
+
+
+def columns(first: int, count: int) -> dict[str, Any]:
+    numbers = range(first, first + count)
+    texts = ("path", "sha256", "split", "label", "predicted", "proposed")
+    return {
+        **{name: [f"{name} {number}" for number in numbers] for name in texts},
+        **dict.fromkeys(("probability", "given_probability"), np.full(count, 0.5, np.float32)),
+        "brightness": np.arange(first, first + count, dtype=np.float32),
+    }
+
+
+def test_batches_are_read_as_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_table, "_ROW_GROUP", 4)
+    features = np.arange(14, dtype=np.float32).reshape(7, 2)
+    features[3, 1], features[4, 0] = 1e9, -1e9
+    with write_image_table(str(tmp_path), rows=7) as table:
+        for first, count in ((0, 3), (3, 3), (6, 1)):
+            table.add(columns(first, count), features[first : first + count])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [EMBEDDINGS_FILE, IMAGES_FILE]
+    images, rows = read_images(str(tmp_path)), read_embeddings(str(tmp_path))
+    expected = {name: list(values) for name, values in columns(0, 7).items()}
+    assert images.to_pydict() == expected
+    paths = Texts(open_images(str(tmp_path)), "path")
+    assert (len(paths), list(paths)) == (7, expected["path"])
+    assert paths[np.array([6, 0, 5])].tolist() == [f"path {row}" for row in (6, 0, 5)]
+    assert rows is not None
+    assert rows.dtype == np.float16
+    np.testing.assert_array_equal(rows, np.clip(features, -65504, 65504))
+
+
+def test_searched_features_of_a_file_need_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbors, "_BLOCK", 512)
+    with write_image_table(str(tmp_path), rows=2_000) as table:
+        features = np.random.default_rng(0).random((2_000, 512), np.float32)
+        table.add(columns(0, 2_000), features)
+    mapped = read_embeddings(str(tmp_path))
+    assert mapped is not None
+    neighbors.find_neighbors(mapped, np.arange(3), among=np.arange(2_000), most=1)
+    rows = np.arange(0, 2_000, 20)
+    found = neighbors.read_rows(mapped, rows)
+    maps = psutil.Process().memory_maps(grouped=True)
+    [read] = [file.rss for file in maps if file.path == str(tmp_path / EMBEDDINGS_FILE)]
+    assert read < mapped.nbytes / 10
+    np.testing.assert_array_equal(found, mapped[rows])
+
+
+def test_an_interrupted_pass_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), write_image_table(str(tmp_path), rows=2) as table:
+        table.add({"path": columns(0, 1)["no such column"]}, np.zeros((1, 2)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_trainers_write_no_table(tmp_path: Path) -> None:
+    assert read_images(str(tmp_path)) is None
+    assert read_embeddings(str(tmp_path)) is None
+    with write_image_table(str(tmp_path), rows=1) as table:
+        table.add(columns(0, 1))
+    assert read_images(str(tmp_path)).num_rows == 1
+    assert read_embeddings(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "read"), [(IMAGES_FILE, read_images), (EMBEDDINGS_FILE, read_embeddings)]
+)
+def test_a_damaged_file_is_one_sentence(tmp_path: Path, name: str, read: Any) -> None:
+    (tmp_path / name).write_bytes(b"\x93NUMPY cut off")
+    with pytest.raises(StorageError, match="is damaged"):
+        read(str(tmp_path))

@@ -1,0 +1,136 @@
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from components.host import machine
+
+MIB = 2**20
+UNLIMITED = "9223372036854771712"
+
+# Controllers and path of a process, as /proc/self/cgroup gives them, and files of control groups:
+# their path below /sys/fs/cgroup → their content.
+MEMORY = {
+    "no container": ("0::/user.slice", {}, 8000),
+    "version 2, the container sees its group as the root": (
+        "0::/",
+        {
+            "memory.max": f"{5000 * MIB}",
+            "memory.current": f"{3000 * MIB}",
+            "memory.stat": f"anon 1\ninactive_file {1000 * MIB}",
+        },
+        3000,
+    ),
+    "version 2, a limit of the pod around a container without one": (
+        "0::/pod/container",
+        {
+            "pod/container/memory.max": "max",
+            "pod/memory.max": f"{2000 * MIB}",
+            "pod/memory.current": f"{500 * MIB}",
+        },
+        1500,
+    ),
+    "version 1, the path is the host's": (
+        "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc",
+        {
+            "memory/docker/memory.limit_in_bytes": UNLIMITED,
+            "memory/memory.limit_in_bytes": f"{4000 * MIB}",
+            "memory/memory.usage_in_bytes": f"{2500 * MIB}",
+            "memory/memory.stat": f"cache 1\ntotal_inactive_file {500 * MIB}",
+        },
+        2000,
+    ),
+    "more in use than is allowed": (
+        "0::/",
+        {"memory.max": f"{100 * MIB}", "memory.current": f"{200 * MIB}"},
+        0,
+    ),
+}
+
+CPUS = {
+    "no container": ("0::/user.slice", {}, 8),
+    "version 2, no quota": ("0::/", {"cpu.max": "max 100000"}, 8),
+    "version 2, two and a half CPUs are three threads": ("0::/", {"cpu.max": "250000 100000"}, 3),
+    "version 2, the pod's quota is the tighter one": (
+        "0::/pod/container",
+        {"pod/container/cpu.max": "600000 100000", "pod/cpu.max": "200000 100000"},
+        2,
+    ),
+    "version 1, mounted by the controller's name, nested": (
+        "3:cpuacct,cpu:/pod/container",
+        {
+            "cpu/pod/container/cpu.cfs_quota_us": "-1",
+            "cpu/pod/container/cpu.cfs_period_us": "100000",
+            "cpu/pod/cpu.cfs_quota_us": "150000",
+            "cpu/pod/cpu.cfs_period_us": "50000",
+        },
+        3,
+    ),
+}
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty /proc and /sys/fs/cgroup of a machine with 8 CPUs and 8,000 MiB."""
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:    {8000 * 1024} kB\n")
+    monkeypatch.setattr(machine, "_PROC", proc)
+    monkeypatch.setattr(machine, "_CGROUPS", groups)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    return tmp_path
+
+
+def write(system: Path, processes: str, files: dict[str, str]) -> None:
+    (system / "proc" / "self" / "cgroup").write_text(processes)
+    for name, content in files.items():
+        path = system / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content + "\n")
+
+
+@pytest.mark.parametrize("case", MEMORY)
+def test_memory_is_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
+    processes, files, expected = MEMORY[case]
+    write(system, processes, files)
+    assert machine.available_memory() == expected * MIB
+
+
+def test_a_cpu_that_computes_in_bfloat16(system: Path) -> None:
+    found = []
+    for flags in ("avx512f avx512_bf16 fma", "avx512f fma", "amx_bf16"):
+        (system / "proc" / "cpuinfo").write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
+        found.append(machine.computes_bfloat16())
+    assert found == [True, False, True]
+
+
+@pytest.mark.parametrize("case", CPUS)
+def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
+    processes, files, expected = CPUS[case]
+    write(system, processes, files)
+    assert machine.available_cpus() == expected
+
+
+def test_a_system_without_control_groups_has_no_limits(system: Path) -> None:
+    assert (machine.available_memory(), machine.available_cpus()) == (8000 * MIB, 8)
+
+
+def test_free_memory_between_blocks_in_use_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[bool] = []
+    pool = SimpleNamespace(release_unused=lambda: released.append(True))
+    arrow = SimpleNamespace(default_memory_pool=lambda: pool)
+    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
+    blocks: list[Any] = [bytes(1_000) for _ in range(50_000)]
+    # It refers to itself.
+    cycle = [blocks]
+    cycle.append(cycle)
+    last = blocks[-1]
+    del blocks, cycle
+    before = machine.process_memory()
+    machine.trim_memory()
+    assert machine.process_memory() < before - 30 * MIB
+    assert last
+    assert released, "Arrow keeps memory of its own"

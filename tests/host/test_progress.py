@@ -1,0 +1,40 @@
+import logging
+
+import pytest
+
+from components.host.progress import LOGGER, add_progress, report_epoch, report_progress
+
+
+def test_counts_add_up_per_task_and_are_reported_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, LOGGER.name):
+        for amount in (60, 3, 1, 10, 54, 2):
+            add_progress("a folder", amount, total=130, unit="images")
+        add_progress("another folder", 64, total=1_000, unit="images")
+        add_progress("a folder", 64, total=130, unit="images")
+    assert [record.getMessage() for record in caplog.records] == [
+        "64 of 130 images",
+        "128 of 130 images",
+        "130 of 130 images",
+        "64 of 1,000 images",
+        "64 of 130 images",
+    ]
+
+
+def test_the_line_of_an_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    values = {"accuracy": 0.9474, "val_accuracy": 1.0, "images_per_second": 1751.4}
+    with caplog.at_level(logging.INFO, LOGGER.name):
+        report_epoch({**values, "input_wait_fraction": 0.02}, epoch=2, epochs=60)
+        report_epoch({**values, "input_wait_fraction": 0.34}, epoch=60, epochs=60)
+    assert [record.getMessage() for record in caplog.records] == [
+        " 2/60 acc .947 val 1.00 1,751/s",
+        "60/60 acc .947 val 1.00 1,751/s wait 34%",
+    ]
+
+
+def test_an_unfinished_epoch_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, LOGGER.name):
+        report_progress(done=2.75, total=60, unit="epochs", note="loss 0.5")
+    assert caplog.messages == ["2 of 60 epochs, loss 0.5"]
+    assert caplog.records[0].__dict__["progress"] == (2.75, 60)

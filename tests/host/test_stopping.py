@@ -1,0 +1,131 @@
+"""Processes that are stopped where a `KeyboardInterrupt` would be lost, wrapped or late."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.host import stopping
+from components.host.stopping import before_stopping
+
+_BEGIN = """
+import os, sys
+from components.host.stopping import before_stopping, stop_with
+stop_with("run.py: stopped.")
+def ready():
+    print("ready", flush=True)
+"""
+# What a library may make of an interruption → the program.
+PLACES = {
+    "everything is caught": """
+import time
+ready()
+while True:
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+""",
+    "the main thread is within C": """
+import ctypes
+lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)
+lock(mutex)
+ready()
+lock(mutex)
+""",
+    "standard error is a log": """
+import time
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+ready()
+time.sleep(60)
+""",
+    "a thread never ends": """
+import threading
+threading.Thread(target=threading.Event().wait).start()
+ready()
+""",
+}
+
+
+def stop(program: str, *numbers: int) -> tuple[int, str]:
+    """Send each signal when the program says that it is ready; return its status and errors."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _BEGIN + program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for number in numbers:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(number)
+        said = process.stderr.read()
+        return process.wait(20), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_sentence_and_the_status_of_the_signal(place: str, number: int, status: int) -> None:
+    assert stop(PLACES[place], number) == (status, "run.py: stopped.\n")
+
+
+def test_actions_before_stopping(tmp_path: Path) -> None:
+    program = f"""
+import time
+def note():
+    open({str(tmp_path / "noted")!r}, "w").write("stopped")
+    return "run.py: gone."
+def fail():
+    raise ValueError
+with before_stopping(note), before_stopping(fail):
+    with before_stopping(lambda: "not any more"):
+        pass
+    ready()
+    time.sleep(60)
+"""
+    assert stop(program, signal.SIGTERM) == (143, "run.py: gone.\n")
+    assert (tmp_path / "noted").read_text() == "stopped"
+
+
+def test_the_last_action_with_a_sentence_decides() -> None:
+    def fail() -> str:
+        raise ValueError
+
+    with before_stopping(lambda: "gone"), before_stopping(fail), before_stopping(lambda: None):
+        assert stopping._act() == "gone"
+    assert stopping._act() is None
+
+
+def test_other_signals_do_not_stop_a_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_GRACE_SECONDS", 0)
+    reader, writer = os.pipe()
+    stopping._write(writer, bytes([signal.SIGCHLD, signal.SIGTERM]))
+    os.close(writer)
+    stopped: list[int] = []
+    stopping._watch(reader, stopped.append)
+    os.close(reader)
+    assert stopped == [signal.SIGTERM]
+
+
+@pytest.mark.slow
+def test_the_second_interrupt_stops_what_the_first_one_ends_early() -> None:
+    program = """
+import time
+from components.host.stopping import first_interrupt_raises
+try:
+    with first_interrupt_raises():
+        ready()
+        time.sleep(60)
+except KeyboardInterrupt:
+    # Longer than a busy main thread is waited for.
+    time.sleep(1.2)
+    ready()
+    time.sleep(60)
+"""
+    assert stop(program, signal.SIGINT, signal.SIGINT) == (130, "run.py: stopped.\n")

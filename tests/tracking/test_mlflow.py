@@ -1,0 +1,131 @@
+"""What MLflow receives of a run, and what its faults do."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.config.tracking import TrackingConfig
+from pipeline_def.runs.record import RunRecord
+from pipeline_def.tracking import mlflow
+from tests.local.run_samples import write_run
+from tests.tracking.conftest import FINGERPRINT
+from tests.tracking.mlflow_server import MlflowServer
+
+
+@pytest.fixture
+def server() -> Iterator[MlflowServer]:
+    with MlflowServer() as running:
+        yield running
+
+
+def test_mlflow_has_the_whole_run_once(
+    server: MlflowServer, record: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "me:secret")
+    config = TrackingConfig(mlflow=f"{server.url}/", experiment="pets")
+    variables = {"steps": {"all": {"env": {"KEY": "hush"}}}}
+    secret = {**record.configuration, "kubeflow": variables}
+    for _ in range(2):
+        line = mlflow.report_run(dataclasses.replace(record, configuration=secret), config)
+        assert line == f"MLflow has run 1: {server.url}/#/experiments/1/runs/run0"
+    [run], [version] = server.runs, server.versions
+    assert (run["info"]["status"], server.experiments[0]["name"]) == ("FINISHED", "pets")
+    assert run["params"]["training.epochs"] == "20"
+    assert not any(name.startswith(("kubeflow", "tracking")) for name in run["params"])
+    first, last = ("loss", 0, 2.0), ("loss", 2, 0.5)
+    assert run["metrics"] >= {first, last, ("val_accuracy", 1, 0.2), ("eval_accuracy", 0, 0.9)}
+    # JSON has no infinities.
+    assert not any(metric[:2] == ("loss", 1) for metric in run["metrics"])
+    for tags in (run["tags"], {tag["key"]: tag["value"] for tag in version["tags"]}):
+        assert (tags["images_fingerprint"], tags["pushed_version"]) == (FINGERPRINT, "7")
+        assert (tags["code_digest.Trainer"], tags["pipeline_run"]) == ("t1", "1")
+        assert len(tags["model_digest"]) == 64
+    assert (version["name"], version["run_id"]) == ("images", "run0")
+    assert version["source"] == "mlflow-artifacts:/1/run0/artifacts/model"
+    top = "1/run0/artifacts"
+    assert server.files[f"{top}/report.html"] == b"<p>"
+    assert server.files[f"{top}/model/tf2model/variables/variables.index"] == b"checksums"
+    described = yaml.safe_load(server.files[f"{top}/model/MLmodel"])
+    assert json.loads(described["signature"]["inputs"])[0]["name"] == "image_bytes"
+    assert server.authorizations == {"Basic bWU6c2VjcmV0"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ((401, '{"message": "bad token s3cret"}', {}), "(401: bad token ***): check"),
+        ((500, '{"error_code": "INTERNAL_ERROR", "message": "locked"}', {}), "(500: locked)"),
+        ((502, "<html>Bad gateway</html>", {}), "(502: "),
+        ((200, "<html>Sign in</html>", {}), "(200: "),
+        ((302, "", {"Location": "https://login/?next=s3cret"}), "(302: "),
+        ((200, '{"experiments": 1}', {}), "its response is unexpected (TypeError)"),
+        ((0, "", {}), "could not find the experiment images ("),
+    ],
+)
+def test_faults_are_a_sentence_without_secrets(
+    server: MlflowServer,
+    record: RunRecord,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: tuple[int, str, dict[str, str]],
+    said: str,
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cret")
+    server.fault = fault
+    line = mlflow.report_run(record, TrackingConfig(mlflow=server.url))
+    assert line.startswith("MLflow has not received run 1: ")
+    assert said in line
+    assert "s3cret" not in line
+    assert server.authorizations == {"Bearer s3cret"}
+
+
+def test_a_dead_or_silent_server_does_not_delay_a_run(
+    server: MlflowServer, record: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, dead = time.monotonic(), TrackingConfig(mlflow="http://127.0.0.1:9")
+    assert "(Connection refused)" in mlflow.report_run(record, dead).replace("[Errno 111] ", "")
+    server.seconds = 1.0
+    monkeypatch.setattr(mlflow, "LIMIT_SECONDS", 0.2)
+    line = mlflow.report_run(record, TrackingConfig(mlflow=server.url))
+    assert "it takes longer than 0.2 s" in line
+    assert time.monotonic() - begin < 3.0
+
+
+def test_a_run_reports_however_it_ends(
+    server: MlflowServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, 1)
+
+    def run(number: int, error: BaseException) -> None:
+        with mlflow.reporting(TrackingConfig(mlflow=server.url), str(tmp_path)):
+            write_run(tmp_path, number, state="failed")
+            raise error
+
+    with pytest.raises(ValueError, match="later"):
+        run(2, ValueError("later"))
+    with pytest.raises(KeyboardInterrupt):
+        run(3, KeyboardInterrupt())
+    # The run before it is left alone.
+    assert capsys.readouterr().out.count("MLflow has run 2: ") == 1
+    [reported] = server.runs
+    assert (reported["tags"]["pipeline_run"], reported["info"]["status"]) == ("2", "FAILED")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"mlflow": "https://me:s3cret@host"}, "tracking.mlflow must not contain a user name"),
+        ({"mlflow": "https://host/?key=s3cret"}, "must not contain a user name, a password"),
+        ({"mlflow": "localhost:5000"}, "must be a URL such as http://localhost:5000"),
+    ],
+)
+def test_secrets_are_refused_unseen(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as error:
+        TrackingConfig(**fields)
+    assert "s3cret" not in str(error.value)
