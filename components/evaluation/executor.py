@@ -7,7 +7,7 @@ in each slice, once for the verdict and for TFMA's files.
 import collections
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -125,11 +125,7 @@ class Executor(BaseBeamExecutor):
                 replace(result, accuracy=accuracy.accuracy - result.drop) for result in formats
             ]
         write_format_results(evaluation.uri, formats)
-        evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
-        evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
-        for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
-            version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
-            evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
+        _describe(evaluation, split, majority_accuracy, input_dict.get(BASELINE_MODEL_KEY, []))
         pushed = ",".join(result.kind for result in formats if not result.reason)
         blessing.set_string_custom_property(FORMATS_PROPERTY, pushed)
         _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
@@ -165,6 +161,20 @@ def _judge(
     write_verdict(evaluation_uri, verdict)
     write_thresholds(evaluation_uri, describe_thresholds(config))
     return verdict
+
+
+def _describe(
+    evaluation: types.Artifact,
+    split: str,
+    majority_accuracy: float,
+    baselines: Sequence[types.Artifact],
+) -> None:
+    """Set the properties that the report reads."""
+    evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
+    evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
+    for baseline in baselines:
+        version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
+        evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
 
 
 def _choose_images(

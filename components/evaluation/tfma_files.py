@@ -36,17 +36,6 @@ _PLOT = "multi_class_confusion_matrix_plot"
 _SHARD = "-00000-of-00001.tfrecord"
 
 
-class CountedMetric(tfma.metrics.Metric):
-    """Names a metric of `METRICS` for TFMA; `write_results` writes its values."""
-
-    def __init__(self, name: str) -> None:
-        """Name a metric."""
-        super().__init__(lambda *args, **kwargs: [], name=name)
-
-
-metric_types.register_metric(CountedMetric)
-
-
 def make_eval_config(
     config: EvaluationConfig, *, with_auc: bool = True, compared: bool = True
 ) -> config_pb2.EvalConfig:
@@ -79,8 +68,8 @@ def make_eval_config(
 
 def _metric(name: str, thresholds: list[Threshold]) -> config_pb2.MetricConfig:
     return config_pb2.MetricConfig(
-        class_name=CountedMetric.__name__,
-        module=CountedMetric.__module__,
+        # No class of TFMA's: `write_results` writes the values under this name.
+        class_name=name,
         config=json.dumps({"name": name}),
         # A plain `threshold` would apply to every slice as well.
         per_slice_thresholds=[_per_slice(t) for t in thresholds if t.metric == name],

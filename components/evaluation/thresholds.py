@@ -85,15 +85,18 @@ def check_thresholds(
     if texts or empty:
         reasons = (*(text for _, text in texts), *sorted(empty))
         return ThresholdCheck(False, reasons, tuple(missed), tuple(matches))
-    met = [
-        f"accuracy {candidate[OVERALL][ACCURACY]:.3f} reaches {config.min_accuracy:.4g}, "
+    met = _list_met(config, candidate[OVERALL][ACCURACY], majority_accuracy)
+    reasons = (*met, *(() if compared else (alone,)))
+    return ThresholdCheck(True, reasons, matches=tuple(matches))
+
+
+def _list_met(config: EvaluationConfig, accuracy: float, majority_accuracy: float) -> Iterator[str]:
+    yield (
+        f"accuracy {accuracy:.3f} reaches {config.min_accuracy:.4g}, "
         f"{_name_minimum(config.min_accuracy, majority_accuracy)}"
-    ]
+    )
     if others := len(config.thresholds):
-        met.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
-    if not compared:
-        met.append(alone)
-    return ThresholdCheck(True, tuple(met), matches=tuple(matches))
+        yield f"{others} more threshold{' is' if others == 1 else 's are'} met"
 
 
 def _applies(threshold: Threshold, key: SliceKey) -> bool:

@@ -1,13 +1,11 @@
 """Reads the Parquet file of an evaluation, with the models' predictions for each example."""
 
 import json
-import operator
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,13 @@ from numpy.typing import NDArray
 from components.contract.artifact_files import on_disk, open_file
 from components.contract.example import decode_text, encode_text
 from components.contract.model_files import KNOWN_SCORE
-from components.metrics.predictions import Evaluated, Ints, Predictions, SampledPredictions
+from components.metrics.predictions import (
+    Evaluated,
+    Ints,
+    Predictions,
+    PredictionStats,
+    SampledPredictions,
+)
 
 PREDICTIONS_FILE = "predictions.parquet"
 
@@ -36,41 +40,11 @@ MOST_SCORES = 50_000_000
 """Probabilities of all models that a report holds in memory: 200 MB, of 25,000 images of 1,000
 classes that two models judge."""
 
-_MODELS = operator.attrgetter("candidate"), operator.attrgetter("baseline")
-
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
     """Read the predictions of an evaluation into memory, which holds no probability twice."""
     most = count_scores(evaluation_uri)[0] if only is None else len(only)
-    parts: list[list[Predictions]] = []
-    filenames, slices, known, wholes = list[str](), dict[str, list[str]](), list[Any](), list[Any]()
-    for batch in map(_parse, read_groups(evaluation_uri, only)):
-        models = [model for model in (batch.candidate, batch.baseline) if model]
-        wholes = wholes or [np.empty((most, len(model.labels)), np.float32) for model in models]
-        rows = slice(len(filenames), len(filenames) + len(batch.filenames))
-        for whole, model in zip(wholes, models, strict=True):
-            whole[rows] = model.probabilities
-        parts.append([replace(model, probabilities=model.probabilities[:0]) for model in models])
-        filenames += batch.filenames
-        known.append(batch.known_scores)
-        for name, values in batch.slices.items():
-            # Millions of images have a few values.
-            slices.setdefault(name, []).extend(map(sys.intern, values))
-    joined = [
-        Predictions(
-            models_parts[0].labels,
-            np.concatenate([p.ids for p in models_parts]),
-            whole[: len(filenames)],
-        )
-        for models_parts, whole in zip(zip(*parts, strict=True), wholes, strict=True)
-    ]
-    return Evaluated(
-        tuple(filenames),
-        {name: tuple(values) for name, values in slices.items()},
-        joined[0],
-        joined[1] if len(joined) > 1 else None,
-        None if known[0] is None else np.concatenate(known),
-    )
+    return _join(read_groups(evaluation_uri, only), np.arange(most), sampled=False)
 
 
 def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:
@@ -82,30 +56,55 @@ def read_sampled(evaluation_uri: str, *, most: int = MOST_SCORES) -> Evaluated:
     held = most // columns
     if images <= held:
         return read_predictions(evaluation_uri)
-    parquet = open_table(os.path.join(evaluation_uri, PREDICTIONS_FILE))
-    facts = parquet.schema_arrow.metadata
     rows = np.sort(np.random.default_rng(0).choice(images, held, replace=False))
-    numbers = (KNOWN_SCORE, *PROBABILITIES)
-    texts: dict[str, list[str]] = {
-        name: [] for name in parquet.schema_arrow.names if name not in numbers
-    }
-    for number in range(parquet.num_row_groups):
-        group = parquet.read_row_group(number, columns=list(texts))
-        for name, values in texts.items():
+    return _join(read_groups(evaluation_uri, None), rows, sampled=True)
+
+
+def _join(groups: Iterable[Any], rows: Ints, *, sampled: bool) -> Evaluated:
+    """Join row groups, with the probabilities of `rows`, ascending, and statistics of all."""
+    filenames, slices, known = list[str](), dict[str, list[str]](), list[Any]()
+    kept: list[NDArray[np.float32]] = []
+    parts: list[list[tuple[Ints, PredictionStats | None]]] = []
+    for batch in map(_parse, groups):
+        models = [model for model in (batch.candidate, batch.baseline) if model]
+        kept = kept or [np.empty((len(rows), len(model.labels)), np.float32) for model in models]
+        start = len(filenames)
+        first, last = np.searchsorted(rows, [start, start + len(batch.filenames)])
+        for whole, model in zip(kept, models, strict=True):
+            whole[first:last] = model.probabilities[rows[first:last] - start]
+        parts.append([(model.ids, model.stats if sampled else None) for model in models])
+        filenames += batch.filenames
+        known.append(batch.known_scores)
+        for name, values in batch.slices.items():
             # Millions of images have a few values.
-            values += map(sys.intern, read_texts(group, name))
-    models = [
-        SampledPredictions.of(map(model, read_prediction_batches(evaluation_uri)), rows)
-        for model, key in zip(_MODELS, LABEL_KEYS, strict=True)
-        if key in facts
+            slices.setdefault(name, []).extend(map(sys.intern, values))
+    labels = [model.labels for model in models]
+    held = rows[: np.searchsorted(rows, len(filenames))]
+    joined = [
+        _join_model(*of_model, held)
+        for of_model in zip(labels, zip(*parts, strict=True), kept, strict=True)
     ]
-    slices = {
-        name: tuple(values) for name, values in texts.items() if name not in ("filename", "label")
-    }
-    baseline = models[1] if len(models) > 1 else None
-    scores = set(parquet.schema_arrow.names) & {KNOWN_SCORE}
-    known = _read_known(parquet.read(list(scores)))
-    return Evaluated(tuple(texts["filename"]), slices, models[0], baseline, known)
+    return Evaluated(
+        tuple(filenames),
+        {name: tuple(values) for name, values in slices.items()},
+        joined[0],
+        joined[1] if len(joined) > 1 else None,
+        None if known[0] is None else np.concatenate(known),
+    )
+
+
+def _join_model(
+    labels: tuple[str, ...],
+    parts: Sequence[tuple[Ints, PredictionStats | None]],
+    kept: NDArray[np.float32],
+    rows: Ints,
+) -> Predictions:
+    """Join true classes and statistics of batches; `kept` has the probabilities of `rows`."""
+    ids, probabilities = np.concatenate([part for part, _ in parts]), kept[: len(rows)]
+    stats = [of_part for _, of_part in parts if of_part]
+    if not stats:
+        return Predictions(labels, ids, probabilities)
+    return SampledPredictions(labels, ids, probabilities, rows, PredictionStats.concatenate(stats))
 
 
 def count_scores(evaluation_uri: str) -> tuple[int, int]:

@@ -158,18 +158,6 @@ class SampledPredictions(Predictions):
     statistics: PredictionStats
     """Of all examples."""
 
-    @classmethod
-    def of(cls, batches: Iterable[Predictions], rows: Ints) -> Self:
-        """Keep the probabilities of the examples `rows`, ascending, of consecutive batches."""
-        kept, stats, done = [], [], 0
-        for batch in batches:
-            first, last = np.searchsorted(rows, [done, done + len(batch.ids)])
-            kept.append(batch.probabilities[rows[first:last] - done])
-            stats.append(batch.stats)
-            done += len(batch.ids)
-        statistics = PredictionStats.concatenate(stats)
-        return cls(batch.labels, statistics.truth, np.concatenate(kept), rows, statistics)
-
     def take(self, rows: Ints) -> Predictions:
         """Return the predictions for some of the examples, `rows` in ascending order."""
         shared = np.isin(self.rows, rows)

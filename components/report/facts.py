@@ -159,9 +159,9 @@ class ReportFacts:
     strange: tuple[PredictedImage, ...] = ()
     """Images with the lowest scores of `known`."""
     suspects: SuspectFacts | None = None
-    leaks: Leaks | None = None
-    """Evaluated images with copies among the training images."""
     """None if the trainer described no images."""
+    leaks: Leaks | None = None
+    """Evaluated images with copies among the training images; None if there are none."""
     formats: tuple[FormatResult, ...] = ()
     baseline_version: str = ""
     notes: tuple[str, ...] = ()

@@ -228,7 +228,10 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     ]
     validation = tfma.load_validation_result(evaluation.uri)
     [failures] = [of.failures for of in validation.metric_validations_per_slice]
-    assert len(failures) == len(reasons)
+    assert [(of.message, of.metric_key.is_diff) for of in failures] == [
+        (reasons[0], False),
+        (reasons[1], True),
+    ]
 
 
 def test_a_model_in_use_that_lacks_a_label(tmp_path: Path) -> None:

@@ -200,8 +200,8 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         {
             "files": {
                 "examples": 100,
-                "rejected": 5,
-                "rejected_by_category": {"removed by a correction": 2, "near duplicate": 3},
+                "rejected": 2,
+                "rejected_by_category": {"removed by a correction": 2},
                 "corrections": {"not_applied": 1},
             }
         },
