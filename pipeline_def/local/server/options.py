@@ -38,7 +38,7 @@ request. Ctrl-C ends it.
   --max_images N           most images of a request: 64
   --max_image_mpixels N    largest image, million pixels: 40. Images of requests
                            above 1 million are handled one by one, on half of
-                           the cores (at most 4), with 32 bytes a pixel
+                           the cores (at most 4), with 48 bytes a pixel
   --max_request_mpixels N  most pixels of a request's images together, million:
                            100
   --max_batch N            most images that the model is asked for at once: 64

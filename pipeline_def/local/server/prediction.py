@@ -130,10 +130,26 @@ class Predictor:
         rows = []
         # One at a time, so that memory does not grow with the number of images.
         for number, file in enumerate(files):
-            async with self._large_slots:
-                converted = await _run(self._large, self._convert, file)
-                rows += await _predict(batcher, [converted], by_image=by_image, first=number)
+            await self._large_slots.acquire()
+            answering = asyncio.create_task(
+                self._predict_large(batcher, file, by_image=by_image, number=number)
+            )
+            # Threads cannot be stopped: a client that hangs up does not free the slot.
+            answering.add_done_callback(self._free_slot)
+            rows += await asyncio.shield(answering)
         return rows
+
+    async def _predict_large(
+        self, batcher: Batcher, file: File, *, by_image: bool, number: int
+    ) -> list[Prediction]:
+        converted = await _run(self._large, self._convert, file)
+        return await _predict(batcher, [converted], by_image=by_image, first=number)
+
+    def _free_slot(self, answering: asyncio.Task[list[Prediction]]) -> None:
+        self._large_slots.release()
+        if not answering.cancelled():
+            # Otherwise asyncio would log an error for which no client waits.
+            answering.exception()
 
     def _convert(self, file: File) -> File:
         if isinstance(file, Rejected):
