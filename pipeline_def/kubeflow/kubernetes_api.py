@@ -17,7 +17,8 @@ from pipeline_def.service_errors import Unreachable, one_line, read_message, ref
 Manifest = dict[str, Any]
 
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_TIMEOUT_SECONDS = 30.0
+# To connect, and to wait for bytes: the client ignores a single number that is not an integer.
+_TIMEOUT_SECONDS = (30.0, 30.0)
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         query = {name: values[0] for name, values in parse_qs(target.query).items()}
         self.stub.requests.append(f"{self.command} {target.path}")
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        if (kind.lower(), token) != ("bearer", TOKEN):
             self._send(*_status(401, "Unauthorized"))
             return
         body = json.loads(content) if content else None

@@ -1,0 +1,37 @@
+"""The client of the Kubernetes API as a pod uses it: over TLS, with its account, for a while."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from kubernetes.client import Configuration
+from kubernetes.config import incluster_config
+
+from pipeline_def.kubeflow import kubernetes_api
+from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.service_errors import Unreachable
+from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi
+
+
+def test_a_pod_finds_the_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with KubernetesApi(tmp_path, {"kfp-launcher": {"a": "b"}}, {}) as api:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+        for name, file in (("TOKEN", "token"), ("CERT", "ca.crt")):
+            path = str(api.account / file)
+            monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", path)
+        monkeypatch.setattr(kubernetes_api, "_NAMESPACE", api.account / "namespace")
+        cluster = Cluster.of_pod()
+        assert cluster.config_map("kfp-launcher") == {"a": "b"}
+        assert cluster.config_map("another") == {}
+        (api.account / "ca.crt").write_bytes(Path(incluster_config.__file__).read_bytes())
+        with pytest.raises(Unreachable, match="could not read the config map"):
+            Cluster.of_pod().config_map("kfp-launcher")
+
+
+def test_a_silent_api_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_api, "_TIMEOUT_SECONDS", (0.1, 0.1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(Unreachable, match=r"could not read the Job a \(.*timed out"):
+            Cluster(Configuration(host=address), "kubeflow").job("a")
