@@ -11,7 +11,7 @@ _STOPPED = "stopped; finished steps are kept."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
     # Imported here, so that Ctrl-C works from the first import on.
-    from pipeline_def.local.commands.table import choose_command
+    from pipeline_def.commands import choose_command
     from pipeline_def.startup import exit_status
 
     arguments = sys.argv[1:] if argv is None else argv

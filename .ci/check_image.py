@@ -33,8 +33,8 @@ _MODULES = (
     "s3fs",
     "pipeline_def.config.config",
     "pipeline_def.pipeline",
-    "pipeline_def.training.run_fn",
-    "pipeline_def.local.server.command",
+    "components.trainer.run_fn",
+    "pipeline_def.apps.serve.command",
 )
 # The launcher and the steps write here.
 _WRITABLE = ("/gcs", "/minio", "/s3", "/tmp", os.environ["HOME"])

@@ -52,7 +52,7 @@ _IMPORTED = (
     *("sklearn.linear_model", "sklearn.metrics", "scipy.stats", "matplotlib.backends.backend_svg"),
     *("matplotlib.backends.backend_agg", "pyarrow.parquet", "gcsfs", "s3fs", "jinja2"),
     *("pydantic", "annotated_types", "rich.live", "h5py", "tensorboard.main"),
-    "pipeline_def.local.server.command",
+    "pipeline_def.apps.serve.command",
 )
 
 _LIST_FILES = """

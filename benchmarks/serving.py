@@ -38,8 +38,8 @@ from benchmarks.measuring.process import Progress
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
 from components.contract.errors import DataError, ModelError
-from pipeline_def.local.server.model import Model
-from pipeline_def.local.server.versions import find_newest
+from pipeline_def.apps.serve.model import Model
+from pipeline_def.apps.serve.versions import find_newest
 
 _MODULE = "benchmarks.serving"
 _CLIENTS = (1, 8, 32)

@@ -17,18 +17,18 @@ import tf_keras
 from benchmarks.ladder.data import Material
 from benchmarks.ladder.rungs import FEATURE_SPEC, ONE_BY_ONE
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
-from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.input import InputConfig
-from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.training import TrainingConfig
-from pipeline_def.data.augmentation.augment import augment
-from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.model.networks import build_model
-from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.loop import TrainingLoop
-from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
-from pipeline_def.training.steps.step import Step
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import InputConfig
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.training import TrainingConfig
+from components.trainer.input.augmentation.augment import augment
+from components.trainer.input.dataset import make_dataset
+from components.trainer.input.sampler import TrainingOrder
+from components.trainer.loop.log import TrainingLog
+from components.trainer.loop.loop import TrainingLoop
+from components.trainer.loop.optimizer import Schedule, make_optimizer
+from components.trainer.loop.step import Step
+from components.trainer.networks.networks import build_model
 
 BARE = "bare step, one batch in memory"
 NAIVE = "naive: a file after the other, then the step"

@@ -21,21 +21,21 @@ COMPONENTS = {
     "ImageReport": "components.report.component",
     "ImageSchemaGen": "components.validation.schema_gen",
     "ImageStatisticsGen": "components.validation.statistics_gen",
-    "ImageTrainer": "pipeline_def.training.component",
+    "ImageTrainer": "components.trainer.component",
     "ImageTransform": "components.transform.component",
-    "ImageTuner": "pipeline_def.training.search.component",
+    "ImageTuner": "components.tuner.component",
     "ImageValidator": "components.validation.validator",
 }
 """Component → the module that defines it."""
 
 _OTHERS = {
-    "AugmentationConfig": "pipeline_def.config.augmentation",
+    "AugmentationConfig": "components.trainer.config.augmentation",
     "EvaluationConfig": "components.evaluation.config",
     "IngestConfig": "components.ingest.config",
-    "ModelConfig": "pipeline_def.config.model",
+    "ModelConfig": "components.trainer.config.model",
     "PredictConfig": "components.predict.config",
-    "TrainerConfig": "pipeline_def.config.training",
-    "TrainingConfig": "pipeline_def.config.training",
+    "TrainerConfig": "components.trainer.config.training",
+    "TrainingConfig": "components.trainer.config.training",
     "TransformConfig": "components.transform.config",
     "ValidationConfig": "components.validation.config",
     "statistics_options": "components.validation.statistics_gen",
@@ -54,20 +54,20 @@ if TYPE_CHECKING:
     from components.predict.config import PredictConfig as PredictConfig
     from components.push.component import ImagePusher as ImagePusher
     from components.report.component import ImageReport as ImageReport
+    from components.trainer.component import ImageTrainer as ImageTrainer
+    from components.trainer.config.augmentation import AugmentationConfig as AugmentationConfig
+    from components.trainer.config.model import ModelConfig as ModelConfig
+    from components.trainer.config.training import TrainerConfig as TrainerConfig
+    from components.trainer.config.training import TrainingConfig as TrainingConfig
     from components.transform.component import ImageTransform as ImageTransform
     from components.transform.config import TransformConfig as TransformConfig
+    from components.tuner.component import ImageTuner as ImageTuner
     from components.validation.config import ValidationConfig as ValidationConfig
     from components.validation.gate import AnomalyGate as AnomalyGate
     from components.validation.schema_gen import ImageSchemaGen as ImageSchemaGen
     from components.validation.statistics_gen import ImageStatisticsGen as ImageStatisticsGen
     from components.validation.statistics_gen import statistics_options as statistics_options
     from components.validation.validator import ImageValidator as ImageValidator
-    from pipeline_def.config.augmentation import AugmentationConfig as AugmentationConfig
-    from pipeline_def.config.model import ModelConfig as ModelConfig
-    from pipeline_def.config.training import TrainerConfig as TrainerConfig
-    from pipeline_def.config.training import TrainingConfig as TrainingConfig
-    from pipeline_def.training.component import ImageTrainer as ImageTrainer
-    from pipeline_def.training.search.component import ImageTuner as ImageTuner
 
 __all__ = [*_PLACES]
 

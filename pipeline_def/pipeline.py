@@ -16,6 +16,9 @@ from components.ingest.component import ImageExampleGen
 from components.predict.component import ImagePredictor
 from components.push.component import ImagePusher
 from components.report.component import ImageReport
+from components.trainer.component import ImageTrainer
+from components.trainer.config.model import ExportConfig
+from components.trainer.config.training import TrainerConfig
 from components.transform.component import ImageTransform
 from components.validation.curated_schema import read_schema
 from components.validation.gate import AnomalyGate
@@ -25,10 +28,7 @@ from components.validation.validator import ImageValidator
 from pipeline_def import steps
 from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.model import ExportConfig
-from pipeline_def.config.training import TrainerConfig
 from pipeline_def.layout import Layout
-from pipeline_def.training.component import ImageTrainer
 
 
 def create_pipeline(config: Config, *, metadata: str | None = None, listing: str = "") -> Pipeline:
@@ -129,7 +129,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> list[Ba
         trainer = ImageTrainer(examples=examples, transform_graph=graph, config=training)
         return [trainer.with_id(steps.TRAINER.id)]
     # KerasTuner takes a second to import.
-    from pipeline_def.training.search.component import ImageTuner
+    from components.tuner.component import ImageTuner
 
     tuner = ImageTuner(examples=examples, transform_graph=graph, config=training)
     trainer = ImageTrainer(

@@ -74,7 +74,7 @@ _TRAINING = ("transform", "input", "augmentation", "model", "training", "transfe
 TUNER = PipelineStep(
     id="Tuner",
     component="ImageTuner",
-    code=("pipeline_def.model.weights_file", "pipeline_def.training.search.executor"),
+    code=("components.trainer.networks.weights_file", "components.tuner.executor"),
     settings=_TRAINING,
     needs="training.minutes",
     opens=(WEIGHTS,),
@@ -83,8 +83,8 @@ TRAINER = PipelineStep(
     id="Trainer",
     component="ImageTrainer",
     code=(
-        *("pipeline_def.model.weights_file", "pipeline_def.training.executor"),
-        "pipeline_def.training.run_fn",
+        *("components.trainer.networks.weights_file", "components.trainer.executor"),
+        "components.trainer.run_fn",
     ),
     settings=_TRAINING,
     opens=(WEIGHTS,),
@@ -104,7 +104,7 @@ EVALUATOR = PipelineStep(
 REPORT = PipelineStep(
     id="ImageReport",
     component="ImageReport",
-    code=("components.report.executor", "pipeline_def.data.preview"),
+    code=("components.report.executor", "components.trainer.input.preview"),
     opens=(DATA,),  # The rejected images.
 )
 PUSHER = PipelineStep(

@@ -94,7 +94,7 @@ def reset_logging() -> None:
 @pytest.fixture(autouse=True)
 def offline_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no run of these processes download weights: nothing listens at this port."""
-    monkeypatch.setattr("pipeline_def.model.pretrained._SERVER", "http://127.0.0.1:9/")
+    monkeypatch.setattr("components.trainer.networks.pretrained._SERVER", "http://127.0.0.1:9/")
 
 
 @pytest.fixture(autouse=True)

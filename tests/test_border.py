@@ -22,8 +22,8 @@ FAMILY = {
 # Modules that begin with what the border gives them: TFX calls the first, which imports the second;
 # a command calls the third.
 ABOVE = (
-    "pipeline_def.training.run_fn",
-    "pipeline_def.training.preparation",
+    "components.trainer.run_fn",
+    "components.trainer.preparation",
     "pipeline_def.local.execution",
 )
 

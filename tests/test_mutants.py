@@ -40,16 +40,16 @@ MUTANTS = {
         "tests/records/test_tfrecord.py::test_tensorflow_reads_the_file",
     ),
     "the checkpoint goes before the model is exported": Mutant(
-        "pipeline_def/training/run_fn.py",
+        "components/trainer/run_fn.py",
         "    _export(classifier,",
         "    remove_checkpoints(checkpoints)\n    _export(classifier,",
-        "tests/training/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
+        "tests/trainer/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(
-        "pipeline_def/training/checkpoint.py",
+        "components/trainer/loop/checkpoint.py",
         "code_digest(step, given.model.build_fn, given.augmentation.fn)",
         '""',
-        "tests/training/test_run_fn.py::test_same_code_configuration_and_data_share_checkpoints",
+        "tests/trainer/test_run_fn.py::test_same_code_configuration_and_data_share_checkpoints",
     ),
     "a model below the majority class is blessed": Mutant(
         "components/evaluation/executor.py",
@@ -65,10 +65,10 @@ MUTANTS = {
         "test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card",
     ),
     "every epoch has the same order": Mutant(
-        "pipeline_def/data/sampler.py",
+        "components/trainer/input/sampler.py",
         "default_rng([self._seed, epoch])",
         "default_rng([self._seed, 0])",
-        "tests/data/test_dataset.py::test_each_epoch_reads_every_example_once_in_a_new_order",
+        "tests/trainer/input/test_dataset.py::test_each_epoch_reads_every_example_once_in_a_new_order",
     ),
     "the cache does not see the code": Mutant(
         "pipeline_def/code_digest.py",

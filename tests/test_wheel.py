@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
     [
         "from |components.ingest.config import IngestConfig",
         "    >>> from |components import ImageExampleGen",
-        'RUN_FN = "|pipeline_def.training.run_fn.run_fn"',
+        'RUN_FN = "|components.trainer.run_fn.run_fn"',
         "# See `|components.contract.example`.",
         # Paths of other packages.
         "from kfp import components",

@@ -24,8 +24,8 @@ from components.ingest.source.listing import check_labels
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import shard_path, write_index
 from components.storage.fetch import read_files
+from components.trainer.input.shards import Shards
 from components.transform.config import TransformConfig
-from pipeline_def.data.shards import Shards
 
 _SHARDS = 16
 _AT_ONCE = 64

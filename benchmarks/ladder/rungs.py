@@ -11,10 +11,10 @@ from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS
-from pipeline_def.config.input import InputConfig
-from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.data.stream import INTERLEAVE, SHUFFLE_BUFFER
+from components.trainer.config.input import InputConfig
+from components.trainer.input.dataset import make_dataset
+from components.trainer.input.sampler import TrainingOrder
+from components.trainer.input.stream import INTERLEAVE, SHUFFLE_BUFFER
 
 _BUFFER_BYTES = 8 * 2**20
 

@@ -66,10 +66,10 @@ def main() -> None:
 def _epochs(contender: str, job: Job) -> Epoch:
     """Return epochs of this pipeline."""
     from benchmarks.ladder.rungs import FEATURE_SPEC
-    from pipeline_def.config.input import InputConfig
-    from pipeline_def.data.dataset import make_dataset
-    from pipeline_def.data.sampler import TrainingOrder
-    from pipeline_def.data.shards import Shards
+    from components.trainer.config.input import InputConfig
+    from components.trainer.input.dataset import make_dataset
+    from components.trainer.input.sampler import TrainingOrder
+    from components.trainer.input.shards import Shards
 
     dataset = make_dataset(
         Shards.of_pattern(f"{job.data}/Split-train/*"),

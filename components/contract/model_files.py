@@ -9,19 +9,19 @@ INPUT_FILE = "input.json"
 """How the input kept up: `images_per_second`, `input_wait_fraction`, `cache` and `advice`."""
 
 TRAINING_FILE = "training.json"
-"""`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given;
-`phases`, a list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch`
-from 1 on, or 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features
-instead of images; `exported`, the name of the phase whose weights were exported; `calibration`,
-null or the fields of `pipeline_def.training.calibration.Calibration`; `label_sets`, null or absent
-or the fields of `LabelSets` beside it; `known`, null or absent or the fields of
-`components.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation,
-their `count`, and of each the epoch at which it was judged and its seconds; `warm_start`, null or
-the fields of `pipeline_def.model.warm_start.WarmStart` and its `text`; `search`, null or
-`minutes`, `folds`, the number of `images` that compared the trials, the number of the `chosen`
-trial, `text` that says why, `importance`, option → its share of the variance and the standard
-error, `space`, option → `values`, `why` and whether they are ends of a range, `between`, and
-`trials`, the fields of `pipeline_def.training.search.trials.Trial`."""
+"""`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given; `phases`, a
+list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch` from 1 on, or
+0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features instead of
+images; `exported`, the name of the phase whose weights were exported; `calibration`, null or the
+fields of `components.trainer.loop.calibration.Calibration`; `label_sets`, null or absent or the
+fields of `LabelSets` beside it; `known`, null or absent or the fields of
+`components.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation, their `count`, and
+of each the epoch at which it was judged and its seconds; `warm_start`, null or the fields of
+`components.trainer.networks.warm_start.WarmStart` and its `text`; `search`, null or `minutes`,
+`folds`, the number of `images` that compared the trials, the number of the `chosen` trial, `text`
+that says why, `importance`, option → its share of the variance and the standard error, `space`,
+option → `values`, `why` and whether they are ends of a range, `between`, and `trials`, the fields
+of `components.tuner.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
 """In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`

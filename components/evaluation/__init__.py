@@ -1,1 +1,1 @@
-"""How good a model is, and whether it may replace the one in use; `component.py` is the door."""
+"""How good a model is, and whether it may replace the one in use; start with `component.py`."""

@@ -1,1 +1,1 @@
-"""From a folder of image files to shards of examples; `component.py` is the door."""
+"""From a folder of image files to shards of examples; start with `component.py`."""

@@ -79,7 +79,7 @@ class ImageReport(base_component.BaseComponent):
         pipeline: str = "images",
         code: str = "",
         # Named, not imported: components know nothing of the pipeline's definition.
-        preview_fn: str = "pipeline_def.data.preview.preview",
+        preview_fn: str = "components.trainer.input.preview.preview",
         **inputs: types.BaseChannel,
     ) -> None:
         """Connect the outputs of the earlier steps.
@@ -87,7 +87,7 @@ class ImageReport(base_component.BaseComponent):
         Args:
             pipeline: name of the pipeline.
             code: digest of all our source files, if known.
-            preview_fn: dotted path of a function like `pipeline_def.data.preview.preview`.
+            preview_fn: dotted path of a function like `components.trainer.input.preview.preview`.
             inputs: a channel for each input of `ImageReportSpec`, by name; `model` is optional.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}

@@ -1,1 +1,1 @@
-"""From examples to canonical images with label ids; `component.py` is the door."""
+"""From examples to canonical images with label ids; start with `component.py`."""

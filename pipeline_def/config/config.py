@@ -7,14 +7,14 @@ from components.contract.configuration import Positive, Text, configuration, req
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import InputConfig, check_originals
+from components.trainer.config.model import ExportConfig, ModelConfig
+from components.trainer.config.training import TrainingConfig, TransferConfig, check_search
 from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
-from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.input import InputConfig, check_originals
 from pipeline_def.config.kubeflow import KubeflowConfig
-from pipeline_def.config.model import ExportConfig, ModelConfig
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.config.training import TrainingConfig, TransferConfig, check_search
 
 # The name is part of paths, cache keys and printed text.
 _NAME = re.compile(r"\w[\w .-]{0,99}")

@@ -16,8 +16,8 @@ import yaml
 from components.contract.error_messages import describe, did_you_mean, get_fields, strip
 from components.contract.errors import ConfigurationError
 from components.contract.rules_of_thumb import OWN_NETWORKS
+from components.trainer.config.recipes import RECIPES, Recipe
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import RECIPES, Recipe
 
 _WIDTH = 80
 # More images than any recipe distinguishes.

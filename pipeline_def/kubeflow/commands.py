@@ -9,10 +9,10 @@ from typing import Any
 from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
+from components.trainer.config.model import APPLICATIONS
+from components.trainer.config.recipes import resolve_each
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
-from pipeline_def.config.model import APPLICATIONS
-from pipeline_def.config.recipes import resolve_each
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_options import Parser, add_specification, add_target
 from pipeline_def.kubeflow.specification import Target, lookup_of

@@ -112,11 +112,11 @@ def _check_functions(config: Config, *, classes: int) -> None:
     """Build the user's network and augment an image before the first step."""
     size = config.transform.size or 0
     if config.model.build_fn:
-        from pipeline_def.model.networks import check_build_fn
+        from components.trainer.networks.networks import check_build_fn
 
         check_build_fn(config.model, size=size, classes=classes)
     if config.augmentation.fn:
-        from pipeline_def.data.augmentation.augment import check_own
+        from components.trainer.input.augmentation.augment import check_own
 
         check_own(config.augmentation.fn, size=size)
 

@@ -22,14 +22,14 @@ from components.ingest.source.listing import (
     find_look_alikes,
 )
 from components.ingest.survey import Survey, check_splits, take_survey
+from components.trainer.config.model import APPLICATIONS
+from components.trainer.config.recipes import Recipe, name_pretrained, resolve
+from components.trainer.networks import pretrained
+from components.trainer.networks.weights_file import name_network
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.model import APPLICATIONS
 from pipeline_def.config.options import describe_chosen, find_ineffective
-from pipeline_def.config.recipes import Recipe, name_pretrained, resolve
-from pipeline_def.model import pretrained
-from pipeline_def.model.preflight import check_accelerator, check_memory
-from pipeline_def.model.weights_file import name_network
+from pipeline_def.config.preflight import check_accelerator, check_memory
 from pipeline_def.steps import TRAINER
 
 _LAYOUTS = {

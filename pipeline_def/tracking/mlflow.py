@@ -177,7 +177,7 @@ def _register(
         server.post("model-versions/create", action, name=name, source=source, **new)
 
 
-# Of `serving_default`, as in pipeline_def/serving/signatures.py.
+# Of `serving_default`, as in components/trainer/export/signatures.py.
 _SIGNATURE = {
     "inputs": '[{"name": "image_bytes", "type": "binary", "required": true}]',
     "outputs": '[{"name": "label", "type": "string", "required": true}, '

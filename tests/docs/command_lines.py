@@ -13,14 +13,14 @@ import pytest
 
 import kfp_runner
 import local_runner
+from components.trainer.config.recipes import resolve
+from pipeline_def.apps.review import options as review_options
+from pipeline_def.apps.serve import options as server_options
 from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands, run_options
 from pipeline_def.local.commands import inspect, models, predict, run, runs, schema
-from pipeline_def.local.review import options as review_options
-from pipeline_def.local.server import options as server_options
 from tests.docs.markdown import ROOT
 
 RUN = (
@@ -93,7 +93,7 @@ def stopped_runners() -> Iterator[None]:
         patch.setattr(server_options, "parse_options", parse_server_and_stop)
         patch.setattr(review_options, "parse_options", parse_review_and_stop)
         for function in ("find", "use"):
-            patch.setattr(f"pipeline_def.model.pretrained.{function}", _stop)
+            patch.setattr(f"components.trainer.networks.pretrained.{function}", _stop)
         yield
 
 

@@ -12,12 +12,12 @@ import pytest
 from benchmarks import ingest, input_pipeline, measurements, runs, serving, training
 from benchmarks.peers import input_versus
 from e2e import __main__ as e2e
+from pipeline_def.apps.review.options import ReviewOptions
+from pipeline_def.apps.serve.options import ServerOptions
+from pipeline_def.commands import COMMANDS as LOCAL_COMMANDS
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.run_options import Parser
-from pipeline_def.local.commands.table import COMMANDS as LOCAL_COMMANDS
-from pipeline_def.local.review.options import ReviewOptions
-from pipeline_def.local.server.options import ServerOptions
 from tests.docs.markdown import INLINE, ROOT, Code
 
 # Of commands that add them as they run, of the steps on Kubeflow, and of `docker build`.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.trainer.config.recipes import resolve
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.options import list_options, list_sections
-from pipeline_def.config.recipes import resolve
 from tests.docs.command_lines import (
     RUN,
     check_arguments,

@@ -16,7 +16,7 @@ from components.images.check_result import CheckedImage, Rejected
 from components.images.options import ImageOptions
 from components.images.upright import read_orientations
 from tests.fuzz.corpus import common_images
-from tests.serving.test_bad_files import CONFIG, predict
+from tests.trainer.export.test_bad_files import CONFIG, predict
 
 _BATCH = 64
 

@@ -13,13 +13,13 @@ import atheris
 from tests.fuzz.corpus import common_images
 from tests.fuzz.session import check_sentence, fuzz
 
-with atheris.instrument_imports(include=["components.records", "pipeline_def.data.shards"]):
+with atheris.instrument_imports(include=["components.records", "components.trainer.input.shards"]):
     from components.contract.errors import UserError
     from components.contract.example import ENCODED, FILENAME, INDEX_FILE, LABEL, LABEL_ID
     from components.records.record_index import index_path, write_indexed_shard
     from components.records.record_reader import read_features, read_records, read_shortened
     from components.records.shard_files import count_examples, list_shards, read_index, write_index
-    from pipeline_def.data.shards import RecordTable, Shards, map_shards
+    from components.trainer.input.shards import RecordTable, Shards, map_shards
 
 _URI = tempfile.mkdtemp(prefix="fuzz-records-")
 _SHARD = "data_tfrecord-00000-of-00001"

@@ -8,10 +8,10 @@ import yaml
 
 import kfp_runner
 from components.contract.configuration import from_json
+from components.trainer.config.model import ModelConfig
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig
-from pipeline_def.config.model import ModelConfig
 from pipeline_def.kubeflow.specification import Spec
 from pipeline_def.kubeflow.step_interface import StepInterface
 

@@ -109,9 +109,9 @@ def test_the_command_of_a_step_and_the_runners_start(app: Path) -> None:
 
 @pytest.mark.slow
 def test_the_server_and_its_page_are_in_the_image(app: Path) -> None:
-    script = "from pipeline_def.local.server import app, command, model, page; print(page.__file__)"
+    script = "from pipeline_def.apps.serve import app, command, model, page; print(page.__file__)"
     assert Path(in_the_image(app, "-c", script).strip()).is_relative_to(app)
-    names = {path.name for path in (app / "pipeline_def/local/server/templates").iterdir()}
+    names = {path.name for path in (app / "pipeline_def/apps/serve/templates").iterdir()}
     assert names >= {"page.html", "style.css"}
 
 

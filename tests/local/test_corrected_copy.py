@@ -13,7 +13,7 @@ from components.contract.errors import ConfigurationError, DataError, UserError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
 from components.ingest.source.corrections import Correction, write_corrections
-from pipeline_def.local.review.corrected_copy import CorrectedCopy, write_corrected_copy
+from pipeline_def.apps.review.corrected_copy import CorrectedCopy, write_corrected_copy
 from pipeline_def.runs.record import Data
 from tests.ingest.test_decisions import decide
 from tests.local.run_samples import write_run

@@ -19,9 +19,9 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.trainer.config.model import ModelConfig
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
-from pipeline_def.config.model import ModelConfig
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
 from pipeline_def.local.first_look import FirstLook

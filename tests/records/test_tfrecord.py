@@ -16,7 +16,7 @@ from components.records.record_index import write_indexed_shard
 from components.records.record_reader import read_features, read_shortened
 from components.records.shard_files import list_shards, write_index
 from components.records.tfrecord import RecordWriter, Value, serialize
-from pipeline_def.data.shards import RecordTable, Shards
+from components.trainer.input.shards import RecordTable, Shards
 
 # Sizes at which the encoded length grows by a byte.
 IMAGES = [b"", b"x", b"x" * 127, b"x" * 128, b"x" * 16_384, random.Random(0).randbytes(3_000_000)]

@@ -154,7 +154,11 @@ def run(
     Executor().Do(
         {name: [artifact] for name, artifact in given.items()},
         {name: [artifact] for name, artifact in outputs.items()},
-        {"pipeline": "colours", "code": "c0de", "preview_fn": "pipeline_def.data.preview.preview"},
+        {
+            "pipeline": "colours",
+            "code": "c0de",
+            "preview_fn": "components.trainer.input.preview.preview",
+        },
     )
     return outputs
 

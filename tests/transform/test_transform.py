@@ -22,9 +22,9 @@ from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
+from components.trainer.input.shards import RecordTable, Shards
 from components.transform.config import TransformConfig, read_custom_config
 from components.transform.executor import describe_shards
-from pipeline_def.data.shards import RecordTable, Shards
 from tests import nodes
 from tests.conftest import SIZE
 

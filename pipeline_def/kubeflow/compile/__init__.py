@@ -1,1 +1,1 @@
-"""From the pipeline to a specification that Kubeflow takes; `compiler` is the door."""
+"""From the pipeline to a specification that Kubeflow takes; start with `compiler.py`."""

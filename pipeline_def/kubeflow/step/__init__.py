@@ -1,1 +1,1 @@
-"""The command of every step in its container; `entrypoint` is the door."""
+"""The command of every step in its container; start with `entrypoint.py`."""

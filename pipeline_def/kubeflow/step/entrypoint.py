@@ -19,6 +19,7 @@ from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import LookupInput
 from components.storage.folder import read_bytes, write_json
+from components.trainer.loop.distribution.cluster import Cluster
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import (
@@ -33,7 +34,6 @@ from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module
 from pipeline_def.steps import TRAINER
-from pipeline_def.training.distribution.cluster import Cluster
 
 
 def main(argv: Sequence[str] | None = None) -> int:

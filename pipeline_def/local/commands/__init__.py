@@ -1,1 +1,1 @@
-"""The commands of `local_runner.py`. Start with `table.py`."""
+"""The commands of `local_runner.py` that run here; `pipeline_def/commands.py` lists all."""

@@ -14,12 +14,12 @@ from components.storage.saved_model import (
     read_rollback,
     whole_versions,
 )
+from components.trainer.config.model import APPLICATIONS
+from components.trainer.networks import pretrained
 from pipeline_def.config.command_line import parse
-from pipeline_def.config.model import APPLICATIONS
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.locations import find_runs
-from pipeline_def.model import pretrained
 from pipeline_def.startup import quick_imports
 
 ROLLBACK_USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import make_printable, quote
+from components.trainer.loop.distribution.cluster import Cluster
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -26,7 +27,6 @@ from pipeline_def.local.preparation import prepare
 from pipeline_def.runs.record import read_records
 from pipeline_def.runs.selection import list_evaluated
 from pipeline_def.startup import seconds_since_start
-from pipeline_def.training.distribution.cluster import Cluster
 
 USAGE = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
 
@@ -74,13 +74,13 @@ def run(arguments: list[str]) -> int:
 
     cluster = _find_cluster(config)
     if cluster and not cluster.is_chief:
-        from pipeline_def.training.handover import take_part
+        from components.trainer.handover import take_part
 
         place, _ = choose_output(config)
         take_part(cluster, make_absolute(dataclasses.replace(config, output=place)).output)
         return 0
+    from components.trainer.handover import handing_over
     from pipeline_def.tracking.mlflow import reporting
-    from pipeline_def.training.handover import handing_over
 
     with opened_for_run(config) as (config, output):
         place = output.url or config.output

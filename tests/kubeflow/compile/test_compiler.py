@@ -15,12 +15,12 @@ import kfp_runner
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.recipes import resolve
+from components.trainer.config.training import TrainingConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
-from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import resolve
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.pods import drop_implied
 from pipeline_def.kubeflow.spec_check import find_target

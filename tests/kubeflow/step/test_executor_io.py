@@ -8,9 +8,9 @@ import pytest
 
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
+from components.trainer.config.recipes import resolve_each
+from components.trainer.config.training import TrainingConfig
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import resolve_each
-from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.executor_input import local_path, pipeline_folder, remote_uri
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
 from pipeline_def.kubeflow.step.store_endpoint import noted_endpoint

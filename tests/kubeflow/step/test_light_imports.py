@@ -50,7 +50,10 @@ def modules_after(script: str) -> set[str]:
 def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None:
     interfaces = [interface(compiled[0], name) for name in LOOKUPS]
     paths = [one.lookup for each in interfaces for one in each.parts or [each]]
-    paths += ["components.predict.files.look_up", "pipeline_def.model.weights_file.look_up"]
+    paths += [
+        "components.predict.files.look_up",
+        "components.trainer.networks.weights_file.look_up",
+    ]
     assert all(paths)
     modules = {path.rpartition(".")[0] for path in paths}
     found = modules_after(f"for name in {modules}: importlib.import_module(name)")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError
+from components.trainer.config.training import TrainingConfig
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import Target

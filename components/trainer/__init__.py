@@ -1,0 +1,1 @@
+"""The Trainer: from transformed examples to an exported model; start with `run_fn.py`."""

@@ -1,0 +1,1 @@
+"""What a training may be told, and the recipes; start with `training.py`."""

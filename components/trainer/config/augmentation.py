@@ -1,0 +1,82 @@
+"""The section `augmentation`: random changes to training images."""
+
+from typing import Annotated, Literal
+
+from annotated_types import Interval
+
+from components.contract.configuration import Fraction, Number, Text, configuration
+from components.trainer.config.functions import check_path
+
+
+@configuration("augmentation")
+class AugmentationConfig:
+    """Random changes to training images; evaluation and serving see images unchanged."""
+
+    shift: Annotated[Number, Interval(ge=0, le=0.5)] = 0.1
+    """Shift each image by up to this fraction of its side, in whole pixels; reflection fills the
+    gap. On by default because labels rarely depend on the object's position."""
+
+    flip: bool = False
+    """Mirror half of the images left to right. Off because text and digits are not symmetric; turn
+    it on for photographs."""
+
+    min_crop_area: Annotated[Number, Interval(ge=0.01, le=1)] = 1.0
+    """Crop a random window and scale it to full size: smallest area of the window as a fraction of
+    the image; its aspect ratio is 3/4 to 4/3 of the image's (Inception: Szegedy et al., 2015). 1
+    turns it off; 0.08 is common for large sets of photographs, 0.5 is safer for small ones, where
+    a crop may miss the object."""
+
+    rotation: Annotated[Number, Interval(ge=0, le=180)] = 0.0
+    """Rotate each image by up to this many degrees either way. Off because most photographs are
+    upright; 5 to 15 suits handwriting, 180 suits aerial images."""
+
+    brightness: Fraction = 0.0
+    """Multiply the pixels by 1 plus or minus up to this fraction. Off, like contrast, saturation
+    and hue, because color may distinguish the classes; 0.4 is common for photographs."""
+
+    contrast: Fraction = 0.0
+    """Multiply each pixel's distance from the image's mean gray by 1 plus or minus up to this
+    fraction."""
+
+    saturation: Fraction = 0.0
+    """Multiply each pixel's distance from its own gray by 1 plus or minus up to this fraction."""
+
+    hue: Annotated[Number, Interval(ge=0, le=0.5)] = 0.0
+    """Rotate colors around the gray axis by up to this fraction of a full circle either way; 0.1 is
+    common."""
+
+    cutout: Fraction = 0.0
+    """Side of a square filled with the image's mean color, as a fraction of the image's side
+    (DeVries and Taylor, 2017). Off because it may hide small objects; 0.5 worked best for
+    CIFAR-10."""
+
+    mixup: Annotated[Number, Interval(ge=0, le=100)] = 0.0
+    """Blend each image and its label with another one; the weight is drawn from Beta(mixup, mixup)
+    (Zhang et al., 2018). 0 turns it off, because it needs long training; 0.2 is common."""
+
+    cutmix: Annotated[Number, Interval(ge=0, le=100)] = 0.0
+    """Replace a rectangle of each image, and that fraction of its label, with another image's; the
+    fraction is drawn from Beta(cutmix, cutmix) (Yun et al., 2019). 0 turns it off; 1 is common.
+    If mixup is on too, every batch gets one of the two at random."""
+
+    policy: Literal["none", "trivial"] = "none"
+    """trivial: one random operation of random strength per image, nothing to tune (TrivialAugment:
+    Müller and Hutter, 2021). Off because some operations change colors and shapes, which may
+    distinguish the classes; a good first choice for photographs."""
+
+    fn: Text | None = None
+    """Your own augmentation, such as my_package.my_module.my_augmentation: a function that maps
+    `images`, uint8 [batch, height, width, 3], to uint8 or float (0 to 255) of the same shape, with
+    TensorFlow operations only, and without state of its own: it is traced once. It runs after the
+    others, on the accelerator. A parameter `seed`, int64 [2], differs in every step: with
+    operations such as tf.random.stateless_uniform, a resumed training sees the same images. The
+    module must be installed, or lie in the folder that the run is started in."""
+
+    def __post_init__(self) -> None:
+        """Check the path of the function."""
+        check_path("augmentation.fn", self.fn)
+
+    @property
+    def soft_labels(self) -> bool:
+        """Whether labels are probabilities over all classes instead of one class."""
+        return self.mixup > 0 or self.cutmix > 0

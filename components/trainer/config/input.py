@@ -1,0 +1,79 @@
+"""The section `input`: how images get from shards to the accelerator."""
+
+from typing import Annotated, Literal
+
+from annotated_types import Gt, Interval
+
+from components.contract.configuration import (
+    Count,
+    Number,
+    Text,
+    configuration,
+    require,
+)
+from components.trainer.config.augmentation import AugmentationConfig
+from components.transform.config import TransformConfig
+
+
+@configuration("input")
+class InputConfig:
+    """How training and evaluation read the transformed shards."""
+
+    reader: Literal["auto", "indexed", "streamed"] = "auto"
+    """indexed: map shards on a local disk into memory and decode each batch with libjpeg-turbo
+    straight into the batch array. streamed: read shards in sequence and interleave them, with
+    TensorFlow alone; for shards in Cloud Storage, and where the input pipeline may not call Python,
+    as under ParameterServerStrategy. auto: indexed if the shards are local."""
+
+    cache: Literal["auto", "none", "encoded", "decoded", "file"] = "auto"
+    """What to keep for the second epoch and later ones, always before shuffling and augmentation.
+    encoded: the shards, in memory. decoded: uint8 pixels, in memory. file: uint8 pixels, in a file
+    in `cache_folder`. auto: decoded if that takes at most half of the available memory, else none;
+    the system's page cache keeps local shards in memory anyway."""
+
+    cache_folder: Text | None = None
+    """Folder on a fast local disk for `cache: file`. Unset: your own folder below `$XDG_CACHE_HOME`
+    or `~/.cache`. A cache file of the same images is reused."""
+
+    cache_file_gib: Annotated[Number, Gt(0)] = 100.0
+    """Maximum size of all files in `cache_folder` together, GiB; the least recently used ones are
+    removed to make room. 100 holds 700,000 images of 224 pixels and leaves room on the disk of a
+    workstation."""
+
+    threads: Annotated[Count, Interval(le=1024)] = 0
+    """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""
+
+    def __post_init__(self) -> None:
+        """Check the fields against each other."""
+        require(
+            not (self.reader == "streamed" and self.cache == "encoded"),
+            "input.cache is 'encoded', which only input.reader indexed can read, not streamed.",
+        )
+        require(
+            self.cache_folder is None or self.cache == "file",
+            f"input.cache_folder is {self.cache_folder!r}: it needs input.cache file.",
+        )
+
+
+def check_originals(
+    transform: TransformConfig, options: InputConfig, augmentation: AugmentationConfig
+) -> None:
+    """Reject options that contradict `transform.storage: originals`."""
+    if transform.storage != "originals":
+        return
+    reject_pixel_cache(options.cache)
+    require(
+        augmentation.min_crop_area < 1,
+        "augmentation.min_crop_area is 1, but transform.storage is 'originals', which training "
+        "crops windows from: set it to 0.08 for a large set of photographs or 0.5 for a small one, "
+        "or choose transform.storage jpeg.",
+    )
+
+
+def reject_pixel_cache(cache: str) -> None:
+    """Reject a cache of pixels, which differ in every epoch if cropped from originals."""
+    require(
+        cache not in ("decoded", "file"),
+        f"input.cache is {cache!r}, but transform.storage is 'originals', from which every epoch "
+        f"crops different pixels: choose input.cache none or encoded.",
+    )

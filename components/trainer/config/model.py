@@ -1,0 +1,193 @@
+"""The sections `model` and `export`, and the backbones of `keras.applications`."""
+
+from dataclasses import field
+from typing import Annotated, Literal, NamedTuple
+
+from annotated_types import Interval
+
+from components.contract.configuration import (
+    Count,
+    Fraction,
+    Number,
+    Positive,
+    Text,
+    configuration,
+    require,
+)
+from components.contract.error_messages import did_you_mean
+from components.contract.model_files import ExportFormat
+from components.contract.rules_of_thumb import OWN_NETWORKS
+from components.trainer.config.functions import check_path
+
+
+class Pixels(NamedTuple):
+    """How pixels from 0 to 255 are scaled; channels are red, green, blue."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    """Divisor: the standard deviation or another constant."""
+    reverse: bool = False
+    """Whether the network sees blue first, as in Caffe."""
+
+
+class Application(NamedTuple):
+    """A network of `keras.applications`, without its layer of classes."""
+
+    constructor: str
+    size: int
+    """Size of the images of its ImageNet weights, pixels."""
+    pixels: Pixels
+    parameters: int
+    """Number of weights."""
+    outputs: int
+    """Number of values that all layers output, per pixel of the image."""
+
+
+_SIGNED = Pixels((127.5,) * 3, (127.5,) * 3)
+_SIGNED_128 = Pixels((128.0,) * 3, (128.0,) * 3)
+_IMAGENET = Pixels((0.485 * 255, 0.456 * 255, 0.406 * 255), (0.229 * 255, 0.224 * 255, 0.225 * 255))
+_CAFFE = Pixels((123.68, 116.779, 103.939), (1.0,) * 3, reverse=True)
+
+# Pixels are scaled as by `preprocess_input` of tf_keras 2.16, or by the layers of the constructor.
+APPLICATIONS = {
+    "mobilenet_v2": Application("MobileNetV2", 224, _SIGNED, 2_257_984, 444),
+    "mobilenet_v3_small": Application("MobileNetV3Small", 224, _SIGNED, 939_120, 161),
+    "mobilenet_v3_large": Application("MobileNetV3Large", 224, _SIGNED, 2_996_352, 404),
+    "efficientnet_v2_b0": Application("EfficientNetV2B0", 224, _IMAGENET, 5_919_312, 325),
+    "efficientnet_v2_b1": Application("EfficientNetV2B1", 240, _IMAGENET, 6_931_124, 440),
+    "efficientnet_v2_b2": Application("EfficientNetV2B2", 260, _IMAGENET, 8_769_374, 503),
+    "efficientnet_v2_b3": Application("EfficientNetV2B3", 300, _IMAGENET, 12_930_622, 603),
+    "efficientnet_v2_s": Application("EfficientNetV2S", 384, _SIGNED_128, 20_331_360, 841),
+    "efficientnet_v2_m": Application("EfficientNetV2M", 480, _SIGNED_128, 53_150_388, 1361),
+    "efficientnet_v2_l": Application("EfficientNetV2L", 480, _SIGNED_128, 117_746_848, 2393),
+    "resnet50": Application("ResNet50", 224, _CAFFE, 23_587_712, 749),
+    "resnet50_v2": Application("ResNet50V2", 224, _SIGNED, 23_564_800, 634),
+    "convnext_tiny": Application("ConvNeXtTiny", 224, _IMAGENET, 27_820_128, 638),
+    "convnext_small": Application("ConvNeXtSmall", 224, _IMAGENET, 49_454_688, 1016),
+    "convnext_base": Application("ConvNeXtBase", 224, _IMAGENET, 87_566_464, 1351),
+    "convnext_large": Application("ConvNeXtLarge", 224, _IMAGENET, 196_230_336, 2021),
+    "densenet121": Application("DenseNet121", 224, _IMAGENET, 7_037_504, 1004),
+}
+
+_NAMES = ("auto", *OWN_NETWORKS, *APPLICATIONS)
+
+
+@configuration("model")
+class ModelConfig:
+    """Which network is trained."""
+
+    name: Text = "auto"
+    """cnn: four convolutions, for few small images. resnet9: a residual network of nine layers, for
+    images up to 64 pixels. For photographs, a backbone of keras.applications: mobilenet_v2,
+    mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or _l, resnet50, resnet50_v2,
+    convnext_tiny, _small, _base or _large, densenet121. auto: mobilenet_v2 from 96 pixels on, given
+    pretrained weights or 10,000 images; resnet9 for at least 2,000 images of up to 64 pixels; else
+    cnn."""
+
+    build_fn: Text | None = None
+    """Your own network, such as my_package.my_module.my_model: a function of `size` (pixels) and
+    `classes` that returns a tf_keras model from uint8 [batch, size, size, 3] to logits [batch,
+    classes]. It replaces `name`. The module must be installed, or lie in the folder that the run is
+    started in."""
+
+    weights: Text = "auto"
+    """Initial weights: auto (for photographs ImageNet's, if they are on this machine or can be
+    downloaded within seconds, else random), none (random), imagenet (required), or the path or URL
+    of a weights file of the same network, with or without its last layer: the `backbone.weights.h5`
+    of an earlier training, or a file saved by Keras (.h5, .keras)."""
+
+    warm_start: bool | Positive | Text = False
+    """Start from the weights of a pushed model: true (the model in use; random weights if there is
+    none or it is of another network), its version, or where another one is. New classes get new
+    outputs, the others keep theirs by name."""
+
+    width: Annotated[Count, Interval(le=4096)] = 0
+    """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.
+    0: 32 for cnn, 64 for resnet9."""
+
+    dropout: Annotated[Number, Interval(ge=0, lt=1)] = 0.2
+    """Dropout rate before the last layer, against overfitting."""
+
+    views: Literal[1, 2, 6] = 1
+    """Serve and evaluate the mean prediction over several views of an image. 2: the image and its
+    mirror image (Krizhevsky et al., 2012). 6: also both of them shifted slightly up and left, and
+    down and right (Jordan, 2024). 1 because more views take as many times longer; they are slightly
+    more accurate where a mirror image means the same."""
+
+    @property
+    def weights_file(self) -> str | None:
+        """Path or URL of the file of initial weights, if there is one."""
+        return None if self.weights in ("auto", "none", "imagenet") else self.weights
+
+    @property
+    def start(self) -> str:
+        """The pushed model to start from: its version or place, true, or "" for none."""
+        text = str(self.warm_start)
+        return {"false": "", "true": "true"}.get(text.lower(), text)
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the network starts from pretrained weights."""
+        return self.weights not in ("auto", "none")
+
+    @property
+    def title(self) -> str:
+        """Name of the network in sentences."""
+        return self.build_fn or self.name
+
+    def __post_init__(self) -> None:
+        """Check the name, and the fields against each other."""
+        require(
+            self.name in _NAMES,
+            f"model.name is {self.name!r}: it must be one of {', '.join(_NAMES)}."
+            f"{did_you_mean(self.name.lower(), _NAMES)}",
+        )
+        require(
+            not self.start or self.weights_file is None,
+            f"model.warm_start and model.weights {self.weights} are both set: a training starts "
+            f"from one of them.",
+        )
+        require(self.weights != "", "model.weights is empty: set it to auto, none or a file.")
+        require(
+            self.weights != "imagenet" or self.name not in OWN_NETWORKS,
+            f"model.weights is 'imagenet', but model.name {self.name} has no ImageNet weights: "
+            f"choose another network, or weights from an earlier training.",
+        )
+        require(
+            self.build_fn is None or (self.name == "auto" and self.weights != "imagenet"),
+            f"model.build_fn is {self.build_fn!r}, which replaces model.name and has no ImageNet "
+            f"weights: leave model.name at auto, and do not set model.weights to imagenet.",
+        )
+        check_path("model.build_fn", self.build_fn)
+
+
+@configuration("export")
+class ExportConfig:
+    """What the exported model answers, and the other formats it is exported to."""
+
+    coverage: Annotated[Number, Interval(ge=0.5, le=0.999)] | None = None
+    """Also answer with a conformal set of labels that contains the true one with this probability,
+    for images like those of the eval split, on which it is fitted. Unset: the best label only. 0.95
+    needs at least 19 images, and hundreds to be accurate."""
+
+    false_alarms: Annotated[Number, Interval(ge=0.001, le=0.5)] | None = None
+    """Also answer whether an image is like those of training (`known`). This fraction of images
+    like those of the eval split, on which the threshold is fitted, is called unknown by mistake.
+    Unset: every image gets a label. 0.05 needs at least 19 images, and hundreds to be accurate; no
+    folds are made then."""
+
+    formats: list[ExportFormat] = field(default_factory=list)
+    """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images
+    of any size. float16, dynamic (8-bit weights) and int8 (8-bit weights and activations) are small
+    versions for LiteRT on phones; they take pixels of images that are already resized."""
+
+    max_drop: Fraction = 0.01
+    """How far the accuracy of another format may lie below the model's on the evaluated split; one
+    that loses more is not pushed."""
+
+    def __post_init__(self) -> None:
+        """Check that no format is listed twice."""
+        require(
+            len(set(self.formats)) == len(self.formats),
+            f"export.formats is {self.formats}: it lists a format twice.",
+        )

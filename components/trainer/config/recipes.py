@@ -1,0 +1,279 @@
+"""Choices that follow from the images: image size, network and recipe.
+
+A recipe is a set of defaults for training, model and augmentation. As in BiT-HyperRule (Kolesnikov
+et al., 2020), the length of training follows from the number of images, so that nobody has to tune
+to get started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
+from components.trainer.config.model import APPLICATIONS, ModelConfig
+from components.trainer.config.training import can_search
+
+if TYPE_CHECKING:
+    from components.trainer.config.training import TrainerConfig
+    from pipeline_def.config.config import Config
+
+# A rule of thumb, not measured.
+_ENOUGH_FOR_CIFAR = 2_000
+# Best of 3 to 70 with 500 and 2,700 images of CIFAR-10, by up to three points.
+_DECAY_EPOCHS = 8
+
+# The first one not below the images is taken.
+_STANDARD_SIZES = (32, 64, 96, 224)
+_SMALL_IMAGE = 96
+PRETRAINED = "mobilenet_v2"
+"""The network for photographs."""
+# Recipes that may begin with pretrained weights.
+_STARTS = ("auto", "transfer")
+
+Values = Mapping[str, Any]
+"""`section.field` → value."""
+
+
+Sections = TypeVar("Sections", "Config", "TrainerConfig")
+"""The whole configuration, or that of the Trainer step."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe for given images."""
+
+    name: str
+    why: str
+    """Reason for choosing it; a clause that follows "as"."""
+    values: Values
+    """The options it sets unless the user has."""
+
+    def __str__(self) -> str:
+        return f"{self.name}, as {self.why}"
+
+
+def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sections, Recipe]:
+    """Return the complete configuration: image size, network and recipe where the user has none.
+
+    `shorter_side` is typical of the images, pixels; `images` is the number of training images, 0 if
+    unknown. `model.weights: auto` becomes none: only a local run looks for weights, before this.
+    """
+    name, size = _choose_network(config, shorter_side=shorter_side, images=images)
+    weights = "none" if config.model.weights == "auto" else config.model.weights
+    config = dataclasses.replace(
+        config,
+        transform=dataclasses.replace(config.transform, size=size),
+        model=dataclasses.replace(config.model, name=name, weights=weights),
+    )
+    recipe = _find_recipe(config, images=images, size=size)
+    return _apply_recipe(config, recipe), recipe
+
+
+def resolve_each(
+    config: Sections, *, shorter_side: int, images: int
+) -> tuple[Sections, dict[str, dict[str, Any]]]:
+    """Resolve the configuration for images that are not known yet, such as those of a later run.
+
+    Returns:
+        The complete configuration, and recipe → `section.field` → value of each option in which the
+        recipes differ; the user's own choices are the same in all of them.
+    """
+    resolved, chosen = resolve(config, shorter_side=shorter_side, images=images)
+    each = {chosen.name: resolved}
+    for name in RECIPES.keys() - each:
+        changed: dict[str, Any] = {"recipe": name}
+        changed = {"training": dataclasses.replace(config.training, **changed)}
+        other = dataclasses.replace(config, **changed)
+        each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
+    every = {key for recipe in RECIPES.values() for key in recipe(images)}
+    keys = [
+        key
+        for key in sorted(every)
+        if len({get_value(variant, key) for variant in each.values()}) > 1
+    ]
+    return resolved, {
+        name: {key: get_value(variant, key) for key in keys} for name, variant in each.items()
+    }
+
+
+def _choose_network(
+    config: Config | TrainerConfig, *, shorter_side: int, images: int
+) -> tuple[str, int]:
+    """Return the name of the network and its image size, pixels."""
+    model, wanted = config.model, config.transform.size
+    sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
+    size = wanted or next(sizes, _STANDARD_SIZES[-1])
+    name = model.name
+    if name == "auto" and not model.build_fn:
+        name = _suitable_network(model, size=size, images=images)
+    if wanted is None and name in OWN_NETWORKS:
+        size = min(size, _SMALL_IMAGE)
+    if wanted is None and model.weights == "imagenet":
+        size = APPLICATIONS[name].size
+    return name, size
+
+
+def name_pretrained(config: Config, *, shorter_side: int) -> str:
+    """Return the network that `model.weights` lets start from ImageNet's weights; "" if none.
+
+    auto does so for photographs, and for a network that the user names, unless the recipe is for
+    random weights.
+    """
+    model, size = config.model, config.transform.size or shorter_side
+    if model.weights == "imagenet":
+        return PRETRAINED if model.name == "auto" else model.name
+    if model.weights != "auto" or model.build_fn or config.training.recipe not in _STARTS:
+        return ""
+    if model.name == "auto":
+        return PRETRAINED if size > SMALL_SIDE else ""
+    return model.name if model.name in APPLICATIONS else ""
+
+
+def _suitable_network(model: ModelConfig, *, size: int, images: int) -> str:
+    if model.weights == "imagenet":
+        return PRETRAINED
+    enough = model.pretrained or images >= ENOUGH_TO_START_AT_RANDOM
+    if size >= _SMALL_IMAGE:
+        return PRETRAINED if enough else "cnn"
+    return "resnet9" if size <= SMALL_SIDE and images >= _ENOUGH_FOR_CIFAR else "cnn"
+
+
+def _find_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> Recipe:
+    """Return the recipe that `training.recipe` names, or the one that suits the images."""
+    name: str = config.training.recipe
+    why = "you asked for it"
+    if name == "auto":
+        name, why = _choose_recipe(config, images=images, size=size)
+    values = dict(RECIPES[name](images))
+    if config.training.recipe == "auto" and size <= SMALL_SIDE:
+        # Images of this size are often text or digits, which are not symmetric.
+        values.pop("augmentation.flip", None)
+    return Recipe(name, why, values)
+
+
+def _choose_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> tuple[str, str]:
+    if config.model.pretrained:
+        return "transfer", "model.weights are given"
+    if size > SMALL_SIDE:
+        return "photos", f"images have {size} pixels"
+    return (
+        "cifar" if images >= _ENOUGH_FOR_CIFAR else "small",
+        f"there are {images:,} images of {size} pixels to train on",
+    )
+
+
+def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
+    """Set the recipe's values, except options that the user named or changed."""
+    defaults, given = type(config)(), getattr(config, "given", ())
+    values: dict[str, Any] = {
+        key: value
+        for key, value in recipe.values.items()
+        if key not in given and get_value(config, key) == get_value(defaults, key)
+    }
+    values["training.recipe"] = recipe.name
+    if config.training.minutes and given:
+        # A search leaves alone what the user has set.
+        fixed = {key: [get_value(config, key)] for key in given if can_search(key)}
+        if "training.recipe" in given:
+            fixed["model.name"] = [config.model.name]
+        values["training.search"] = fixed | config.training.search
+    # From here on it does not matter who chose a value.
+    fields: dict[str, Any] = {"given": []} if given else {}
+    return dataclasses.replace(apply_values(config, values), **fields)
+
+
+def apply_values(config: Sections, values: Values) -> Sections:
+    """Return the configuration with other values.
+
+    Raises:
+        ConfigurationError: they do not go together.
+    """
+    changed: dict[str, Any] = {
+        name: dataclasses.replace(getattr(config, name), **fields)
+        for name, fields in nest_values(values).items()
+    }
+    return dataclasses.replace(config, **changed)
+
+
+def nest_values(values: Values) -> dict[str, dict[str, Any]]:
+    """Return section → field → value.
+
+    >>> nest_values({"model.width": 8, "model.dropout": 0.1})
+    {'model': {'width': 8, 'dropout': 0.1}}
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, field = key.split(".")
+        sections.setdefault(section, {})[field] = value
+    return sections
+
+
+def get_value(config: Config | TrainerConfig, key: str) -> Any:
+    """Return the value of an option, as `section.field`."""
+    section, field = key.split(".")
+    return getattr(getattr(config, section), field)
+
+
+def _small(images: int) -> Values:
+    return {"training.epochs": _epochs(images, seen=17_000, least=12, most=20)}
+
+
+def _cifar(images: int) -> Values:
+    """After Page (2018) and Jordan (2024): a large batch, a high learning rate and few epochs.
+
+    Fewer images overfit: they need longer trainings, smaller batches and more weight decay.
+    """
+    many, few = images >= 20_000, 0 < images < 1_000
+    batch, rate = (512, 0.75) if many else (16, 0.05) if few else (128, 0.2)
+    # Decoupled; theirs passes through the momentum, where 1.3e-3 has the same effect.
+    decay = 9e-3
+    if images and not many:
+        # At the peak rate, weights decay by 1/e in so many epochs.
+        decay = min(0.1, batch / (_DECAY_EPOCHS * images * rate))
+    return {
+        "training.batch_size": batch,
+        "training.epochs": _epochs(images, seen=675_000, least=15, most=40),
+        # Few eval images pick an epoch by chance; the last one was two to four points better.
+        "training.keep": "last",
+        "training.optimizer": "sgd",
+        "training.learning_rate": rate,
+        "training.momentum": 0.85,
+        "training.schedule": "linear",
+        "training.warmup_epochs": 2.0,
+        "training.weight_decay": float(f"{decay:.1g}"),
+        "training.label_smoothing": 0.2,
+        "augmentation.flip": True,
+        # Fewer images overfit sooner.
+        "augmentation.cutout": 0.4 if many else 0.5,
+        "model.dropout": 0.0,
+    }
+
+
+def _photos(images: int) -> Values:
+    return {
+        "training.epochs": _epochs(images, seen=200_000, least=20, most=60),
+        "training.patience": 15,
+        "augmentation.flip": True,
+    }
+
+
+def _transfer(images: int) -> Values:
+    return {
+        "training.epochs": _epochs(images, seen=100_000, least=5, most=30),
+        "training.learning_rate": 1e-4,
+        "training.warmup_epochs": 1.0,
+        "augmentation.flip": True,
+    }
+
+
+def _epochs(images: int, *, seen: int, least: int, most: int) -> int:
+    """Return how many epochs show the network about `seen` images, within limits."""
+    return min(most, max(least, math.ceil(seen / max(images, 1))))
+
+
+RECIPES = {"small": _small, "cifar": _cifar, "photos": _photos, "transfer": _transfer}
+"""Name → the function that returns its values for a number of training images."""

@@ -1,0 +1,315 @@
+"""The sections `training` and `transfer`, and all that the Trainer step reads."""
+
+import dataclasses
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt, Interval
+from pydantic import Strict
+
+from components.contract.configuration import (
+    Count,
+    Fraction,
+    Number,
+    Positive,
+    Text,
+    configuration,
+    require,
+)
+from components.contract.error_messages import did_you_mean
+from components.contract.errors import ConfigurationError
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import InputConfig, check_originals
+from components.trainer.config.model import ExportConfig, ModelConfig
+from components.transform.config import TransformConfig
+
+
+@configuration("training")
+class TrainingConfig:
+    """How the network is trained."""
+
+    recipe: Literal["auto", "small", "photos", "transfer", "cifar"] = "auto"
+    """Set of defaults for training, model and augmentation; options that you set stay as they are.
+    small: few or small images, from random weights. cifar: thousands of images up to 64 pixels.
+    photos: photographs, from random weights. transfer: from pretrained weights. auto: chosen by the
+    number of images, their size and `model.weights`; the run prints which and why."""
+
+    epochs: Positive = 20
+    """Maximum number of passes over the training images."""
+
+    patience: Positive = 5
+    """Stop after this many epochs without a better `metric` on the eval split, and keep the best
+    epoch."""
+
+    folds: Annotated[Count, Interval(le=20)] | Literal["auto"] = "auto"
+    """Cross-validation below 1,000 images besides `test`, unless you name the eval split: each fold
+    of the images is judged by a model that has not seen it, and the exported model is trained on
+    all. auto: 5 folds if they take less than about 5 minutes on two cores, or a quarter of
+    `minutes`, judging by the images, epochs and network, else 0, none; with `model.warm_start`
+    always 0."""
+
+    metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
+    """Metric on the eval split that `patience` and the choice of the best epoch use. loss:
+    cross-entropy, which still ranks epochs when accuracy is nearly perfect. balanced_accuracy: mean
+    recall over the classes, where rare classes matter as much as frequent ones."""
+
+    keep: Literal["best", "last"] = "best"
+    """Epoch to export. best: that with the best `metric` on the eval split. last: the last one,
+    without early stopping. Long trainings with strong augmentation improve until the learning rate
+    is zero, which few eval images cannot show."""
+
+    # The largest that is known to train well; a batch is one array of the reader.
+    batch_size: Annotated[Positive, Interval(le=65_536)] = 32
+    """Images per weight update, over all accelerators together."""
+
+    accumulate: Positive = 1
+    """Split each batch into this many parts and compute them in sequence before the weights are
+    updated; for batches that do not fit in accelerator memory. Batch normalization sees one
+    part."""
+
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """adam: works with hardly any tuning (Kingma and Ba, 2015). adamw: Adam with decoupled weight
+    decay (Loshchilov and Hutter, 2019). sgd: with Nesterov momentum; most accurate for
+    convolutional networks with a long schedule."""
+
+    learning_rate: Annotated[Number, Gt(0)] = 1e-3
+    """Peak learning rate, after warm-up; in fine-tuning, of the unfrozen layers."""
+
+    minutes: Annotated[Number, Gt(0)] | None = None
+    """Search for a more accurate training for about this long: network, learning rate,
+    augmentation, length, regularization and width, where you have not set them. The recipe's own
+    training always runs to its end, and a trial only replaces it if it is better by more than one
+    standard error on the images that select the epoch. Unset: no search."""
+
+    search: dict[Text, list[bool | Annotated[int, Strict()] | Number | Text]] = field(
+        default_factory=dict
+    )
+    """Option → values for the search to try instead of its own, such as `training.learning_rate:
+    [0.01, 0.1]`; options of the sections training, transfer, augmentation and model."""
+
+    momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
+    """Nesterov momentum of sgd."""
+
+    schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
+    """How the learning rate falls after warm-up. cosine, linear: to zero at the last epoch. step:
+    to a tenth at 50, 75 and 90 % of all epochs. constant: not at all."""
+
+    warmup_epochs: Annotated[Number, Interval(ge=0, le=10_000)] = 0.0
+    """Epochs, whole or fractional, over which the learning rate rises from zero. Off because adam
+    adapts its step size; large learning rates of sgd need it."""
+
+    weight_decay: Fraction = 0.0
+    """Fraction of each weight subtracted per update, times the learning rate. Biases and
+    normalization parameters are excluded, because they do not overfit. Off: for short trainings on
+    few images early stopping helps more."""
+
+    label_smoothing: Annotated[Number, Interval(ge=0, le=0.9)] = 0.0
+    """Fraction of each label spread over all classes (Szegedy et al., 2016). Off because it makes
+    probabilities less extreme; 0.1 is common for long trainings and noisy labels."""
+
+    calibrate: bool = False
+    """After training, fit a temperature on the eval split by which the exported model divides its
+    logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
+    better. Off because fitting on fewer than a few hundred images may do harm."""
+
+    clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
+    """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
+    normalization keeps them bounded; 1 is common for ConvNeXt and large learning rates."""
+
+    ema: Annotated[Number, Interval(ge=0, le=0.99999)] = 0.0
+    """Decay per update of an exponential moving average of the weights; the average is evaluated
+    and exported. 0: off, because a schedule that ends at zero has a similar effect; 0.999 steadies
+    short or noisy trainings. At update n the decay is at most (1 + n) / (10 + n), for a fast
+    start."""
+
+    balance: Literal["none", "weights", "sampling"] = "none"
+    """How to treat rare classes. weights: weight the loss of an image inversely to the frequency of
+    its class. sampling: draw all classes equally often in an epoch; needs reader indexed. Off
+    because it lowers the accuracy on frequent classes."""
+
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Precision of the computation; weights stay float32. bfloat16: faster on GPUs from Ampere
+    on, TPUs, and CPUs with AVX-512 BF16 or AMX. float16: for older GPUs, with loss scaling. The
+    exported model computes in float32."""
+
+    xla: bool = False
+    """Compile the training step with XLA. Off: large networks take minutes to compile; on CPU it
+    was twice as slow."""
+
+    accelerator: Literal["auto", "cpu", "gpu", "mirrored", "workers", "tpu"] = "auto"
+    """auto: the TPU that TPU_NAME names, else the workers of TF_CONFIG, else all GPUs, else the
+    CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
+
+    deterministic: bool | None = None
+    """Same seed, same weights: bit for bit with cnn; on several CPU threads, larger networks may
+    differ in the last bits. Unset: on for CPU; off for accelerators, where it is slower and some
+    operations do not support it."""
+
+    steps_per_call: Count = 0
+    """Training steps that run on the device before control returns to Python. 0: about as many as
+    take a second."""
+
+    seed: Count = 0
+    """Seed of the initial weights, shuffling and augmentation."""
+
+    checkpoint_steps: Count = 0
+    """Save a checkpoint every so many training steps, besides every epoch, so that an interrupted
+    training resumes there. 0: every epoch only."""
+
+    profile_steps: Count = 0
+    """Training steps to profile for TensorBoard, from the tenth step on. 0: none."""
+
+    def __post_init__(self) -> None:
+        """Check the fields against each other."""
+        require(self.folds != 1, "training.folds is 1: it must be auto, 0, or from 2 to 20.")
+        require(
+            self.weight_decay == 0 or self.optimizer != "adam",
+            f"training.weight_decay is {self.weight_decay}: set training.optimizer to adamw, which "
+            f"is adam with weight decay.",
+        )
+        require(
+            not self.search or self.minutes is not None,
+            "training.search has no effect without training.minutes: set it.",
+        )
+        require(
+            self.minutes is None or self.accelerator != "workers",
+            "training.minutes searches on one machine: set training.accelerator to another value.",
+        )
+
+
+@configuration("transfer")
+class TransferConfig:
+    """How a network that starts from `model.weights` is fine-tuned.
+
+    First a new head is trained on frozen features, then the unfrozen layers too, as `training`
+    says. Without weights this section has no effect.
+    """
+
+    head_epochs: Count = 30
+    """Maximum number of epochs of the first phase, which trains the new last layer only. 0: skip
+    this phase."""
+
+    head_learning_rate: Annotated[Number, Gt(0)] = 1e-2
+    """Learning rate of the first phase; higher than in the second, as a single layer tolerates
+    more."""
+
+    cache_features: bool = True
+    """Compute the frozen features of all images once, so that an epoch of the first phase takes
+    seconds. The head then sees no augmented images. false: it does, and an epoch takes a full
+    forward pass. The second phase augments in either case."""
+
+    unfreeze: Positive | Literal["all", "none"] = "all"
+    """What the second phase trains besides the head: all layers, the last so many blocks of the
+    network, or none, which skips the second phase."""
+
+    train_batch_norm: bool = False
+    """Update batch normalization in the second phase. Off because statistics from a few batches
+    would replace those of the much larger pretraining set."""
+
+    def __post_init__(self) -> None:
+        """Check that at least one phase is left."""
+        require(
+            self.head_epochs > 0 or self.unfreeze != "none",
+            "transfer.head_epochs is 0 and transfer.unfreeze is none: nothing would be trained.",
+        )
+
+
+@configuration()
+class TrainerConfig:
+    """All sections that the Trainer step reads."""
+
+    transform: TransformConfig = field(default_factory=TransformConfig)
+    input: InputConfig = field(default_factory=InputConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    transfer: TransferConfig = field(default_factory=TransferConfig)
+
+    export: ExportConfig = field(default_factory=ExportConfig)
+    """Its `max_drop` is for the Evaluator."""
+
+    judged_by_folds: bool = False
+    """Whether `training.folds` auto may divide the images. Off: an Evaluator that knows nothing of
+    folds would judge the model by images that it was trained on."""
+
+    pushed: Text = ""
+    """Folder, a path or URL, of the pushed models for `model.warm_start`."""
+
+    tuner_run: Text = ""
+    """Where ImageTrainer finds the chosen training of ImageTuner; its executor sets it."""
+
+    checkpoints: Text = ""
+    """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:
+    beside the logs of this attempt, where no other attempt finds them."""
+
+    def __post_init__(self) -> None:
+        """Check the sections against each other."""
+        check_originals(self.transform, self.input, self.augmentation)
+        check_search(self)
+
+
+# Sections whose options a search may change.
+_SEARCHED = ("training", "transfer", "augmentation", "model")
+# The search itself, and what all of its trials must have in common.
+_SHARED = {
+    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator"),
+    *("calibrate", "warm_start"),
+}
+
+
+def can_search(option: str) -> bool:
+    """Return whether a search may change an option, as `section.field`."""
+    section, _, name = option.partition(".")
+    return section in _SEARCHED and name not in _SHARED
+
+
+def check_search(config: Any) -> None:
+    """Check `training.search` of a configuration with all sections that it may name.
+
+    Raises:
+        ConfigurationError: an option does not exist, or a value is not allowed.
+    """
+    training, where = config.training, "training.search"
+    require(
+        training.minutes is None or not config.model.start,
+        "training.minutes and model.warm_start are both set: search first, then start from what it "
+        "has found.",
+    )
+    names = (
+        f"{section}.{field.name}"
+        for section in _SEARCHED
+        for field in dataclasses.fields(getattr(config, section))
+    )
+    known = [name for name in names if can_search(name)]
+    for option, values in training.search.items():
+        require(
+            option in known,
+            f"{where} names {option!r}, which it cannot change.{did_you_mean(option, known)}",
+        )
+        require(bool(values), f"{where} has no value for {option}: list at least one.")
+        for value in values:
+            if problem := _explain_unusable(config, option, value):
+                raise ConfigurationError(f"{where}: {problem}")
+
+
+def _explain_unusable(config: Any, option: str, value: Any) -> str:
+    """Say why no trial can have the value; "" if one can, perhaps with another searched option."""
+    section, _, name = option.partition(".")
+    search = config.training.search.items()
+    partners = [
+        {other.partition(".")[2]: partner_value}
+        for other, values in search
+        if other != option and other.startswith(f"{section}.")
+        for partner_value in values
+    ]
+    problem = ""
+    # A recipe may choose an optimizer with weight decay.
+    partners += [{"optimizer": "adamw"}] if section == "training" else []
+    for partner in ({}, *partners):
+        try:
+            dataclasses.replace(getattr(config, section), **{**partner, name: value})
+        except ConfigurationError as error:
+            problem = problem or str(error)
+        else:
+            return ""
+    return problem

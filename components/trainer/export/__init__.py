@@ -1,0 +1,1 @@
+"""The served model and its other formats; start with `signatures.py`."""

@@ -1,0 +1,256 @@
+"""The signatures of the exported model: image bytes in, label texts and probabilities out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+import tf_keras
+
+from components.contract.artifact_files import on_disk
+from components.contract.example import ENCODED, LABEL, LABEL_ID
+from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
+from components.images.canonical import decode
+from components.trainer.export.decoding import Decoded, decode_files
+from components.trainer.export.explanation import make_explain
+from components.trainer.export.graph_digest import write_identity
+from components.transform.config import TransformConfig
+
+if TYPE_CHECKING:
+    from components.trainer.export.transform_graph import TransformGraph
+
+Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
+"""From raw features, each [batch, 1], to transformed ones."""
+
+SCOPE = "known"
+"""Begins the names of the operations of `energy`."""
+
+_BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
+_EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A trained model as it is served: several views of each image, calibrated."""
+
+    model: tf_keras.Model
+    """uint8 [batch, size, size, 3] → logits [batch, classes]."""
+    views: int = 1
+    """1: the image. 2: also its mirror image. 6: also both of them moved by a 32nd of their side,
+    at least a pixel, to the upper left and to the lower right, padded by reflection."""
+    temperature: float = 1.0
+    """Divisor of the logits."""
+    set_threshold: float | None = None
+    """Least probability of a label in the conformal set; None: there are no sets."""
+    known: float | None = None
+    """Least energy of an image like those of training; None: there is no decision."""
+
+    def logits(self, images: tf.Tensor) -> tf.Tensor:
+        """Return those of all views, float32 [batch, classes], before calibration.
+
+        As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
+        together count half.
+        """
+        return self.complete(images, self.model(images, training=False))
+
+    def complete(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
+        """Return `logits`; `plain` are those of the model for the images themselves."""
+        if self.views == 1:
+            return plain
+        mirrored = self._mirrored(images, plain)
+        if self.views == 2:
+            return mirrored
+        size = images.shape[1]
+        distance = max(1, round(size / 32))
+        margin = [distance, distance]
+        padded = tf.pad(images, [[0, 0], margin, margin, [0, 0]], "REFLECT")
+        corners = [slice(0, size), slice(2 * distance, None)]
+        views = [padded[:, corner, corner] for corner in corners]
+        moved = [self._mirrored(view, self.model(view, training=False)) for view in views]
+        return (mirrored + tf.add_n(moved) / 2) / 2
+
+    def _mirrored(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
+        return (plain + self.model(images[:, :, ::-1], training=False)) / 2
+
+    def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return `probabilities`, float32 [batch, classes].
+
+        With a threshold, also `known_score`, float32 [batch], and `known`, bool [batch]. The score
+        is of one view.
+        """
+        plain = self.model(images, training=False)
+        logits = self.complete(images, plain)
+        found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
+        if self.known is not None:
+            found[KNOWN_SCORE] = energy(plain)
+            found[KNOWN] = found[KNOWN_SCORE] >= self.known
+        return found
+
+    def probabilities(self, images: tf.Tensor) -> tf.Tensor:
+        """Return float32 [batch, classes]."""
+        return tf.nn.softmax(self.logits(images) / self.temperature)
+
+    def find_sets(self, probabilities: tf.Tensor) -> tf.Tensor:
+        """Return whether each label is in the set, bool [batch, classes]; the best one always is.
+
+        All probabilities are zero for files that were not decoded: their sets are empty.
+        """
+        best = tf.reduce_max(probabilities, axis=1, keepdims=True)
+        return (probabilities > 0) & (probabilities >= tf.minimum(best, self.set_threshold))
+
+
+def energy(logits: tf.Tensor) -> tf.Tensor:
+    """Return the logarithm of the sum of exponentials of logits [batch, classes], float32 [batch].
+
+    It is high if some logit is, as of images like those of training (Liu et al., 2020,
+    https://arxiv.org/abs/2010.03759).
+    """
+    with tf.name_scope(SCOPE):
+        # Logits minus their logarithms of probabilities are the energy, in each column.
+        return tf.reduce_max(logits - tf.nn.log_softmax(logits), axis=1)
+
+
+def export_model(
+    classifier: Classifier, graph: TransformGraph, *, config: TransformConfig, directory: str
+) -> None:
+    """Save `classifier` behind the transform graph, as a SavedModel.
+
+    Signatures:
+        serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
+            `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
+            `labels` string [batch, classes], the text of each column; `error` string [batch],
+            empty, or why a file was not decoded: its label is empty, its probabilities are 0;
+            with `export.coverage`, `in_set` bool [batch, classes], the labels of the conformal set;
+            with `export.false_alarms`, `known` bool [batch], whether the image is like those of
+            training, and `known_score` float32 [batch], 0 for a file that was not decoded.
+        serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
+            `probabilities`, `known` and `known_score` likewise. For TFMA and the Evaluator.
+        transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
+        explain: `image_bytes` likewise → a heat map for the label, see `make_explain`.
+    """
+    transform, tracked = graph.load()
+    signatures = make_signatures(
+        classifier, transform, labels=graph.labels, raw_spec=graph.raw_spec, config=config
+    )
+    # The signatures need weights and the vocabulary's table, saved if tracked. TensorFlow would
+    # trace every function of Keras's own objects again: 8 s instead of 0.6.
+    served = tf.Module()
+    served.weights, served.transform = classifier.model.variables, tracked
+    save_atomically(served, directory, signatures)
+
+
+def save_atomically(model: tf.Module, directory: str, signatures: Mapping[str, Any]) -> None:
+    """Save `model`, replacing what an earlier attempt left in `directory`.
+
+    On disk, the folder is renamed when it is complete. A bucket cannot do that: there,
+    `saved_model.pb`, which TensorFlow writes last, marks a complete model.
+    """
+    target = directory.rstrip("/")
+    unfinished = f"{target}.unfinished" if on_disk(target) else target
+    for left_behind in {target, unfinished}:
+        if tf.io.gfile.exists(left_behind):
+            tf.io.gfile.rmtree(left_behind)
+    tf.saved_model.save(model, unfinished, signatures=signatures)
+    write_identity(unfinished)
+    if unfinished != target:
+        tf.io.gfile.rename(unfinished, target)
+
+
+def write_warmup(saved_model: str, images: Sequence[bytes]) -> None:
+    """Write two requests that TensorFlow Serving runs before others: one image, and all of them.
+
+    Source: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
+    """
+    # Loads gRPC's messages, which nothing else in an export needs.
+    from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+    folder = os.path.join(saved_model, "assets.extra")
+    tf.io.gfile.makedirs(folder)
+    with tf.io.TFRecordWriter(os.path.join(folder, "tf_serving_warmup_requests")) as writer:
+        for some in (images[:1], images):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.signature_name = "serving_default"
+            request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto([*some]))
+            log = prediction_log_pb2.PredictionLog(
+                predict_log=prediction_log_pb2.PredictLog(request=request)
+            )
+            writer.write(log.SerializeToString(deterministic=True))
+
+
+class _Graph:
+    """The parts that signatures share, each traced once."""
+
+    def __init__(self, transform: Transform, config: TransformConfig) -> None:
+        # AutoGraph has nothing to convert here, and takes seconds for each function.
+        @tf.function(input_signature=_BYTES, autograph=False)
+        def pixels(image_bytes: tf.Tensor) -> tf.Tensor:
+            # Features of the schema are [batch, 1]; the label is absent, as always when serving.
+            return decode(transform({ENCODED: image_bytes[:, tf.newaxis]})[ENCODED], config)
+
+        @tf.function(input_signature=_BYTES, autograph=False)
+        def decoded(image_bytes: tf.Tensor) -> Decoded:
+            return decode_files(image_bytes, pixels, config.seen_size)
+
+        self.pixels, self.decoded = pixels, decoded
+
+
+def make_signatures(
+    classifier: Classifier,
+    transform: Transform,
+    *,
+    labels: list[bytes],
+    raw_spec: dict[str, Any],
+    config: TransformConfig,
+) -> dict[str, Any]:
+    """Return the signatures of `export_model` by name; `explain` only if the model allows it."""
+    graph = _Graph(transform, config)
+
+    @tf.function(input_signature=_EXAMPLES, autograph=False)
+    def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
+        images = graph.pixels(tf.reshape(features[ENCODED], [-1]))
+        return classifier.answer(images)
+
+    @tf.function(input_signature=_EXAMPLES, autograph=False)
+    def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
+        return {LABEL_ID: transform(features)[LABEL_ID]}
+
+    # Traced once, for itself and for the heat maps.
+    predict = _make_serving_default(classifier, graph, labels).get_concrete_function()
+    signatures = {
+        "serving_default": predict,
+        "serving_examples": serving_examples,
+        "transform_features": transform_features,
+        "explain": make_explain(
+            classifier.model, lambda files: graph.decoded(files).images, predict
+        ),
+    }
+    return {name: signature for name, signature in signatures.items() if signature is not None}
+
+
+def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[bytes]) -> Any:
+    @tf.function(input_signature=_BYTES, autograph=False)
+    def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        images, errors = graph.decoded(image_bytes)
+        is_good = tf.equal(errors, "")
+        answer = classifier.answer(images)
+        scores = tf.where(is_good[:, tf.newaxis], answer["probabilities"], 0.0)
+        if KNOWN in answer:
+            answer[KNOWN_SCORE] = tf.where(is_good, answer[KNOWN_SCORE], 0.0)
+            answer[KNOWN] &= is_good
+        if classifier.set_threshold is not None:
+            answer[IN_SET] = classifier.find_sets(scores)
+        texts = tf.constant(labels)
+        return {
+            **answer,
+            "label": tf.where(is_good, tf.gather(texts, tf.argmax(scores, axis=1)), ""),
+            "labels": tf.tile(texts[tf.newaxis], [tf.size(errors), 1]),
+            "probabilities": tf.ensure_shape(scores, [None, len(labels)]),
+            "error": errors,
+        }
+
+    return serving_default

@@ -1,0 +1,1 @@
+"""The input pipeline, from shards to batches; start with `dataset.py`."""

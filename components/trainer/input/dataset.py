@@ -1,0 +1,293 @@
+"""From shards to batches for the accelerator: list, order, read, decode, batch, prefetch.
+
+`find_record_table` lists the records, and a sampler orders them; `stream.py` reads shards without
+random access. A `LoadBatch` reads and decodes a whole batch; several run at the same time.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.contract.example import ENCODED, LABEL_ID, TRAIN
+from components.host.machine import available_cpus
+from components.images.canonical import canonicalize, decode
+from components.trainer.config.input import InputConfig
+from components.trainer.input.cache import cache_pixels, resolve_cache
+from components.trainer.input.host_calls import (
+    BatchMemory,
+    Pixels,
+    call_on_host,
+    guard,
+    share_captured,
+)
+from components.trainer.input.host_decode import HostDecoder, cut_windows
+from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
+from components.trainer.input.sampler import (
+    ClassBalancedSampler,
+    Int64Array,
+    ShuffledSampler,
+    TrainingOrder,
+)
+from components.trainer.input.shards import (
+    OPEN_AT_RANDOM,
+    OPEN_IN_ORDER,
+    OPEN_SHUFFLED,
+    RecordTable,
+    Shards,
+    find_record_table,
+    load_shards,
+    map_shards,
+)
+from components.trainer.input.stream import INTERLEAVE, read_in_order, shuffle_epochs
+from components.transform.config import TransformConfig
+
+BATCHES_AHEAD = 2
+"""Batches that are prepared before the training step that needs them."""
+
+# Batches sampled in one Python call; a call per batch would cost more than copying small images.
+_CHUNK = 64
+
+Decoded = dict[str, tuple[Pixels, Int64Array]]
+"""Folder and split → pixels and label ids of all its images."""
+
+LoadBatch = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""From the number of a batch and its records to images and label ids."""
+
+
+def make_dataset(
+    shards: Shards,
+    *,
+    config: TransformConfig,
+    feature_spec: Mapping[str, Any],
+    batch_size: int,
+    options: InputConfig = InputConfig(),  # noqa: B008 - frozen
+    order: TrainingOrder | None = None,
+    kept: Decoded | None = None,
+) -> tf.data.Dataset:
+    """Read transformed shards as batches of images and label ids.
+
+    Args:
+        shards: shards of one split.
+        config: form of the stored images.
+        feature_spec: spec of the transform graph; unused features are not parsed.
+        batch_size: images per batch.
+        options: reader, cache and parallelism. They do not change pixels; the order depends on the
+            reader.
+        order: how training reads the examples. None: every example once, in the order of the
+            shards, with a smaller last batch.
+        kept: pixels that other datasets have cached, for this one to use, and the reverse.
+
+    Returns:
+        Batches of (uint8 [batch, size, size, 3], int64 [batch]), and the numbers of the records,
+        int64 [batch], if `order` asks for them. Pixels stay uint8 on the host; the model normalizes
+        them on the device, so a quarter of the bytes is transferred.
+
+    Raises:
+        ConfigurationError: `options` do not suit these shards.
+        StorageError: the file of `cache: file` cannot be written.
+    """
+    options = resolve_cache(options, [shards], config)
+    plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
+    if options.cache in ("decoded", "file"):
+        # Decode all images once, in the order of the shards; then only copy them.
+        once = dataclasses.replace(plan, config=config.without_margin(), order=None)
+        # Some rows of a split are of one training.
+        shared = {} if kept is None or shards.rows is not None else kept
+        if (key := f"{shards.uri} {shards.split}") not in shared:
+            shared[key] = cache_pixels(_decode_shards(once), shards, config, options)
+        pixels, labels = shared[key]
+        records = plan.sample_records(labels)
+        batches = share_captured(plan.map(records, _copy_pixels(plan, pixels, labels)))
+    else:
+        batches = _decode_shards(plan)
+    return batches.prefetch(BATCHES_AHEAD)
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """The arguments of `make_dataset`, and the order and windows that follow from them."""
+
+    shards: Shards
+    config: TransformConfig
+    feature_spec: Mapping[str, Any]
+    batch_size: int
+    options: InputConfig
+    order: TrainingOrder | None
+
+    @property
+    def originals(self) -> bool:
+        """Whether the shards hold originals, which training crops at random."""
+        return self.config.storage == "originals" and self.shards.split == TRAIN
+
+    @property
+    def random_windows(self) -> bool:
+        """Whether images are cropped or mirrored at random."""
+        order = self.order
+        return order is not None and (self.originals or self.config.margin > 0 or order.flip)
+
+    def crop_decoder(self) -> OriginalDecoder | None:
+        """Return the decoder of random crops, if training reads originals."""
+        return OriginalDecoder(self.config, self.order) if self.order and self.originals else None
+
+    def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
+        """Load several batches in parallel, in order."""
+
+        # AutoGraph would take 0.3 s to find nothing to convert.
+        @tf.autograph.experimental.do_not_convert
+        def load_batch(batch: tf.Tensor, records: Any) -> tuple[tf.Tensor, ...]:
+            # Streamed records bring their content along.
+            numbers, content = records if isinstance(records, tuple) else (records, records)
+            loaded = load(batch, content)
+            return (*loaded, numbers) if self.order and self.order.numbered else loaded
+
+        return records.map(
+            load_batch,
+            num_parallel_calls=self.options.threads or available_cpus(),
+            deterministic=True,
+        )
+
+    def draw_windows(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        """Return the window of each record, which depends on the seed and the batch number only.
+
+        Returns:
+            int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror the image. Without
+            an order, the central windows. For crops of originals, float32 [batch, 5]: the random
+            numbers of `CropRule.draw`.
+
+        >>> shards = Shards("examples", "train", {})
+        >>> config = TransformConfig(size=24, margin=8)
+        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), TrainingOrder(flip=True))
+        >>> plan.draw_windows(tf.constant(5, tf.int64), tf.range(3)).numpy().tolist()
+        [[4, 1, 0], [0, 6, 1], [4, 5, 0]]
+        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), order=None)
+        >>> plan.draw_windows(tf.constant(5, tf.int64), tf.range(2)).numpy().tolist()
+        [[4, 4, 0], [4, 4, 0]]
+        """
+        margin, order = self.config.margin, self.order
+        if order is None or not self.random_windows:
+            center = tf.constant([[margin // 2, margin // 2, 0]])
+            return tf.tile(center, [tf.shape(records)[0], 1])
+        seed = [order.seed, batch]
+        if self.originals:
+            return tf.random.stateless_uniform([self.batch_size, NUMBERS], seed)
+        limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
+        numbers = tf.random.stateless_uniform([self.batch_size, 3], seed)
+        return tf.cast(numbers * limits, tf.int32)
+
+    def sample_records(self, labels: Int64Array) -> tf.data.Dataset:
+        """Return (number of the batch, its record numbers int64 [batch]).
+
+        A balanced order needs the `labels` of all records.
+        """
+        order = self.order
+        if order is None:
+            return tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
+        counts = self.shards.sizes
+        sampler = (
+            ClassBalancedSampler(labels, seed=order.seed)
+            if order.balanced
+            else ShuffledSampler(counts, mixed=INTERLEAVE, seed=order.seed)
+        )
+
+        def sample(first: Int64Array) -> tuple[Int64Array, Int64Array]:
+            batches = order.batch_numbers(int(first), count=_CHUNK)
+            positions = batches[:, np.newaxis] * self.batch_size + np.arange(self.batch_size)
+            return batches, sampler.at(positions)
+
+        @tf.autograph.experimental.do_not_convert
+        def in_chunks(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            batches, records = tf.numpy_function(
+                guard(sample), [first], [tf.int64, tf.int64], stateful=False
+            )
+            shape = [_CHUNK, self.batch_size]
+            return tf.ensure_shape(batches, [_CHUNK]), tf.ensure_shape(records, shape)
+
+        firsts = tf.data.Dataset.range(order.start, np.iinfo(np.int64).max, _CHUNK)
+        return firsts.map(in_chunks).unbatch()
+
+
+def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
+    """Read and decode batches: any records of indexed shards, or streamed records."""
+    # Evaluation sees originals as the served model does, which needs TensorFlow's ops.
+    serialized = plan.originals and plan.order is None
+    table = None if serialized else find_record_table(plan.shards, plan.options)
+    if table:
+        return plan.map(plan.sample_records(table.label), _decode_indexed(plan, table))
+    if plan.order is None:
+        records = read_in_order(plan.shards, plan.config).batch(plan.batch_size).enumerate()
+    else:
+        position = plan.order.start * plan.batch_size
+        records = shuffle_epochs(plan.shards, plan.config, plan.order, position)
+        records = records.batch(plan.batch_size, drop_remainder=True).enumerate(plan.order.start)
+    return plan.map(records, _decode_serialized(plan))
+
+
+def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
+    """Decode record numbers, from mapped shards or from shards in memory."""
+    if plan.options.cache == "encoded":
+        open_shard: Callable[[int], memoryview] = load_shards(plan.shards).__getitem__
+    else:
+        open_shard = map_shards(plan.shards.paths, most=_most_open(plan.order))
+    decoder = HostDecoder(table, open_shard, plan.config)
+    decode_batch: Callable[..., Pixels] = decoder.decode
+    if crops := plan.crop_decoder():
+        decode_batch = lambda records, numbers: crops.decode(decoder.look_up(records), numbers)  # noqa: E731
+    # Captured by the function below; an array would become part of its graph.
+    label_ids = tf.constant(table.label)
+
+    def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        windows = plan.draw_windows(batch, records)
+        images = call_on_host(decode_batch, records, windows, side=plan.config.seen_size)
+        return images, tf.gather(label_ids, records)
+
+    return load
+
+
+def _most_open(order: TrainingOrder | None) -> int:
+    if order is None:
+        return OPEN_IN_ORDER
+    return OPEN_AT_RANDOM if order.balanced else OPEN_SHUFFLED
+
+
+def _decode_serialized(plan: ReadPlan) -> LoadBatch:
+    """Parse and decode serialized records with TensorFlow's ops, except for crops of originals."""
+    spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
+    crops = plan.crop_decoder()
+
+    def load(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # One call per batch costs far less than one per record.
+        features = tf.io.parse_example(serialized, spec)
+        files = features[ENCODED]
+        windows = plan.draw_windows(batch, serialized) if plan.random_windows else None
+        if crops:
+            images = call_on_host(crops.decode, files, windows, side=plan.config.seen_size)
+        else:
+            canonical = canonicalize(files, plan.config) if plan.originals else files
+            images = decode(canonical, plan.config, windows=windows)
+        return images, features[LABEL_ID]
+
+    return load
+
+
+def _copy_pixels(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> LoadBatch:
+    """Copy record numbers, or windows of them, from the `pixels` of all images."""
+    # Shares the memory, where tf.constant() would copy it.
+    all_images = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
+    label_ids = tf.constant(labels)
+    side = plan.config.seen_size
+    cut = functools.partial(cut_windows, pixels, size=side, memory=BatchMemory())
+
+    def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if plan.config.margin or plan.random_windows:
+            windows = plan.draw_windows(batch, records)
+            images = call_on_host(cut, records, windows, side=side)
+        else:
+            images = tf.gather(all_images, records)
+        return images, tf.gather(label_ids, records)
+
+    return load

@@ -1,0 +1,1 @@
+"""The training loop: phases, epochs, steps, checkpoints; start with `phases.py`."""

@@ -1,0 +1,1 @@
+"""Cross-validation of a training on few images; start with `folds.py`."""

@@ -1,0 +1,240 @@
+"""Cross-validation: every image is judged by a model that has not seen it.
+
+The same recipe trains the same network for each fold on the images of the others. A fold is judged
+at the epoch that was best for the others; all images train the model to export, up to the epoch
+that was best for all folds. The folds share the compiled steps and the features of a frozen
+backbone. None starts from weights that have seen its images.
+"""
+
+import io
+import itertools
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from components.host.progress import naming_fold, report_fold
+from components.metrics.fold_predictions import FoldPredictions
+from components.trainer.config.training import TrainerConfig
+from components.trainer.loop.calibration import fit_temperature
+from components.trainer.loop.checkpoint import write_whole
+from components.trainer.loop.cross_validation.images import Rows, SmallSet
+from components.trainer.loop.phases import Shared, Training
+from components.trainer.training_input import TrainingInput
+
+Logits = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class FoldResult:
+    """A trained fold; its epochs are those of all phases."""
+
+    logits: Logits
+    """Of the images that it judges, after each epoch, [epochs, images, classes]."""
+    curves: Mapping[str, list[float]]
+    """Metric on these images → its values."""
+    seconds: float
+    epoch_seconds: float = 0.0
+    """Median duration of the epochs of the last phase; 0 if unknown."""
+
+    def save(self, path: str) -> None:
+        """Write the result to a file that appears whole or not at all."""
+        facts = {name: value for name, value in vars(self).items() if name != "logits"}
+        buffer = io.BytesIO()
+        np.savez(buffer, logits=self.logits, facts=json.dumps(facts))
+        write_whole(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str) -> Self | None:
+        """Read the result of an interrupted attempt; None if there is none."""
+        if not tf.io.gfile.exists(path):
+            return None
+        with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
+            return cls(arrays["logits"], **json.loads(str(arrays["facts"])))
+
+
+@dataclass(frozen=True, eq=False)
+class Validated:
+    """The results of all folds."""
+
+    images: SmallSet
+    assigned: Rows
+    """Fold of each image, from 0."""
+    results: list[FoldResult]
+    config: TrainerConfig
+
+    @cached_property
+    def epochs(self) -> list[int]:
+        """The epoch, from 1, at which each fold is judged: the best one of the other folds.
+
+        Its own images, which it is judged by, have no part in that choice.
+        """
+        return [self.choose_epoch(without=fold) for fold in range(len(self.results))]
+
+    def choose_epoch(self, *, without: int | None = None) -> int:
+        """Return the epoch, from 1, with the best mean of `training.metric` over the folds.
+
+        It is the last one if `training.keep` says so.
+        """
+        metric = self.config.training.metric
+        curve = self.mean_curve(f"val_{metric}", without=without)
+        # NaN from the epoch on in which a fold diverged.
+        if self.config.training.keep == "last":
+            return int(np.flatnonzero(np.isfinite(curve))[-1]) + 1
+        return 1 + int(np.nanargmin(curve) if metric == "loss" else np.nanargmax(curve))
+
+    def mean_curve(self, metric: str, *, without: int | None = None) -> NDArray[np.float64]:
+        """Return the mean over the images of all folds, or of all but one, in each epoch."""
+        results = [result for fold, result in enumerate(self.results) if fold != without]
+        weights = [result.logits.shape[1] for result in results]
+        values = [result.curves[metric] for result in results]
+        mean: NDArray[np.float64] = np.average(np.array(values), axis=0, weights=weights)
+        return mean
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Phase → its epochs in the training on all images."""
+        left, lengths = self.choose_epoch(), {}
+        for phase, most in Training.full_lengths(self.config).items():
+            if left:
+                lengths[phase] = min(left, most)
+                left -= lengths[phase]
+        return lengths
+
+    @cached_property
+    def logits(self) -> Logits:
+        """Of all images, each by the model of its fold, [images, classes]."""
+        found = np.empty((len(self.assigned), self.results[0].logits.shape[2]), np.float32)
+        for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
+            found[self.assigned == fold] = result.logits[epoch - 1]
+        return found
+
+    def predict(self, labels: tuple[str, ...]) -> FoldPredictions:
+        """Return the predictions; the temperature of a fold is fitted to those of the others."""
+        logits, ids = self.logits.astype(np.float64), self.images.labels
+        for fold in range(len(self.results) if self.config.training.calibrate else 0):
+            rest = self.assigned != fold
+            logits[~rest] /= fit_temperature(self.logits[rest], ids[rest]).temperature
+        probabilities = softmax(logits, axis=1).astype(np.float32)
+        return FoldPredictions(labels, self.images.keys, self.assigned, probabilities)
+
+    def describe(self, training: Training) -> dict[str, Any]:
+        """Describe the folds, and give a training on all images their mean curves."""
+        for metric in self.results[0].curves:
+            curve = iter(self.mean_curve(metric).tolist())
+            for phase in training.phases:
+                values = phase.progress.history[metric]
+                values[:] = itertools.islice(curve, len(values))
+        return {
+            "count": len(self.results),
+            "epochs": self.epochs,
+            "seconds": [result.seconds for result in self.results],
+        }
+
+
+def train_with_folds(
+    model: tf_keras.Model, data: TrainingInput, *, folds: int, log_dir: str, checkpoint_dir: str
+) -> tuple[Training, Validated]:
+    """Train `model` for each fold, then from its first weights on all images."""
+    images, initial = SmallSet.read(data), model.get_weights()
+    validated = cross_validate(
+        model, data, images, folds=folds, log_dir=log_dir, checkpoint_dir=checkpoint_dir
+    )
+    model.set_weights(initial)
+    nobody = np.empty(0, np.int64)
+    training = Training(
+        model,
+        images.divide(data, nobody, replicas=model.distribute_strategy.num_replicas_in_sync),
+        log_dir=log_dir,
+        checkpoint_dir=os.path.join(checkpoint_dir, "all"),
+        lengths=validated.lengths,
+    )
+    training.run()
+    return training, validated
+
+
+def cross_validate(
+    model: tf_keras.Model,
+    data: TrainingInput,
+    images: SmallSet,
+    *,
+    folds: int,
+    log_dir: str,
+    checkpoint_dir: str,
+    shared: Shared | None = None,
+    most: int | None = None,
+) -> Validated:
+    """Train for each fold, unless an interrupted attempt has done so.
+
+    Args:
+        model: with the weights that every fold starts from.
+        data: the input of the whole training.
+        images: of both splits.
+        folds: number of folds.
+        log_dir: folder of the TensorBoard logs.
+        checkpoint_dir: keeps the result of each fold.
+        shared: what the folds of other trainings have left.
+        most: folds after which to return; a later call goes on. Only curves can be had from some.
+    """
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    initial, assigned = model.get_weights(), images.assign(folds)
+    shared = Shared() if shared is None else shared
+    results = []
+    for fold in range(folds if most is None else most):
+        path = fold_path(checkpoint_dir, fold)
+        result = FoldResult.load(path)
+        if result is None:
+            name = f"fold {fold + 1}/{folds}"
+            model.set_weights(initial)
+            part = images.divide(data, np.flatnonzero(assigned == fold), replicas=replicas)
+            logs = os.path.join(log_dir, "folds", str(fold + 1))
+            training = Training(model, part, logs, checkpoint_dir, shared=shared, recorded={})
+            with naming_fold(name):
+                result = _train(training)
+            result.save(path)
+            report_fold(f"{name} {result.seconds:.0f} s")
+        results.append(result)
+    return Validated(images, assigned, results, data.config)
+
+
+def fold_path(checkpoint_dir: str, fold: int) -> str:
+    """Return the file of the result of a fold."""
+    return os.path.join(checkpoint_dir, f"fold-{fold}.npz")
+
+
+def _train(training: Training) -> FoldResult:
+    """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
+    started = time.perf_counter()
+    training.run()
+    recorded = training.recorded or {}
+    lengths = Training.full_lengths(training.data.config)
+    logits: list[Logits] = []
+    for phase, most in lengths.items():
+        # A second phase may diverge before it predicts anything.
+        logits += _lengthen(recorded[phase] or logits[-1:], most)
+    histories = [phase.progress.history for phase in training.phases]
+    curves = {
+        name: [
+            value
+            for history, most in zip(histories, lengths.values(), strict=True)
+            for value in _lengthen(history[name], most)
+        ]
+        for name in histories[0]
+        if name.startswith("val_")
+    }
+    seconds, epoch = time.perf_counter() - started, training.phases[-1].epoch_seconds
+    return FoldResult(np.stack(logits), curves, seconds, epoch)
+
+
+def _lengthen(values: Sequence[Any], length: int) -> list[Any]:
+    """Repeat the last value."""
+    return [values[min(epoch, len(values) - 1)] for epoch in range(length)]

@@ -1,0 +1,183 @@
+"""Where and how training computes: devices, determinism and threads.
+
+Everything after `find_strategy` is written once, for a TPU, several workers, GPUs and the CPU.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras
+
+from components.contract.errors import ConfigurationError
+from components.host.machine import available_cpus, bound_cpus
+from components.storage.folder import reason_of
+from components.trainer.config.training import TrainingConfig
+from components.trainer.loop.distribution.cluster import Cluster
+
+_LOGGER = logging.getLogger(__name__)
+
+_TPU = "TPU_NAME"
+
+
+def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
+    """Return the strategy for `training.accelerator`, and log the choice and its reason.
+
+    Call it before TensorFlow computes anything in this process: workers must be connected, and GPUs
+    hidden, before that.
+
+    Raises:
+        ConfigurationError: the accelerator is not available, or TF_CONFIG cannot be used.
+    """
+    cluster = Cluster.from_environment()
+    accelerator = config.accelerator
+    kind, reason = (
+        _choose(cluster)
+        if accelerator == "auto"
+        else (accelerator, f"training.accelerator is {accelerator}")
+    )
+    if cluster:
+        cluster.check(kind, config.minutes)
+    strategy = _STRATEGIES[kind](cluster)
+    _LOGGER.info(
+        "Training on %s with %d replica(s): %s.",
+        *(type(strategy).__name__, strategy.num_replicas_in_sync, reason),
+    )
+    return strategy
+
+
+def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) -> None:
+    """Seed everything, and make operations deterministic if `training.deterministic` asks for it.
+
+    Unset, it means everywhere but on a GPU or TPU. Call it before the model is built. What another
+    training has switched on in the same process stays on.
+    """
+    tf_keras.utils.set_random_seed(config.seed)
+    accelerated = is_accelerated(strategy)
+    wanted = not accelerated if config.deterministic is None else config.deterministic
+    if not wanted:
+        return
+    if accelerated:
+        _LOGGER.info(
+            "training.deterministic is on: convolutions use slower algorithms, and training stops "
+            "at any operation without a deterministic one."
+        )
+    # Otherwise threads add up gradients in the order in which they happen to finish.
+    tf.config.experimental.enable_op_determinism()
+
+
+def is_accelerated(strategy: tf.distribute.Strategy) -> bool:
+    """Return whether a strategy computes on GPUs or TPUs."""
+    # The default strategy, which lists no devices, is that of CPUs.
+    if not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy():
+        return False
+    return not all(":CPU:" in device for device in strategy.extended.worker_devices)
+
+
+def limit_threads() -> None:
+    """Start no more threads than the container's CPU quota, which TensorFlow does not know."""
+    if available_cpus() < bound_cpus():
+        # An earlier component in the same process may have started them.
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(available_cpus())
+            tf.config.threading.set_inter_op_parallelism_threads(available_cpus())
+
+
+def _choose(cluster: Cluster | None) -> tuple[str, str]:
+    """Return the accelerator that `auto` stands for on this machine, and why."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if name := os.environ.get(_TPU):
+        return "tpu", f"TPU_NAME is {name}"
+    if cluster and cluster.size > 1:
+        return "workers", f"TF_CONFIG lists {cluster.size} processes"
+    if gpus > 1:
+        return "mirrored", f"this machine has {gpus} GPUs"
+    if gpus:
+        return "gpu", "this machine has a GPU"
+    return "cpu", "there is no TPU, GPU or other worker"
+
+
+def _cpu(_: Cluster | None) -> tf.distribute.Strategy:
+    if not tf.config.list_physical_devices("GPU"):
+        return tf.distribute.get_strategy()
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:
+        # An earlier component in the same process has started them.
+        return tf.distribute.OneDeviceStrategy("CPU:0")
+    return tf.distribute.get_strategy()
+
+
+def _gpu(_: Cluster | None) -> tf.distribute.Strategy:
+    _require_gpu("gpu")
+    # Unlike the default strategy, this one copies the next batch while a step is running.
+    return tf.distribute.OneDeviceStrategy("GPU:0")
+
+
+def _mirrored(_: Cluster | None) -> tf.distribute.Strategy:
+    # Logical CPUs, as a test or a debugging session sets up, work like GPUs.
+    cpus = tf.config.list_logical_devices("CPU")
+    if len(cpus) > 1 and not tf.config.list_physical_devices("GPU"):
+        return tf.distribute.MirroredStrategy([device.name for device in cpus])
+    _require_gpu("mirrored")
+    return tf.distribute.MirroredStrategy()
+
+
+def _require_gpu(kind: str) -> None:
+    if not tf.config.list_physical_devices("GPU"):
+        raise ConfigurationError(
+            f"training.accelerator is {kind}, but TensorFlow finds no GPU on this machine: choose "
+            "cpu or auto, or check the output of `nvidia-smi`."
+        )
+
+
+def _workers(cluster: Cluster | None) -> tf.distribute.Strategy:
+    if cluster is None or cluster.size < 2:
+        raise ConfigurationError(
+            "training.accelerator is workers, but TF_CONFIG lists no other process; whatever "
+            "starts the workers sets it, such as the Trainer step on Kubeflow."
+        )
+    communication = tf.distribute.experimental.CommunicationImplementation
+    # The choice of `AUTO`, and with it the order of sums, depends on TensorFlow's version.
+    kind = communication.NCCL if tf.config.list_physical_devices("GPU") else communication.RING
+    options = tf.distribute.experimental.CommunicationOptions(implementation=kind)
+    _LOGGER.info("Waiting for the other %d processes of TF_CONFIG …", cluster.size - 1)
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "TF_CONFIG lists several processes, which must be connected before TensorFlow is used, "
+            "but an earlier component of this process has used it: run the Trainer in a process of "
+            "its own, as on Kubeflow."
+        ) from error
+    except tf.errors.OpError as error:
+        raise ConfigurationError(
+            f"Cannot connect the processes listed in TF_CONFIG: {reason_of(error)}."
+        ) from error
+
+
+def _tpu(_: Cluster | None) -> tf.distribute.Strategy:
+    name = os.environ.get(_TPU)
+    if not name:
+        raise ConfigurationError(
+            "training.accelerator is tpu, but TPU_NAME is not set: set it to the name of the TPU, "
+            "or to `local` on the TPU's own machine."
+        )
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
+    except Exception as error:  # The resolver raises all kinds of errors.
+        raise ConfigurationError(
+            f"Cannot connect to the TPU that TPU_NAME names, {name!r}: {reason_of(error)}."
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+_STRATEGIES: dict[str, Callable[[Cluster | None], tf.distribute.Strategy]] = {
+    "cpu": _cpu,
+    "gpu": _gpu,
+    "mirrored": _mirrored,
+    "workers": _workers,
+    "tpu": _tpu,
+}

@@ -1,0 +1,143 @@
+"""The optimizer, its learning rate and the moving average of the weights (EMA)."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from components.trainer.config.training import TrainingConfig
+
+# He et al. (2016) divide by ten whenever the error stops falling; here at these fractions of all
+# steps.
+_DROPS = (0.5, 0.75, 0.9)
+
+
+class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """Learning rate as a pure function of the step: warm-up, then `training.schedule`.
+
+    The number of steps in a checkpoint is therefore all that is needed to resume it. Peak and
+    lengths are in a variable: a compiled step serves trainings that differ in them.
+    """
+
+    def __init__(self, config: TrainingConfig, *, steps: int) -> None:
+        """Plan `config.epochs` of `steps` steps each, in the scope of the current strategy."""
+        self._kind, self._steps = config.schedule, steps
+        self._plan = tf.Variable(tf.zeros([3]), trainable=False)
+        self.plan(config)
+
+    def plan(self, config: TrainingConfig) -> None:
+        """Plan other epochs, warm-up and peak."""
+        total = config.epochs * self._steps
+        # At most half of a training that is shorter than its recipe intended.
+        warmup = min(round(config.warmup_epochs * self._steps), total // 2)
+        self._plan.assign([config.learning_rate, warmup, total])
+
+    def __call__(self, step: Any) -> tf.Tensor:
+        """Return the learning rate, float32, of update number `step`, from 0 on."""
+        step = tf.cast(step, tf.float32)
+        peak, warmup, total = tf.unstack(self._plan)
+        done = tf.clip_by_value((step - warmup) / tf.maximum(total - warmup, 1.0), 0.0, 1.0)
+        rising = tf.minimum((step + 1) / tf.maximum(warmup, 1.0), 1.0)
+        return peak * rising * self._decay(step, done, total)
+
+    def _decay(self, step: tf.Tensor, done: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+        """Return the fraction of the peak; `done` is the elapsed fraction after warm-up."""
+        if self._kind == "cosine":
+            return (1 + tf.cos(math.pi * done)) / 2
+        if self._kind == "linear":
+            return 1 - done
+        if self._kind == "step":
+            drops = tf.cast(step >= tf.constant(_DROPS) * total, tf.float32)
+            return 0.1 ** tf.reduce_sum(drops)
+        return tf.ones([])
+
+
+def make_optimizer(
+    config: TrainingConfig, variables: Sequence[tf.Variable], *, schedule: Any
+) -> tf_keras.optimizers.Optimizer:
+    """Return the configured optimizer, built for the trainable `variables`.
+
+    Weight decay is decoupled from the gradient (Loshchilov and Hutter, 2019), for sgd too. It skips
+    variables with one axis: biases, and scales and offsets of normalization.
+    """
+    decay = config.weight_decay or None
+    optimizers = tf_keras.optimizers
+    if config.optimizer == "sgd":
+        optimizer = optimizers.SGD(
+            schedule, momentum=config.momentum, nesterov=config.momentum > 0, weight_decay=decay
+        )
+    else:
+        # With weight decay this is AdamW; Keras's class of that name requires one.
+        optimizer = optimizers.Adam(schedule, weight_decay=decay)
+    undecayed = [variable for variable in variables if len(variable.shape) <= 1]
+    optimizer.exclude_from_weight_decay(var_list=undecayed)
+    optimizer.build(variables)
+    if decay:
+        # Keras only reads it: another training with the same compiled step assigns its own.
+        optimizer.weight_decay = tf.Variable(decay, trainable=False, dtype=tf.float32)
+    if config.precision == "float16":
+        # When a gradient overflows, it halves the scale and skips the update, but counts the step.
+        return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+class WeightAverage(tf.Module):
+    """Exponential moving average of every float variable of a model.
+
+    It includes batch normalization, whose statistics must match the averaged weights.
+    """
+
+    def __init__(self, model: tf_keras.Model, decay: float) -> None:
+        """Start from the current weights, in the scope of the current strategy."""
+        super().__init__()
+        self._decay = decay
+        self._averaged = [v for v in model.variables if v.dtype.is_floating]
+        self._shadows = [_make_shadow(variable) for variable in self._averaged]
+
+    def update(self, updates: tf.Tensor) -> None:
+        """Move towards the current weights, in the context of a replica.
+
+        `updates` counts the weight updates so far, with this one. While there are few, the decay is
+        lower, as in TensorFlow's `ExponentialMovingAverage`.
+        """
+        updates = tf.cast(updates, tf.float32)
+        step = 1 - tf.minimum(self._decay, (1 + updates) / (10 + updates))
+        for shadow, variable in zip(self._shadows, self._averaged, strict=True):
+            # Written this way, the average of a frozen variable equals it bit for bit.
+            shadow.assign_add(step * (variable.read_value() - shadow))
+
+    def start_over(self) -> None:
+        """Start from the current weights again."""
+        _assign(self._shadows, [variable.numpy() for variable in self._averaged])
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Give the model the averaged weights within the block."""
+        trained = [variable.numpy() for variable in self._averaged]
+        _assign(self._averaged, [shadow.numpy() for shadow in self._shadows])
+        try:
+            yield
+        finally:
+            _assign(self._averaged, trained)
+
+
+def _make_shadow(variable: tf.Variable) -> tf.Variable:
+    """Return a variable that each replica updates on its own, without any exchange."""
+    # Trained weights are equal on all replicas. Statistics of normalization come from the images of
+    # each replica, and Keras saves their mean.
+    local = variable.synchronization == tf.VariableSynchronization.ON_READ
+    aggregation = tf.VariableAggregation
+    return tf.Variable(
+        variable.numpy(),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=aggregation.MEAN if local else aggregation.ONLY_FIRST_REPLICA,
+    )
+
+
+def _assign(variables: list[tf.Variable], values: list[object]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)

@@ -1,0 +1,334 @@
+"""A training step on one replica: augment, forward, backward, update; evaluation; their metrics."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tf_keras
+
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.training import TrainingConfig
+from components.trainer.input.augmentation.augment import augment
+from components.trainer.loop.optimizer import Schedule, WeightAverage, make_optimizer
+
+# Augmented images that a step returns, for TensorBoard.
+_SHOWN = 16
+# Subtracted from a logit that must not be the largest.
+_NEVER_LARGEST = 1e9
+
+
+class Step:
+    """A step of a replica on its part of the batch."""
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        *,
+        config: TrainingConfig,
+        augmentation: AugmentationConfig | None,
+        batch_size: int,
+        steps: int,
+        class_weights: Sequence[float] | None = None,
+        records: int = 0,
+        schedule: Any = None,
+    ) -> None:
+        """Prepare to train in the scope of the current strategy.
+
+        Args:
+            model: from uint8 images, or features, to logits, built in the same scope.
+            config: of the training, or of this phase of it.
+            augmentation: of the images in each step; None for features.
+            batch_size: images per step, over all replicas.
+            steps: per epoch.
+            class_weights: factors for the loss of each class; None: 1.
+            records: number of training images, if their margins are wanted.
+            schedule: learning rate by step, in the place of that of `config`.
+        """
+        self.model, self.config, self.augmentation = model, config, augmentation
+        self.batch_size, self.steps, self._class_weights = batch_size, steps, class_weights
+        self._classes: int = model.output_shape[-1]
+        self._replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        self._variables = model.trainable_variables
+        self.schedule = schedule or Schedule(config, steps=steps)
+        self._smoothing = tf.Variable(tf.zeros([2]), trainable=False)
+        self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
+        self.average = WeightAverage(model, config.ema) if config.ema else None
+        self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
+        self.margins = Margins(records) if records else None
+        # Only the network: replicas cannot exchange gradients within compiled code.
+        self._differentiate = (
+            tf.function(self._gradients, jit_compile=True, autograph=False)
+            if config.xla
+            else self._gradients
+        )
+        self._spread_labels()
+
+    def tune(self, config: TrainingConfig) -> None:
+        """Go on with a configuration that differs in nothing but what `erase_tuned` erases."""
+        self.config = config
+        self.schedule.plan(config)
+        if config.weight_decay:
+            inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+            inner.weight_decay.assign(config.weight_decay)
+        self._spread_labels()
+
+    def _spread_labels(self) -> None:
+        """Set the parts of a smoothed label that stay, and that go to each class."""
+        smoothing = self.config.label_smoothing
+        self._smoothing.assign([1 - smoothing, smoothing / self._classes])
+
+    def update(
+        self,
+        images: tf.Tensor,
+        labels: tf.Tensor,
+        number: tf.Tensor,
+        records: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Update the weights once, in the context of a replica.
+
+        Args:
+            images: the replica's part of the batch, or its features.
+            labels: int64 [batch].
+            number: of the step, int64; seeds the augmentation.
+            records: numbers of the images in the split, int64 [batch], if they have margins.
+
+        Returns:
+            The replica's part of the loss, float32, which over all replicas sums to the mean of the
+            batch; and the first images as the network saw them.
+        """
+        images, targets = self._augment(images, labels, number)
+        # Without margins, the labels stand in for numbers that nothing reads.
+        numbers = labels if records is None else records
+        gradients, loss = self._accumulate(images, labels, targets, numbers)
+        self._apply(gradients)
+        return loss / self.batch_size, images[:_SHOWN]
+
+    def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
+        """Add a batch to the metrics of evaluation, with the plain cross-entropy as loss."""
+        logits = tf.cast(self.model(images, training=False), tf.float32)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        self.evaluation.update(losses, labels, logits)
+
+    def _augment(
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if self.augmentation is None:
+            return images, labels
+        context = tf.distribute.get_replica_context()
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+        seed = tf.constant(self.config.seed, tf.int64)
+        return augment(
+            images,
+            labels,
+            seed=tf.stack([seed, number * self._replicas + replica]),
+            config=self.augmentation,
+            classes=self._classes,
+        )
+
+    def _accumulate(self, *batch: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Return gradients and the sum of losses, computed in `training.accumulate` parts.
+
+        The batch is images, labels, targets and record numbers.
+
+        If the batch does not divide equally, the sizes of parts differ by one image.
+        """
+        size = self.batch_size // self._replicas
+        parts = min(self.config.accumulate, size)
+        if parts == 1:
+            return self._compute(*batch)
+
+        def rows(tensor: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
+            first = part * size // parts
+            # A constant where possible: a TPU can compile nothing else.
+            count = size // parts if size % parts == 0 else (part + 1) * size // parts - first
+            start = [first, *[0] * (tensor.shape.rank - 1)]
+            return tf.slice(tensor, start, [count, *tensor.shape[1:]])
+
+        def add_part(part: tf.Tensor, sums: Any) -> Any:
+            more = self._compute(*(rows(tensor, part) for tensor in batch))
+            return part + 1, tf.nest.map_structure(tf.add, sums, more)
+
+        zeros = ([tf.zeros(v.shape) for v in self._variables], tf.zeros([]))
+        _, sums = tf.while_loop(
+            lambda part, _: part < parts, add_part, (tf.constant(0), zeros), parallel_iterations=1
+        )
+        return sums  # type: ignore[no-any-return]
+
+    def _compute(
+        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, records: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        gradients, losses, logits = self._differentiate(images, targets)
+        self.train.update(losses, labels, logits)
+        if self.margins:
+            self.margins.update(records, labels, targets, logits)
+        return gradients, tf.reduce_sum(losses)
+
+    def _gradients(
+        self, images: tf.Tensor, targets: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Return gradients of the replica's part of the loss, losses [batch] and logits."""
+        with tf.GradientTape() as tape:
+            # A network of the user may compute its last layer in half precision.
+            logits = tf.cast(self.model(images, training=True), tf.float32)
+            losses = self._losses(targets, logits)
+            # Gradients are summed over replicas and parts.
+            loss = tf.reduce_sum(losses) / self.batch_size
+            if self.config.precision == "float16":
+                loss = self.optimizer.get_scaled_loss(loss)
+        # Unused layers of a network have no gradient.
+        unconnected = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(loss, self._variables, unconnected_gradients=unconnected)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, logits
+
+    def _losses(self, targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each image; targets are label ids, or a fraction for each class."""
+        smooth = bool(self.config.label_smoothing)
+        if targets.dtype.is_integer and not smooth and self._class_weights is None:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+        if targets.dtype.is_integer:
+            targets = tf.one_hot(targets, self._classes)
+        kept, spread = tf.unstack(self._smoothing)
+        smoothed = targets * kept + spread
+        losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, logits)
+        if self._class_weights is None:
+            return losses
+        return losses * tf.linalg.matvec(targets, tf.constant(self._class_weights, tf.float32))
+
+    def _apply(self, gradients: list[tf.Tensor]) -> None:
+        """Update the weights and their average with the gradients of the whole batch."""
+        if self._replicas > 1:
+            # Not by the optimizer, which would clip the gradients of each replica by themselves.
+            context = tf.distribute.get_replica_context()
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        if self.config.precision == "float16":
+            gradients = self.optimizer.get_unscaled_gradients(gradients)
+        if self.config.clip_norm:
+            # A norm that is not finite turns all gradients into NaN, which loss scaling notices.
+            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm)
+        self.optimizer.apply_gradients(
+            zip(gradients, self._variables, strict=True), skip_gradients_aggregation=True
+        )
+        if self.average:
+            self.average.update(self.optimizer.iterations)
+
+
+def erase_tuned(config: TrainingConfig) -> TrainingConfig:
+    """Return the configuration without what `Step.tune` can change.
+
+    Trainings that have the rest in common can share a compiled step.
+    """
+    return dataclasses.replace(
+        config,
+        learning_rate=1.0,
+        epochs=1,
+        warmup_epochs=0.0,
+        patience=1,
+        keep="best",
+        weight_decay=float(config.weight_decay > 0),
+        label_smoothing=0.5 * (config.label_smoothing > 0),
+    )
+
+
+def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
+    """Return the variables of a step but its model and average, with their values."""
+    of_step = {"optimizer": step.optimizer, "train": step.train, "evaluation": step.evaluation}
+    parts = tf.train.Checkpoint(**of_step, **({"margins": step.margins} if step.margins else {}))
+    # The list of an optimizer with loss scaling is incomplete.
+    tracked = tf.train.TrackableView(parts).descendants()
+    return [(part, part.numpy()) for part in tracked if hasattr(part, "assign")]
+
+
+class SplitMetrics(tf.Module):
+    """Sums over images, from which the host computes the metrics of an epoch.
+
+    There are only two variables, as every operation counts in a step that takes a millisecond.
+    Counts are whole numbers, exact in float32 up to 16 million per class.
+    """
+
+    def __init__(self, classes: int) -> None:
+        """Start from zero, in the scope of the current strategy."""
+        super().__init__()
+        self._classes = classes
+        self._loss = _make_sum([])
+        # Recognized images of each class, and all of them.
+        self._counts = _make_sum([classes, 2])
+
+    def update(self, losses: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor) -> None:
+        """Add losses [batch], true label ids [batch] and logits [batch, classes]."""
+        predicted = tf.argmax(logits, axis=1, output_type=labels.dtype)
+        hits = tf.cast(labels == predicted, tf.float32)
+        columns = tf.stack([hits, tf.ones_like(hits)], axis=1)
+        rows = tf.one_hot(labels, self._classes)
+        self._loss.assign_add(tf.reduce_sum(losses))
+        self._counts.assign_add(tf.matmul(rows, columns, transpose_a=True))
+
+    def result(self) -> dict[str, float]:
+        """Return `loss`, `accuracy` and `balanced_accuracy`, NaN if there are no images."""
+        hits, images = self._counts.numpy().astype(np.float64).T
+        total = images.sum()
+        if not total:
+            return dict.fromkeys(("loss", "accuracy", "balanced_accuracy"), float("nan"))
+        recalls = hits[images > 0] / images[images > 0]
+        return {
+            "loss": float(self._loss.numpy() / total),
+            "accuracy": float(hits.sum() / total),
+            "balanced_accuracy": float(recalls.mean()),
+        }
+
+    def reset(self) -> None:
+        """Start from zero again."""
+        for variable in (self._loss, self._counts):
+            variable.assign(tf.zeros_like(variable))
+
+
+class Margins(tf.Module):
+    """Sums of the logit margins of each image over a training, whose mean tells wrong labels.
+
+    The margin is the logit of the label less the largest other one. Its mean over the epochs, the
+    area under the margin (Pleiss et al., 2020, https://arxiv.org/abs/2001.10528), stays low where
+    the other images contradict the label, even if the network learns it by heart in the end.
+    """
+
+    def __init__(self, records: int) -> None:
+        """Start from zero for each of the records, in the scope of the current strategy."""
+        super().__init__()
+        # Weighted margins, and the weights.
+        self._sums = _make_sum([records, 2])
+
+    def update(
+        self, records: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, logits: tf.Tensor
+    ) -> None:
+        """Add a batch: numbers and label ids [batch]; targets and logits as the loss takes them.
+
+        An image that is mixed with another counts by its fraction.
+        """
+        given = tf.one_hot(labels, logits.shape[-1], dtype=tf.float32)
+        others = tf.reduce_max(logits - given * _NEVER_LARGEST, axis=1)
+        margins = tf.reduce_sum(logits * given, axis=1) - others
+        weights = (
+            tf.ones_like(margins)
+            if targets.dtype.is_integer
+            else (tf.reduce_sum(targets * given, axis=1))
+        )
+        # Loss scaling survives an overflow, and so must the sums.
+        rows = tf.stack([margins * weights, weights], axis=1)
+        rows = tf.where(tf.math.is_finite(margins)[:, tf.newaxis], rows, 0.0)
+        # A sum of each replica has no scatter of its own.
+        tf.raw_ops.ResourceScatterAdd(resource=self._sums.handle, indices=records, updates=rows)
+
+    def result(self) -> npt.NDArray[np.float32]:
+        """Return sum of the weighted margins and sum of the weights, [records, 2]."""
+        sums: npt.NDArray[np.float32] = self._sums.numpy()
+        return sums
+
+
+def _make_sum(shape: list[int]) -> Any:
+    return tf.Variable(
+        tf.zeros(shape),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )

@@ -1,0 +1,1 @@
+"""Networks, their initial weights, and the user's own; start with `networks.py`."""

@@ -1,0 +1,156 @@
+"""The files that Trainer writes to its artifact `model_run`."""
+
+import dataclasses
+import datetime
+import getpass
+import json
+import logging
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from components.contract.configuration import to_dict
+from components.contract.model_files import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    INPUT_WAIT_FRACTION,
+    MODEL_FILE,
+    RATE,
+    TRAINING_FILE,
+)
+from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
+from components.host.machine import available_memory, fits_in_memory, gib
+from components.metrics.unknowns import Unknowns
+from components.trainer.export.signatures import Classifier
+from components.trainer.input.cache import pixel_bytes
+from components.trainer.loop.calibration import Calibration, LabelSets
+from components.trainer.loop.log import TrainingLog
+from components.trainer.loop.phases import Phase, Training
+from components.trainer.training_input import TrainingInput
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def describe_training(
+    training: Training,
+    calibration: Calibration | None,
+    sets: LabelSets | None = None,
+    unknowns: Unknowns | None = None,
+    *,
+    started: float,
+    directory: str,
+    folds: dict[str, Any] | None = None,
+    search: dict[str, Any] | None = None,
+) -> None:
+    """Write history, input and facts of a training that began at the time `started`."""
+    data = training.data
+    description: dict[str, Any] = {
+        "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
+        "seconds": time.time() - started,
+        "user": name_user(),
+        "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
+        "warm_start": training.start
+        and {**dataclasses.asdict(training.start), "text": training.start.text},
+        "phases": [_describe_phase(phase) for phase in training.phases],
+        "exported": training.exported,
+        "calibration": calibration and dataclasses.asdict(calibration),
+        "label_sets": sets and dataclasses.asdict(sets),
+        "known": unknowns and dataclasses.asdict(unknowns),
+        "folds": folds,
+        "search": search,
+    }
+    _write(training.history, directory, HISTORY_FILE)
+    _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)
+    _write(description, directory, TRAINING_FILE)
+    _log_hyperparameters(training, description["config"], directory)
+
+
+def name_user() -> str:
+    """Return the login name; "" for the users of containers."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # Python before and from 3.13, for an unknown user.
+        return ""
+    return "" if name == "root" else name
+
+
+def _describe_phase(phase: Phase) -> dict[str, Any]:
+    done = phase.progress
+    return {
+        "name": phase.name,
+        "epochs": done.epochs,
+        "seconds": phase.seconds,
+        "metric": done.watched,
+        "best_epoch": done.best_epoch,
+        "best": done.best,
+        "diverged": done.diverged,
+        "on_features": phase.on_features,
+    }
+
+
+def describe_input(phase: Phase, data: TrainingInput) -> dict[str, Any]:
+    """Return how the input pipeline kept up with the last phase, and log advice if it did not.
+
+    That is medians of `images_per_second` and `input_wait_fraction`, without the first epoch if
+    there are others; `cache`; and `advice`, None unless the fraction is too large.
+    Features in memory tell nothing about the input.
+    """
+    options, history = data.config.input, phase.progress.history
+    rate, waited = (
+        statistics.median(history[name][1:] or history[name])
+        for name in (RATE, INPUT_WAIT_FRACTION)
+    )
+    too_long = waited > LONGEST_INPUT_WAIT and not phase.on_features
+    advice = _advise(data) if too_long else None
+    if advice:
+        _LOGGER.warning("Training waited for input %.0f %% of the time: %s", waited * 100, advice)
+    return {RATE: rate, INPUT_WAIT_FRACTION: waited, "cache": options.cache, "advice": advice}
+
+
+def _advise(data: TrainingInput) -> str:
+    storage, pixels = data.config.transform.storage, pixel_bytes(data.train, data.config.transform)
+    if data.config.input.cache in ("decoded", "file"):
+        change = "pixels are cached already; a larger model or batch would use the time"
+    elif storage == "originals":
+        change = (
+            "set ingest.shrink to decode smaller images, or transform.storage to jpeg to crop from "
+            "images that are small already"
+        )
+    elif fits_in_memory(pixels, available_memory()):
+        change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
+    elif not data.train.local:
+        change = "read from a local disk, or set input.cache to encoded"
+    elif storage != "raw":
+        change = f"set input.cache to file or transform.storage to raw; either takes {gib(pixels)}"
+    else:
+        change = "put the shards on a faster disk"
+    return f"{change}. `uv run -m benchmarks.input_pipeline --data DIR` measures what helps."
+
+
+def _log_hyperparameters(training: Training, config: Mapping[str, Any], directory: str) -> None:
+    """Log the configuration and the metrics of the exported weights for TensorBoard."""
+    [exported] = [p.progress for p in training.phases if p.name == training.exported]
+    metrics = {name: values[exported.best_epoch - 1] for name, values in exported.history.items()}
+    with TrainingLog(directory, first_epoch=len(training.history[exported.watched])) as log:
+        log.write_hyperparameters(config, metrics)
+
+
+def describe_model(classifier: Classifier, saved_model: str, directory: str) -> None:
+    """Write the number of parameters, and the size of the SavedModel in bytes."""
+    size = sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in tf.io.gfile.walk(saved_model)
+        for name in names
+    )
+    parameters = sum(variable.shape.num_elements() for variable in classifier.model.variables)
+    _write({"parameters": parameters, "bytes": size}, directory, MODEL_FILE)
+
+
+def _write(content: dict[str, Any], directory: str, name: str) -> None:
+    tf.io.gfile.makedirs(directory)
+    with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
+        file.write(json.dumps(content))

@@ -1,0 +1,225 @@
+"""Trainer's run_fn: from the transformed examples to the exported model.
+
+`preparation.py` finds the images and the network, `phases.py` runs the phases of a training, each a
+`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature and thresholds,
+`image_pass.py` describes the images, and `components/trainer/export` exports the model.
+"""
+
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from components.contract.errors import ModelError
+from components.contract.example import decode_text
+from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
+from components.host.machine import require_formats
+from components.metrics.fold_predictions import FoldPredictions, write_folds
+from components.records.shard_files import read_index
+from components.trainer.config.training import TrainerConfig
+from components.trainer.export.formats import export_formats
+from components.trainer.export.signatures import Classifier, export_model, write_warmup
+from components.trainer.export.transform_graph import TransformGraph
+from components.trainer.image_pass import write_images
+from components.trainer.loop.calibration import (
+    Calibration,
+    LabelSets,
+    compile_logits,
+    fit_known,
+    fit_sets,
+    fit_temperature,
+    predict_logits,
+)
+from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
+from components.trainer.loop.cross_validation.choice import train
+from components.trainer.loop.cross_validation.folds import Validated
+from components.trainer.loop.distribution.workers import (
+    is_chief,
+    mean_of_workers,
+    own_directory,
+    report_lost_worker,
+)
+from components.trainer.networks.networks import make_plain, precision
+from components.trainer.networks.parts import save_backbone
+from components.trainer.networks.warm_start import (
+    NETWORK_FILE,
+    WarmStart,
+    describe_network,
+    find_start,
+    shorten,
+    start_from,
+)
+from components.trainer.preparation import Preparation, read_config, start_devices
+from components.trainer.run_files import describe_model, describe_training
+from components.trainer.trained_on import Ids, check_unseen, list_keys, write_trained_on
+from components.trainer.training_input import TrainingInput
+from components.trainer.tuned import apply_hyperparameters, take_over
+
+_LOGGER = logging.getLogger(__name__)
+
+# For TensorFlow Serving. Few, as every pushed model contains them.
+_WARMUP_IMAGES = 4
+# From which the ranges of activations for int8 are measured.
+_CALIBRATION_IMAGES = 256
+
+
+def run_fn(fn_args: Any) -> None:
+    """Train and export, as TFX's Trainer asks.
+
+    A second attempt resumes from the last checkpoint of the first. The checkpoint of a completed
+    training stays until its model is written, so that a failure on the way, such as a full disk,
+    costs no more than the export.
+
+    Args:
+        fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
+    """
+    config = read_config(fn_args)
+    if fn_args.hyperparameters:
+        config = apply_hyperparameters(config, fn_args.hyperparameters)
+    require_formats(config.export.formats)
+    strategy = start_devices(config)
+    with report_lost_worker(strategy):
+        # TFX looks for the model there on every worker.
+        fn_args.serving_model_dir = own_directory(fn_args.serving_model_dir, strategy)
+        fn_args.model_run_dir = own_directory(fn_args.model_run_dir, strategy)
+        _train_and_export(fn_args, config, strategy)
+
+
+def _train_and_export(
+    fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy
+) -> None:
+    started, run_dir = time.time(), fn_args.model_run_dir
+    prepared = Preparation.of(fn_args, config, strategy)
+    graph, data, build = prepared.graph, prepared.data, prepared.build
+    checkpoints = checkpoint_dir(fn_args)
+    found = take_over(config.tuner_run, data, checkpoints) if config.tuner_run else None
+    with strategy.scope(), precision(config.training.precision):
+        model = build(config.model)
+        start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
+    if start:
+        data = dataclasses.replace(data, config=shorten(data.config))
+    training, validated = train(
+        model, data, log_dir=run_dir, checkpoint_dir=checkpoints, start=start
+    )
+    model = make_plain(model, lambda: build(config.model), config.training.precision)
+    plain = Classifier(model, config.model.views)
+    classifier, calibration, sets = _calibrate(plain, data, validated)
+    texts = tuple(map(decode_text, graph.labels))
+    unknowns = None
+    if rate := config.export.false_alarms:
+        unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
+        classifier = dataclasses.replace(classifier, known=unknowns.threshold)
+    folds = validated.describe(training) if validated else None
+    describe_training(
+        training,
+        calibration,
+        sets,
+        unknowns,
+        started=started,
+        directory=run_dir,
+        folds=folds,
+        search=found,
+    )
+    unseen = validated.predict(texts) if validated else None
+    save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
+    _export(classifier, graph, data, fn_args, unseen, earlier)
+    if is_chief(strategy):
+        write_images(
+            classifier,
+            data,
+            margins=training.margins,
+            unseen=unseen.probabilities if unseen else None,
+            labels=graph.labels,
+            directory=run_dir,
+        )
+    if config.export.formats and is_chief(strategy):
+        export_formats(
+            classifier,
+            config.export.formats,
+            os.path.join(os.path.dirname(fn_args.serving_model_dir), FORMATS_FOLDER),
+            labels=[label.decode() for label in graph.labels],
+            images=data.draw_images(_CALIBRATION_IMAGES),
+            config=config.transform,
+            ingest=read_index(data.train.uri).get("ingest", {}),
+        )
+    # The chief's process serves the coordination of all workers until they get here.
+    mean_of_workers(0.0, strategy)
+    if is_chief(strategy):
+        remove_checkpoints(checkpoints)
+
+
+def _calibrate(
+    classifier: Classifier, data: TrainingInput, validated: Validated | None
+) -> tuple[Classifier, Calibration | None, LabelSets | None]:
+    """Fit the temperature and the label sets, if wanted, on images that were not trained on."""
+    coverage, calibration, sets = data.config.export.coverage, None, None
+    if not (data.config.training.calibrate or coverage):
+        return classifier, None, None
+    if validated:
+        logits, ids = validated.logits, validated.images.labels
+    else:
+        images = data.read_in_order(data.evaluation)
+        logits, ids = predict_logits(compile_logits(classifier), images)
+    if data.config.training.calibrate:
+        calibration = fit_temperature(logits, ids)
+        classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
+    if coverage:
+        sets = fit_sets(logits, ids, temperature=classifier.temperature, coverage=coverage)
+        classifier = dataclasses.replace(classifier, set_threshold=sets.threshold)
+    return classifier, calibration, sets
+
+
+def _start_warm(
+    model: tf_keras.Model, data: TrainingInput, labels: Sequence[str]
+) -> tuple[WarmStart | None, Ids | None]:
+    """Start from the pushed model that `model.warm_start` names, if any.
+
+    Returns:
+        The start, and the images that the pushed model was trained on; None for a cold start.
+
+    Raises:
+        ModelError: it is named by version or place, and cannot be used.
+    """
+    config, nothing = data.config, (None, None)
+    wanted = config.model.start
+    if not wanted:
+        return nothing
+    if not (version := find_start(wanted, config.pushed)):
+        _LOGGER.warning("No model has been pushed yet, so this is a cold start.")
+        return nothing
+    try:
+        earlier = check_unseen(version, data.train)
+        start = start_from(model, version, labels, config)
+    except ModelError as error:
+        if wanted != "true":
+            raise
+        _LOGGER.warning("This is a cold start. %s", error)
+        return nothing
+    _LOGGER.info("%s", start.text)
+    return start, earlier
+
+
+def _export(
+    classifier: Classifier,
+    graph: TransformGraph,
+    data: TrainingInput,
+    fn_args: Any,
+    unseen: FoldPredictions | None,
+    earlier: Ids | None,
+) -> None:
+    directory = fn_args.serving_model_dir
+    export_model(classifier, graph, config=data.config.transform, directory=directory)
+    images = next(iter(data.read_in_order(data.train)))[0][:_WARMUP_IMAGES]
+    write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
+    if unseen:
+        write_folds(directory, unseen)
+    with tf.io.gfile.GFile(os.path.join(directory, NETWORK_FILE), "w") as file:
+        file.write(describe_network(data.config))
+    keys = unseen.keys if unseen else list_keys(data.train)
+    write_trained_on(directory, keys, earlier)
+    describe_model(classifier, directory, fn_args.model_run_dir)

@@ -1,0 +1,1 @@
+"""The search for a better training within `training.minutes`; start with `search.py`."""

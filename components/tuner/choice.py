@@ -1,0 +1,121 @@
+"""Which trial of a search is exported, and why; the file that repeats it."""
+
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import yaml
+
+from components.contract.confidence import Z, paired_difference
+from components.contract.model_files import BEST_FILE
+from components.trainer.config.recipes import Values, nest_values
+from components.trainer.config.training import TrainerConfig
+from components.tuner.trials import DONE, Trial
+
+
+def compare(one: list[str], other: list[str]) -> tuple[float, float]:
+    """Return how much better `one` is than `other`, both `Trial.right`, and the standard error.
+
+    >>> compare(["1111"], ["1100"])
+    (0.3333, 0.3043)
+    """
+    differences, variances = [], []
+    for first, second in zip(one, other, strict=True):
+        pairs = [*zip(first, second, strict=True)]
+        more, less = pairs.count(("1", "0")), pairs.count(("0", "1"))
+        difference, error = paired_difference(more, less, len(pairs))
+        differences.append(difference)
+        variances.append(error**2)
+    error = math.sqrt(sum(variances)) / len(variances)
+    return round(statistics.mean(differences), 4), round(error, 4)
+
+
+def can_gain(recipe: Trial) -> bool:
+    """Return whether a trial without a mistake would be better than the recipe beyond chance."""
+    gain, error = compare(["1" * len(text) for text in recipe.right], recipe.right)
+    return gain > error
+
+
+def find_best(trials: Sequence[Trial]) -> Trial | None:
+    """Return the most accurate of the complete trials; of equal ones, the first."""
+    complete = (trial for trial in trials if trial.state == DONE)
+    return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
+
+
+def choose(
+    trials: Sequence[Trial], *, seconds: float, folds: int, ended: str = ""
+) -> tuple[Trial, str]:
+    """Return the trial to export, and why.
+
+    Args:
+        trials: of the search, the recipe's first.
+        seconds: that the search was given.
+        folds: number of folds that compared the trials; 0: the eval split did.
+        ended: why the search ended before its time; a sentence, or empty.
+    """
+    recipe, *others = (trial for trial in trials if trial.seconds)
+    if not can_gain(recipe):
+        return recipe, (
+            "No search: even a trial without a mistake on these images would not be better "
+            "than the recipe's training beyond chance."
+        )
+    best, begin = find_best(others), _summarize(trials, seconds=seconds, ended=ended)
+    if not best and (others or ended):
+        return recipe, f"{begin} The recipe stays."
+    if not best:
+        # Another trial takes about as long as the recipe's training.
+        needed = math.ceil(2 * recipe.seconds / 60)
+        return recipe, (
+            f"training.minutes is {seconds / 60:g}, too few to train a single trial: the "
+            f"recipe's training took {recipe.seconds / 60:.1f} minutes, so a search takes at "
+            f"least {needed}."
+        )
+    gain, error = compare(best.right, recipe.right)
+    where = "in cross-validation" if folds else "on the eval split"
+    names = ", ".join(f"{key} {value}" for key, value in best.values.items())
+    difference = f"{gain:+.3f} ± {Z * error:.3f} {where} with {names}"
+    if gain > error:
+        return best, f"{begin} Trial {best.number} is better than the recipe: {difference}."
+    return recipe, (
+        f"{begin} None is better than the recipe by more than one standard error; the best: "
+        f"{difference}."
+    )
+
+
+def _summarize(trials: Sequence[Trial], *, seconds: float, ended: str) -> str:
+    """Say how long a search took, how many trials it had, and why it ended."""
+    others = [trial for trial in trials[1:] if trial.seconds]
+    complete = [trial for trial in others if trial.state == DONE]
+    spent = sum(trial.seconds for trial in trials) / 60
+    summary = (
+        f"Searched for {spent:.0f} of {seconds / 60:g} minutes: {len(others)} "
+        f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end."
+    )
+    return f"{summary} {ended}" if ended else summary
+
+
+def write_best(
+    plain: TrainerConfig, values: Values, *, folds: int, directory: str, text: str
+) -> None:
+    """Write the values of the chosen trial, and options that a run would choose by them.
+
+    Args:
+        plain: what the trial differs from.
+        values: of the trial.
+        folds: of every trial.
+        directory: for the file.
+        text: the reason for the choice, for a comment.
+    """
+    added: dict[str, Any] = {}
+    if values and plain.training.folds == "auto":
+        # The estimate that decides depends on the network and its epochs.
+        added["training.folds"] = folds
+    if "model.name" in values:
+        added["transform.size"] = plain.transform.size
+    nested = nest_values({**values, **added})
+    tf.io.gfile.makedirs(directory)
+    with tf.io.gfile.GFile(os.path.join(directory, BEST_FILE), "w") as file:
+        file.write(f"# {text}\n{yaml.safe_dump(nested) if nested else ''}")

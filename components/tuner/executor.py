@@ -1,0 +1,132 @@
+"""The executor of ImageTuner: TFX's Tuner with our search in the place of KerasTuner's.
+
+The search is one step, as its trials share pixels, features, compiled steps and checkpoints. Its
+state lies in a study folder, found by the same data, configuration and code: a killed step goes on
+there, and the folder is removed once the artifacts are written. `tuner_fn` and the files of
+`best_hyperparameters` and `tuner_results` are TFX's own. No type of TFX has room for the chosen
+trial's checkpoints, so a third output, `tuner_run`, carries them to Trainer, also to another
+machine. Trainer sets the hyperparameters, copies the checkpoints, finds the training complete, and
+calibrates, describes and exports it. All of `training.minutes` is spent here, the longer training
+of the best trial included; with folds Trainer then trains on all images.
+"""
+
+import os
+from typing import Any
+
+from keras_tuner import HyperParameters, Objective, Oracle
+from keras_tuner.engine.base_tuner import BaseTuner
+from keras_tuner.engine.trial import Trial, TrialStatus
+from tfx.components.trainer.fn_args_utils import FnArgs
+from tfx.components.tuner import executor
+from tfx.components.tuner.component import TunerFnResult
+from tfx.types import artifact_utils
+
+from components.contract.artifacts import Artifacts
+from components.trainer.config.recipes import get_value
+from components.trainer.config.training import TrainerConfig
+from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
+from components.trainer.preparation import Preparation, read_config, start_devices
+from components.trainer.training_input import TrainingInput
+from components.trainer.tuned import FOLDS, copy_folder, save_trained
+from components.tuner.search import Outcome, search
+from components.tuner.trials import DONE
+from pipeline_def.steps import TUNER
+
+
+class Executor(executor.Executor):
+    """Searches, and writes what was found."""
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
+    ) -> None:
+        """Search as `tuner_fn` says."""
+        tuner = executor.search(
+            input_dict, exec_properties, self._get_tmp_dir(), print_tuning_summary=False
+        )
+        executor.write_best_hyperparameters(tuner, output_dict)
+        tuner.save(artifact_utils.get_single_uri(output_dict["tuner_run"]))
+
+
+def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
+    """Return the tuner and the arguments of its search, as TFX's Tuner asks."""
+    return TunerFnResult(tuner=SearchTuner(fn_args), fit_kwargs={})
+
+
+class SearchTuner(BaseTuner):
+    """Our search with the interface of a tuner of KerasTuner."""
+
+    def __init__(self, fn_args: FnArgs) -> None:
+        """Prepare to search with what TFX passes, the fields of `TrainerConfig` among it."""
+        oracle = Oracle(Objective("val_accuracy", "max"))
+        super().__init__(oracle, directory=fn_args.working_dir)
+        self._fn_args, self._study = fn_args, checkpoint_dir(fn_args, TUNER.id)
+        self._logs = os.path.join(self._study, "logs")
+        self._data: TrainingInput
+        self._found: Outcome
+
+    def search(self) -> None:
+        """Search for `training.minutes`, from where an earlier attempt was interrupted.
+
+        Raises:
+            ConfigurationError: TF_CONFIG lists several processes.
+        """
+        config = read_config(self._fn_args)
+        strategy = start_devices(config)
+        prepared = Preparation.of(self._fn_args, config, strategy)
+        self._data = prepared.data
+        self._found = search(
+            self._data,
+            prepared.build,
+            strategy,
+            minutes=config.training.minutes or 0,
+            log_dir=self._logs,
+            checkpoint_dir=self._study,
+        )
+        self.oracle.max_trials = len(self._found.facts["trials"])
+        for trial in self._found.facts["trials"]:
+            if trial["state"] == DONE:
+                values = describe_values(config, self._found.facts, trial["values"])
+                done = Trial(values, str(trial["number"]), TrialStatus.COMPLETED)
+                done.score = trial["score"]
+                self.oracle.trials[done.trial_id] = done
+
+    def get_best_hyperparameters(self, num_trials: int = 1) -> list[HyperParameters]:
+        """Return those of the chosen trial, which need not have the highest score."""
+        return [self.oracle.trials[str(self._found.facts["chosen"])].hyperparameters][:num_trials]
+
+    def save(self, directory: str) -> None:
+        """Write what Trainer goes on from, with the logs of all trials, and remove the study."""
+        found = self._found
+        copy_folder(self._logs, directory)
+        save_trained(
+            *(found.config, self._data, found.facts),
+            checkpoints=found.checkpoints,
+            directory=directory,
+        )
+        remove_checkpoints(self._study)
+
+
+def describe_values(
+    config: TrainerConfig, facts: dict[str, Any], changed: dict[str, Any]
+) -> HyperParameters:
+    """Return the space of a search as KerasTuner's, with the values of a trial.
+
+    Args:
+        config: of trial 0.
+        facts: `Outcome.facts`.
+        changed: option → value where the trial differs.
+    """
+    found = HyperParameters()
+    found.Fixed(FOLDS, facts["folds"])
+    for option, choices in facts["space"].items():
+        recipe = get_value(config, option)
+        value = changed.get(option, recipe)
+        values = [*choices["values"]]
+        if choices["between"]:
+            low, high = float(values[0]), float(values[-1])
+            found.Float(option, low, high, sampling="log", default=recipe)
+        # KerasTuner knows no choice between values of several types.
+        elif len({type(one) for one in (value, recipe, *values)}) == 1:
+            found.Choice(option, sorted({value, recipe, *values}), default=recipe)
+        found.values[option] = value
+    return found

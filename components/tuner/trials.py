@@ -1,0 +1,347 @@
+"""A trial of a search: what is recorded of it, and its training."""
+
+import dataclasses
+import functools
+import gc
+import logging
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from numpy.typing import NDArray
+
+from components.contract.errors import ModelError
+from components.host.progress import naming_fold
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.recipes import apply_values
+from components.trainer.config.training import TrainerConfig
+from components.trainer.export.signatures import Classifier
+from components.trainer.loop.calibration import Predict, compile_logits, predict_logits
+from components.trainer.loop.checkpoint import Progress
+from components.trainer.loop.cross_validation.folds import Validated, cross_validate, fold_path
+from components.trainer.loop.cross_validation.images import SmallSet
+from components.trainer.loop.feature_cache import Tables
+from components.trainer.loop.phases import Shared, Training
+from components.trainer.loop.step import erase_tuned
+from components.trainer.networks.layers import Dropout
+from components.trainer.networks.networks import precision
+from components.trainer.training_input import TrainingInput
+
+_LOGGER = logging.getLogger(__name__)
+
+UNFINISHED, DONE = "unfinished", "complete"
+STOPPED, NO_TIME = "stopped early", "out of time"
+DIVERGED, NO_MEMORY = "diverged", "out of memory"
+# Parts of a trial after which it is compared with the others.
+_TENTHS = 10
+# Networks that are kept with their compiled steps; each has the weights three times in memory.
+_MOST_BUILT = 6
+
+Role = Literal["", "recipe", "advice", "longer"]
+Build = Callable[[ModelConfig], tf_keras.Model]
+
+
+@dataclass
+class Trial:
+    """A training of the search, and how far it has come."""
+
+    number: int
+    values: dict[str, Any]
+    """Option → value where it differs from trial 0."""
+    role: Role = ""
+    """Why it is trained to its end, however it begins; empty for the others."""
+    state: str = UNFINISHED
+    epochs: int = 0
+    """Completed epochs of the last phase; with folds, their mean."""
+    seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    """Median duration of an epoch of the last phase; 0 before the second."""
+    score: float = 0.0
+    """Accuracy on the images that select the epoch, so far; balanced accuracy if
+    `training.metric` is."""
+    scores: list[float] = field(default_factory=list)
+    """Of the best epoch up to each tenth of its epochs that it has completed."""
+    finished: float = 0.0
+    """Seconds of the search at its end."""
+    mirrored: float = 1.0
+    """Accuracy of trial 0 on mirror images, as a fraction of that on the same images unmirrored; 1
+    if it trains on mirror images."""
+    right: list[str] = field(default_factory=list)
+    """1 for each of these images that the trial recognizes, else 0; a text for each class if the
+    score is balanced."""
+
+    @property
+    def error(self) -> float:
+        """Standard error of the score of a complete trial."""
+        shares = [(text.count("1") / len(text), len(text)) for text in self.right]
+        return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
+
+    def set_scores(self, score: Callable[[int], float], done: int, *, of: int) -> None:
+        """Set the scores after `done` of all epochs or folds; `score` is that of the first ones."""
+        parts = [math.ceil(tenth * of / _TENTHS) for tenth in range(1, _TENTHS + 1)]
+        self.scores = [score(part) for part in parts if part <= done]
+        self.score = score(done)
+
+    def complete(self, right: list[str]) -> None:
+        """Set the state of a trial that was trained to its end."""
+        self.right, self.state = right, DONE
+        self.score = statistics.mean(text.count("1") / len(text) for text in right)
+        self.scores += [self.score] * (_TENTHS - len(self.scores))
+
+
+Report = Callable[[Trial], bool]
+"""Hears of a trial after each of its epochs or folds; returns whether to stop it."""
+
+
+@dataclass
+class _Built:
+    """A network, and what its trials have compiled and computed."""
+
+    network: str
+    """Configuration of the model, without its dropout."""
+    model: tf_keras.Model
+    initial: list[NDArray[Any]]
+    shared: Shared
+    predict: Predict
+
+
+@dataclass
+class TrialRunner:
+    """Trains trials, which share what they have compiled and computed."""
+
+    data: TrainingInput
+    """With the configuration of trial 0."""
+    build: Build
+    strategy: tf.distribute.Strategy
+    folds: int
+    """0: the eval split compares the trials."""
+    log_dir: str
+    directory: str
+    built: dict[str, _Built] = field(default_factory=dict)
+    """By what the trials have in common, the last used at the end."""
+    features: dict[str, Tables] = field(default_factory=dict)
+    """Of frozen backbones, by the configuration of the model."""
+
+    def folder(self, trial: Trial) -> str:
+        """Return the folder of the checkpoints of a trial."""
+        return os.path.join(self.directory, f"trial-{trial.number}")
+
+    def config(self, trial: Trial) -> TrainerConfig:
+        """Return the configuration of a trial."""
+        return apply_values(self.data.config, trial.values)
+
+    def is_compiled(self, trial: Trial) -> bool:
+        """Return whether a trial finds its steps compiled."""
+        return self._key(trial) in self.built
+
+    def _key(self, trial: Trial) -> str:
+        """Return what trials have in common that share a network and its compiled steps."""
+        config = self.config(trial)
+        model = _erase_dropout(config.model)
+        return repr(dataclasses.replace(config, model=model, training=erase_tuned(config.training)))
+
+    def _build(self, trial: Trial) -> _Built:
+        """Return the network of a trial with its first weights."""
+        key, config = self._key(trial), self.config(trial)
+        if not (built := self.built.pop(key, None)):
+            for old in [*self.built][: 1 - _MOST_BUILT]:
+                del self.built[old]
+                gc.collect()
+            built = self._share_network(config)
+        self.built[key] = built
+        built.model.set_weights(built.initial)
+        for layer in built.model.submodules:
+            if isinstance(layer, Dropout):
+                layer.set_rate(config.model.dropout)
+        return built
+
+    def _share_network(self, config: TrainerConfig) -> _Built:
+        """Return a network for other steps, one that is built if it can be."""
+        erased = _erase_dropout(config.model)
+        network = f"{config.training.precision} {erased!r}"
+        shared = Shared(features=self.features.setdefault(network, {}))
+        for built in self.built.values():
+            if built.network == network:
+                evaluations = built.shared.evaluations
+                shared = dataclasses.replace(shared, evaluations=evaluations)
+                return dataclasses.replace(built, shared=shared)
+        with self.strategy.scope(), precision(config.training.precision):
+            model = self.build(erased)
+        predict = compile_logits(Classifier(model, config.model.views))
+        return _Built(network, model, model.get_weights(), shared, predict)
+
+    def train(self, trial: Trial, report: Report, *, note: str = "") -> None:
+        """Train a trial to its end, or until `report`, called after each epoch or fold, is true.
+
+        The live line shows its number and `note`. Its state is as before if it was stopped.
+
+        Raises:
+            ModelError: it diverged.
+        """
+        config, built = self.config(trial), self._build(trial)
+        data = dataclasses.replace(self.data, config=config)
+        data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
+        logs = os.path.join(self.log_dir, "trials", str(trial.number))
+        try:
+            with naming_fold(f"trial {trial.number}{note}:"):
+                if self.folds:
+                    self._train_folds(trial, built, data, logs, report)
+                else:
+                    self._train_whole(trial, built, data, logs, report)
+        except BaseException:
+            # It may leave layers frozen, which changes the order of the weights.
+            left = {key: one for key, one in self.built.items() if one.model is not built.model}
+            self.built = left
+            gc.collect()
+            raise
+
+    def _train_folds(
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, report: Report
+    ) -> None:
+        """Train one fold after the other; each is a part of the trial."""
+        trained = tf.io.gfile.exists(fold_path(self.folder(trial), self.folds - 1))
+        epochs = data.config.training.epochs
+        for count in range(1, self.folds + 1):
+            validated = cross_validate(
+                built.model,
+                data,
+                self._small,
+                folds=self.folds,
+                log_dir=logs,
+                checkpoint_dir=self.folder(trial),
+                shared=built.shared,
+                most=count,
+            )
+            trial.epochs = epochs * count // self.folds
+            if paces := [one.epoch_seconds for one in validated.results if one.epoch_seconds]:
+                trial.epoch_seconds = self.folds * statistics.mean(paces)
+            if count == self.folds:
+                trial.complete(self._find_right(validated.logits, validated.images.labels))
+                break
+            score = functools.partial(self._score_folds, validated)
+            trial.set_scores(score, count, of=self.folds)
+            if report(trial):
+                return
+        # The network still has the weights of the last fold, unless an earlier attempt had.
+        if not trained and not trial.number:
+            judged = np.flatnonzero(validated.assigned == self.folds - 1)
+            replicas = self.strategy.num_replicas_in_sync
+            part = self._small.divide(data, judged, replicas=replicas)
+            last = validated.results[-1].logits[-1]
+            trial.mirrored = _compare_mirrored(built.predict, part, last)
+
+    def _score_folds(self, validated: Validated, count: int) -> float:
+        """Return the accuracy of the first folds in their best epoch."""
+        some = dataclasses.replace(validated, results=validated.results[:count])
+        return float(some.mean_curve(f"val_{self.measure}")[some.choose_epoch() - 1])
+
+    @functools.cached_property
+    def _small(self) -> SmallSet:
+        """All images, for the folds of each trial."""
+        return SmallSet.read(self.data)
+
+    def _train_whole(
+        self, trial: Trial, built: _Built, data: TrainingInput, logs: str, report: Report
+    ) -> None:
+        config, ends = data.config, list[float]()
+
+        def end_epoch(progress: Progress) -> bool:
+            ends.append(time.perf_counter())
+            if len(ends) > 1:
+                trial.epoch_seconds = float(np.median(np.diff(ends)))
+            self._set_progress(trial, progress, config)
+            return report(trial)
+
+        training = Training(
+            built.model,
+            data,
+            logs,
+            self.folder(trial),
+            shared=built.shared,
+            stop=end_epoch,
+        )
+        training.run()
+        self._set_progress(trial, training.phases[-1].progress, config)
+        if training.stopped:
+            return
+        logits, ids = predict_logits(built.predict, data.read_evaluation())
+        trial.complete(self._find_right(logits, ids))
+        if not trial.number:
+            trial.mirrored = _compare_mirrored(built.predict, data, logits)
+
+    def _set_progress(self, trial: Trial, progress: Progress, config: TrainerConfig) -> None:
+        trial.epochs = progress.epochs
+        score = functools.partial(self._score, progress, config)
+        trial.set_scores(score, trial.epochs, of=config.training.epochs)
+
+    def _score(self, progress: Progress, config: TrainerConfig, epochs: int) -> float:
+        """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
+
+        It is the last one if `training.keep` says so.
+        """
+        watched = progress.history[progress.watched][:epochs]
+        best, last = 0, config.training.keep == "last"
+        for epoch, value in enumerate(watched):
+            better = progress.is_better(value, watched[best]) or not math.isfinite(watched[best])
+            if better or (last and math.isfinite(value)):
+                best = epoch
+        accuracy = progress.history[f"val_{self.measure}"][best]
+        return accuracy if math.isfinite(accuracy) else 0.0
+
+    @property
+    def measure(self) -> Literal["accuracy", "balanced_accuracy"]:
+        """What the score of a trial is."""
+        balanced = self.data.config.training.metric == "balanced_accuracy"
+        return "balanced_accuracy" if balanced else "accuracy"
+
+    def _find_right(self, scores: NDArray[np.floating[Any]], ids: Any) -> list[str]:
+        """Return `Trial.right` for scores, [images, classes], and label ids."""
+        right = np.argmax(scores, axis=1) == np.asarray(ids)
+        balanced = self.measure == "balanced_accuracy"
+        groups = np.asarray(ids) if balanced else np.zeros(len(right), int)
+        return [
+            "".join(map(str, right[groups == group].astype(int).tolist()))
+            for group in np.unique(groups)
+        ]
+
+
+def attempt(runner: TrialRunner, trial: Trial, report: Report, *, note: str = "") -> None:
+    """Train a trial as `TrialRunner.train` does; its state says if it failed."""
+    try:
+        runner.train(trial, report, note=note)
+    except ModelError as error:
+        _LOGGER.warning("Trial %d: %s", trial.number, error)
+        trial.state = DIVERGED
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        # TensorFlow has one class for both.
+        if "No space left" in str(error):
+            raise
+        _LOGGER.warning("Trial %d needs more memory than there is.", trial.number)
+        trial.state = NO_MEMORY
+        runner.built.clear()
+        gc.collect()
+
+
+def _compare_mirrored(
+    predict: Predict, data: TrainingInput, logits: NDArray[np.floating[Any]]
+) -> float:
+    """Return `Trial.mirrored` for the images of the eval split, given their logits unmirrored."""
+    if data.config.augmentation.flip:
+        return 1.0
+    mirrored, ids = predict_logits(
+        lambda images: predict(images[:, :, ::-1]), data.read_evaluation()
+    )
+    plain, changed = (int((np.argmax(one, axis=1) == ids).sum()) for one in (logits, mirrored))
+    return changed / max(plain, 1)
+
+
+def _erase_dropout(config: ModelConfig) -> ModelConfig:
+    """Return the configuration with dropout, whose rate is set later, and may be 0."""
+    return dataclasses.replace(config, dropout=0.5)

@@ -1,0 +1,1 @@
+"""Programs for a finished run: the server and the page for reviewing labels."""

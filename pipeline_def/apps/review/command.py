@@ -1,0 +1,142 @@
+"""`local_runner.py review`: find a run's suspects, and serve the page until stopped."""
+
+import collections
+import logging
+import os
+import shlex
+
+from rich.console import Console
+
+from components.contract.artifact_files import list_names
+from components.contract.errors import DataError
+from components.contract.suspects import SUSPECTS_FILE, read_suspects
+from components.host.stopping import leave_to_server
+from components.storage.folder import explaining_errors
+from pipeline_def.apps.review.app import ReviewFacts, make_app
+from pipeline_def.apps.review.decisions import Decisions
+from pipeline_def.apps.review.options import ReviewOptions
+from pipeline_def.apps.review.pictures import Pictures, Records
+from pipeline_def.apps.review.suspect_list import check_filters, gather_images, list_labels
+from pipeline_def.apps.serve.command import find_address, listen, make_server
+from pipeline_def.config.config import Config
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.output.locations import make_absolute
+from pipeline_def.runs.selection import SelectedRun, read_runs, select
+from pipeline_def.runs.table import format_time
+from pipeline_def.steps import EXAMPLE_GEN, REPORT
+
+_DONE = {"keep": "kept", "relabel": "relabeled", "remove": "removed", "unsure": "unsure"}
+
+
+def review(options: ReviewOptions) -> None:
+    """Serve the page until a signal arrives, then say what was decided.
+
+    Raises:
+        UserError: there are no suspects, the corrections file is not valid, or the address is in
+            use.
+    """
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    console = Console(highlight=False)
+    prepared = prepare(options)
+    if prepared is None:
+        print_row(console, "Suspects", "none: there is nothing to review")
+        return
+    facts, decisions, pictures = prepared
+    with listen(options) as listening:
+        address = find_address(options, listening.getsockname()[1])
+        leave_to_server()
+        try:
+            _print_start(console, facts, decisions, f"{address}/", options)
+            make_server(make_app(facts, decisions, pictures, options), options).run([listening])
+        finally:
+            _print_end(console, facts, decisions)
+
+
+def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
+    """Gather the images, and what was decided about them; None if there are none.
+
+    Raises:
+        UserError: no run has looked for suspects, or a file is not valid.
+    """
+    config, _ = open_output(make_absolute(Config(output=options.output)))
+    run = find_run(config.output, options.run)
+    file = os.path.join(_find_suspects(run), SUSPECTS_FILE)
+    with explaining_errors("read", file):
+        suspects = read_suspects(file)
+    if not suspects:
+        return None
+    images = gather_images(suspects, reason=options.reason, label=options.label)
+    check_filters(images, reason=options.reason)
+    examples = run.find_artifact(EXAMPLE_GEN.id, "examples")
+    digests = {image.sha256: image.path for image in images}
+    paths = {path for image in images for path in (image.path, *image.neighbors)}
+    pictures = Pictures(run.record.data.folder, digests, Records(examples, paths))
+    data, corrections = run.record.configuration.get("data"), options.corrections_file
+    words = [*(["--data", data] if data else []), "--output", options.output]
+    words += ["--ingest.corrections", corrections]
+    facts = ReviewFacts(
+        title=f"run {run.number} of {format_time(run.record.started)}",
+        images=images,
+        labels=list_labels(examples, images),
+        who=options.reviewer,
+        next_command=f"uv run local_runner.py {shlex.join(words)}",
+    )
+    return facts, Decisions(corrections, digests), pictures
+
+
+def find_run(output: str, wanted: str | None) -> SelectedRun:
+    """Return the run that a user names, or the newest one with suspects.
+
+    Raises:
+        DataError: no run matches, or none has suspects.
+        StorageError: the folder has no runs, or they cannot be read.
+    """
+    if wanted is not None:
+        return select(wanted, output)
+    records = read_runs(output)
+    for number in range(len(records), 0, -1):
+        run = SelectedRun(records[number - 1], output, number)
+        if _list_suspects(run):
+            return run
+    raise DataError(
+        f"No run in {output} has looked for suspects, or their files are gone: run the pipeline "
+        "again."
+    )
+
+
+def _list_suspects(run: SelectedRun) -> list[str]:
+    """Return the folder with the suspects of a run, if there is one."""
+    step = run.record.steps.get(REPORT.id)
+    artifact = step.outputs.get("suspects") if step else None
+    return [artifact.uri] if artifact and SUSPECTS_FILE in list_names(artifact.uri) else []
+
+
+def _find_suspects(run: SelectedRun) -> str:
+    if folders := _list_suspects(run):
+        return folders[0]
+    raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
+
+
+def _print_start(
+    console: Console, facts: ReviewFacts, decisions: Decisions, page: str, options: ReviewOptions
+) -> None:
+    decided = len(decisions.read()[1])
+    earlier = f", {decided:,} of them decided" if decided else ""
+    print_row(console, "Images", f"{len(facts.images):,} images of {facts.title}{earlier}")
+    print_whole(console, "Decisions", decisions.path)
+    print_whole(console, "Page", page)
+    if not options.is_local:
+        print_row(console, "", "Anyone who can reach this address can decide.")
+    print_row(console, "", "Press Ctrl-C to stop. Every decision is saved at once.")
+
+
+def _print_end(console: Console, facts: ReviewFacts, decisions: Decisions) -> None:
+    actions = collections.Counter(row.action for row in decisions.read()[1].values())
+    counts = ", ".join(f"{count:,} {_DONE[action]}" for action, count in actions.items())
+    decided = f"{actions.total():,} of {len(facts.images):,} images"
+    console.print()
+    print_row(console, "Decided", f"{decided}: {counts}" if counts else decided)
+    print_whole(console, "Decisions", decisions.path)
+    if actions:
+        print_whole(console, "Next", facts.next_command)

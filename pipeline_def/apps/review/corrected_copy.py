@@ -1,0 +1,193 @@
+"""`local_runner.py review --apply-to COPY`: a copy of a folder of images with corrected labels."""
+
+import collections
+import dataclasses
+import hashlib
+import os
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from components.contract.artifact_files import on_disk
+from components.contract.configuration import from_dict
+from components.contract.errors import ConfigurationError, DataError
+from components.contract.printable import describe_corrections, quote
+from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
+from components.ingest.plan.corrections import Match, Outcome, choose_labels, judge
+from components.ingest.plan.shard_plan import path_hash
+from components.ingest.source.listing import ImageFile, Listing
+from components.storage.fetch import Unread, read_files
+from pipeline_def.apps.review.options import ReviewOptions
+from pipeline_def.config.config import Config
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.output.locations import make_absolute
+from pipeline_def.local.output.whole_folder import check_target, whole_folder
+from pipeline_def.runs.selection import SelectedRun, read_runs, select
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class CorrectedCopy:
+    """What was copied."""
+
+    files: int
+    outcomes: tuple[Outcome, ...]
+    """What became of each correction."""
+    unread: tuple[str, ...]
+    """Paths and reasons of files that could not be read."""
+    skipped: int
+    """Number of files that are not images with a label."""
+
+
+def apply_to(target: str, options: ReviewOptions) -> None:
+    """Copy the images of a run with the corrections that were made, and print what became of them.
+
+    Raises:
+        UserError: there is no such run or corrections file, or see `write_corrected_copy`.
+    """
+    folder, ingest = _find_images(options)
+    console = Console(highlight=False)
+    print_whole(console, "Images", folder)
+    print_whole(console, "Corrections", options.corrections_file)
+    copied = write_corrected_copy(
+        folder, ingest, corrections=options.corrections_file, target=target
+    )
+    counts = collections.Counter(outcome.result for outcome in copied.outcomes)
+    print_row(console, "", describe_corrections(counts))
+    missed = [
+        f"{outcome.correction.path}: {outcome.reason}"
+        for outcome in copied.outcomes
+        if outcome.reason
+    ]
+    for title, texts in (("Not applied", missed), ("Not copied", copied.unread)):
+        for number, text in enumerate(texts[:_NAMED]):
+            print_row(console, "" if number else title, text)
+        if more := texts[_NAMED:]:
+            print_row(console, "", f"and {len(more):,} more")
+    skipped = f"; {copied.skipped:,} files skipped" if copied.skipped else ""
+    print_whole(console, "Copy", f"{target}, {copied.files:,} files{skipped}")
+
+
+def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig]:
+    """Return the folder of a run, and how to ingest it."""
+    config, _ = open_output(make_absolute(Config(output=options.output)))
+    run = select(options.run, config.output) if options.run else _find_newest(config.output)
+    record = run.record
+    return record.data.folder, from_dict(IngestConfig, record.configuration.get("ingest", {}))
+
+
+def _find_newest(output: str) -> SelectedRun:
+    """Return the newest run that has ingested images."""
+    records = read_runs(output)
+    for number in range(len(records), 0, -1):
+        if records[number - 1].data.folder:
+            return SelectedRun(records[number - 1], output, number)
+    raise DataError(f"No run in {output} has ingested images: run the pipeline again.")
+
+
+def write_corrected_copy(
+    folder: str, config: IngestConfig, *, corrections: str, target: str
+) -> CorrectedCopy:
+    """Copy the images of `folder`, a path or URL, to `target/[split/]label/…` on this machine.
+
+    The labels are as corrected, and removed images are left out. The copy appears complete or not
+    at all; nothing else is written.
+
+    Raises:
+        ConfigurationError: `target` is not empty, or lies in `folder`.
+        DataError: a label cannot be the name of a folder.
+        UserError: images or corrections cannot be read, or the copy cannot be written.
+    """
+    if config.window is not None:
+        raise ConfigurationError(
+            "--apply-to copies one folder, but the run read a window of spans: apply the "
+            "corrections in a run, with --ingest.corrections."
+        )
+    target = os.path.realpath(target)
+    _check_target(target, folder)
+    listing = list_images(folder, dataclasses.replace(config, corrections=corrections))
+    if listing.features:
+        raise ConfigurationError(
+            f"--apply-to copies image files, but {folder} has shards: apply the corrections in a "
+            f"run, with --ingest.corrections."
+        )
+    labels, outcomes, unread = _decide(listing, config)
+    files = [file for file in listing.files if file.path not in unread]
+    with whole_folder(target) as unfinished:
+        copied = _copy(listing, config, files, labels, unfinished)
+    reasons = tuple(f"{path}: {reason}" for path, reason in unread.items())
+    return CorrectedCopy(copied, tuple(outcomes), reasons, len(listing.skipped))
+
+
+def _check_target(target: str, folder: str) -> None:
+    if on_disk(folder):
+        source = os.path.realpath(folder)
+        if os.path.commonpath((source, target)) == source:
+            raise ConfigurationError(
+                f"--apply-to {target} lies in the folder of images, {source}: choose a place "
+                f"outside of it."
+            )
+    check_target(target, option="--apply-to ")
+
+
+def _decide(
+    listing: Listing, config: IngestConfig
+) -> tuple[Mapping[str, str | None], list[Outcome], dict[str, str]]:
+    """Read all files; return path → new label or None, the outcomes, and unread path → reason."""
+    watched = {row.sha256 for row in listing.corrections.rows}
+    matches: list[Match] = []
+    unread: dict[str, str] = {}
+    for file, content in read_files(listing.root, listing.files, config):
+        if isinstance(content, Unread):
+            unread[file.path] = content.reason
+        elif (sha256 := hashlib.sha256(content).hexdigest()) in watched:
+            matches.append(Match(file.path, file.label, sha256))
+    outcomes, outdated = judge(listing, matches, {})
+    chosen = {
+        digest: label for digest, label in choose_labels(listing).items() if digest not in outdated
+    }
+    labels = {match.path: chosen[match.sha256] for match in matches if match.sha256 in chosen}
+    return labels, outcomes, unread
+
+
+def _copy(
+    listing: Listing,
+    config: IngestConfig,
+    files: list[ImageFile],
+    labels: Mapping[str, str | None],
+    target: str,
+) -> int:
+    """Copy all files but those to remove; return their number."""
+    kept = [file for file in files if labels.get(file.path, "") is not None]
+    kept.sort(key=lambda file: file.path in labels)  # Unchanged files keep their names.
+    splits = listing.layout == "manifest" and all(file.split for file in listing.files)
+    for file, content in read_files(listing.root, kept, config):
+        if isinstance(content, Unread):
+            raise DataError(f"{file.path} changed while it was copied: {content.reason}.")
+        label = labels.get(file.path) or file.label
+        split = [file.split] if splits and file.split else []
+        place = os.path.join(target, *split, _place(file, label, listing))
+        if os.path.exists(place):
+            # Another image of the new label has the same name.
+            stem, extension = os.path.splitext(place)
+            place = f"{stem}-{path_hash(file).hex()[:12]}{extension}"
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "xb") as copy:
+            copy.write(content)
+    return len(kept)
+
+
+def _place(file: ImageFile, label: str, listing: Listing) -> str:
+    """Return the path of a file in the copy, below the split that a manifest gives it."""
+    if label.startswith(".") or "/" in label:
+        raise DataError(f"The label {quote(label)} cannot be the name of a folder.")
+    parts = [part for part in posixpath.normpath(file.path).split("/") if part not in ("", "..")]
+    if listing.layout == "manifest":
+        return os.path.join(label, *parts)
+    parts[1 if listing.layout == "split" else 0] = label
+    return os.path.join(*parts)

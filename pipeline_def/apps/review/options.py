@@ -1,0 +1,79 @@
+"""The options of `local_runner.py review`, which are no part of a run's configuration."""
+
+import dataclasses
+import getpass
+from collections.abc import Sequence
+from typing import Annotated
+
+from annotated_types import Interval
+
+from components.contract.configuration import Count, Text, configuration
+from pipeline_def.apps.serve.options import Listening
+from pipeline_def.config.command_line import parse_plain
+from pipeline_def.layout import Layout
+from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
+
+SCREEN = """usage: local_runner.py review [--output DIR|URL] [--corrections FILE]
+       local_runner.py review --apply-to COPY [--output DIR|URL]
+
+Opens a page, at http://127.0.0.1:8502/, with the images that a run suspects of a
+wrong label or of poor quality, the most probable first. Keep, relabel or remove
+each with a key. Every decision is in the corrections file before the next image
+appears; `--ingest.corrections FILE` applies the file in the next run. No image
+is ever changed. Ctrl-C ends it; start it again to continue.
+
+  --output DIR|URL    the output folder of the runs: output
+  --run RUN           number or id of the run in the list of `runs`: the newest
+                      run with suspects
+  --corrections FILE  CSV file for the decisions, continued if it exists:
+                      corrections.csv in the output folder
+  --reason REASON     only these suspects, such as label or near_duplicate
+  --label LABEL       only images with this label, given or proposed
+  --who NAME          name to write beside the decisions: your user name
+  --apply-to COPY     instead of the page, write a copy of the images to a new
+                      folder, with the labels as corrected
+  --host ADDRESS      address to listen on: 127.0.0.1, this machine only
+  --port PORT         8502; 0 for any that is free
+"""
+
+
+@configuration()
+class ReviewOptions(Listening):
+    """Options of the review; `SCREEN` describes each."""
+
+    port: Annotated[Count, Interval(le=65_535)] = 8502
+    run: Text | None = None
+    corrections: Text | None = None
+    reason: Text | None = None
+    label: Text | None = None
+    who: Text | None = None
+    apply_to: Text | None = None
+
+    @property
+    def reviewer(self) -> str:
+        """Name to write beside the decisions."""
+        if self.who is not None:
+            return self.who
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError):  # In a container the user may have no name.
+            return ""
+
+    @property
+    def corrections_file(self) -> str:
+        """Path or URL of the corrections file."""
+        return self.corrections or Layout(self.output).corrections
+
+
+def parse_options(arguments: Sequence[str]) -> ReviewOptions:
+    """Read the command line.
+
+    Raises:
+        ConfigurationError: an option is unknown, or its value is not allowed.
+        SystemExit: after --help.
+    """
+    options = parse_plain(arguments, ReviewOptions, screen=SCREEN, prog="local_runner.py review")
+    output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
+    corrections = options.corrections and locate(options.corrections, "corrections", None)
+    copy = options.apply_to and locate(options.apply_to, "apply-to", ())
+    return dataclasses.replace(options, output=output, corrections=corrections, apply_to=copy)

@@ -1,0 +1,201 @@
+"""The routes of the server and their handlers: the page, two REST protocols, and metrics."""
+
+import asyncio
+import contextlib
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from components.predict.model import DEFAULT_SIGNATURE
+from pipeline_def.apps.serve.batching import Prediction
+from pipeline_def.apps.serve.errors import ERROR_HANDLERS, App, RequestError
+from pipeline_def.apps.serve.inference_protocol import (
+    JSON_LENGTH,
+    describe_model,
+    encode_infer,
+    parse_infer,
+)
+from pipeline_def.apps.serve.limits import BodyReader, Guard, run_until_disconnect
+from pipeline_def.apps.serve.metrics import AnswerLog, Metrics
+from pipeline_def.apps.serve.model import Model
+from pipeline_def.apps.serve.options import ServerOptions
+from pipeline_def.apps.serve.page import make_page_routes
+from pipeline_def.apps.serve.prediction import ParsedRequest, Predictor
+from pipeline_def.apps.serve.rest import encode_response, parse_request
+from pipeline_def.apps.serve.versions import Versions
+from pipeline_def.local.pushed_model import find_color
+
+
+class Service:
+    """Handles requests with the model in use."""
+
+    def __init__(self, versions: Versions, options: ServerOptions) -> None:
+        """Store the models and limits.
+
+        Raises:
+            ConfigurationError: the log cannot be written.
+        """
+        self._versions, self._options = versions, options
+        self._bodies = BodyReader(options.max_request_bytes)
+        self.metrics = Metrics(lambda: versions.current.version)
+        color = find_color(options.output, versions.current.version)
+        self._predictor = Predictor(options, self.metrics.count_batch, color=color)
+        self._log = AnswerLog(options.log, self.metrics.registry) if options.log else None
+
+    @contextlib.asynccontextmanager
+    async def run(self, app: Any) -> AsyncIterator[None]:
+        """Look for newer versions while the server runs."""
+        watching = asyncio.create_task(self._versions.watch())
+        yield
+        watching.cancel()
+        self._predictor.close()
+
+    async def predict(self, request: Request) -> Response:
+        """`POST /v1/models/NAME:predict`."""
+        model = self._find(request)
+        parse = functools.partial(parse_request, max_images=self._options.max_images)
+        parsed, rows = await self._answer(request, model, parse)
+        return Response(
+            encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"
+        )
+
+    async def infer(self, request: Request) -> Response:
+        """`POST /v2/models/NAME/infer`."""
+        model = self._find(request)
+        parse = functools.partial(
+            parse_infer,
+            json_length=request.headers.get(JSON_LENGTH),
+            max_images=self._options.max_images,
+        )
+        parsed, rows = await self._answer(request, model, parse)
+        name = self._options.name
+        body, length = encode_infer(parsed, rows, model=name, version=model.version)
+        if length is None:
+            return Response(body, media_type="application/json")
+        return Response(body, 200, {JSON_LENGTH: str(length)}, "application/octet-stream")
+
+    async def _answer(
+        self, request: Request, model: Model, parse: Callable[[bytearray], ParsedRequest]
+    ) -> tuple[ParsedRequest, list[Prediction]]:
+        """Return the parsed request, and the prediction of each image."""
+        async with self._bodies.read(request) as body:
+            request.scope["is_read"] = True
+            parsed, files = await self._predictor.parse(body, parse)
+            body.clear()
+            work = self._predictor.predict(model, parsed.signature, files)
+            rows = await run_until_disconnect(request, work)
+        self.metrics.count_answers(model.version, rows)
+        if self._log and parsed.signature == DEFAULT_SIGNATURE:
+            self._log.add(request.scope["request_id"], model.version, rows)
+        return parsed, rows
+
+    async def describe(self, request: Request) -> Response:
+        """`GET /v2/models/NAME`."""
+        model = self._find(request)
+        return JSONResponse(describe_model(self._options.name, model.version, model.signatures))
+
+    async def ready(self, request: Request) -> Response:
+        """`GET /v2/models/NAME/ready`."""
+        self._find(request)
+        return JSONResponse({"name": self._options.name, "ready": True})
+
+    async def health(self, request: Request) -> Response:
+        """`GET /v2/health/live` and `/ready`: a server answers once its model is loaded."""
+        if request.path_params["what"] not in ("live", "ready"):
+            raise HTTPException(404)
+        return JSONResponse({request.path_params["what"]: True})
+
+    async def server(self, request: Request) -> Response:
+        """`GET /v2`."""
+        extensions = ["binary_tensor_data"]
+        return JSONResponse(
+            {"name": "tfx-image-pipeline", "version": "2", "extensions": extensions}
+        )
+
+    async def expose(self, request: Request) -> Response:
+        """`GET /metrics`."""
+        content, kind = self.metrics.expose(request.headers.get("accept", ""))
+        return Response(content, 200, {"content-type": kind})
+
+    async def status(self, request: Request) -> Response:
+        """`GET /v1/models/NAME`, with or without a version."""
+        self._check_name(request)
+        wanted = request.path_params.get("version")
+        states = [state for state in self._versions.states if wanted in (None, state["version"])]
+        if not states:
+            raise RequestError(
+                404, f"Could not find version {wanted} of model {self._options.name}"
+            )
+        return JSONResponse({"model_version_status": states})
+
+    async def metadata(self, request: Request) -> Response:
+        """`GET /v1/models/NAME/metadata`, with or without a version."""
+        model = self._find(request)
+        name = self._options.name
+        spec = {"name": name, "signature_name": "", "version": model.version}
+        kind = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
+        signatures = {"@type": kind, "signature_def": dict(model.signatures)}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
+
+    async def labels(self, request: Request) -> Response:
+        """`GET /labels.json`, for the page."""
+        return JSONResponse(sorted(self._versions.current.labels))
+
+    def _check_name(self, request: Request) -> None:
+        name = request.path_params["name"]
+        if ":" in name:
+            raise HTTPException(404)
+        if name != self._options.name:
+            raise RequestError(404, f"Servable not found for request: Latest({name[:80]})")
+
+    def _find(self, request: Request) -> Model:
+        """Return the requested model."""
+        self._check_name(request)
+        model, wanted = self._versions.current, request.path_params.get("version")
+        if wanted not in (None, model.version):
+            name = self._options.name
+            raise RequestError(404, f"Servable not found for request: Specific({name}, {wanted})")
+        return model
+
+
+def make_app(versions: Versions, options: ServerOptions) -> App:
+    """Build the application with its limits."""
+    service = Service(versions, options)
+    model, version = "/v1/models/{name}", "/versions/{version}"
+    routes = [*_make_page_routes(options), Route("/labels.json", service.labels)]
+    for path in (model, f"{model}{version}"):
+        routes += [
+            Route(f"{path}:predict", service.predict, methods=["POST"]),
+            Route(f"{path}/metadata", service.metadata),
+            Route(path, service.status),
+        ]
+    model = "/v2/models/{name}"
+    for path in (model, f"{model}{version}"):
+        routes += [
+            Route(f"{path}/infer", service.infer, methods=["POST"]),
+            Route(f"{path}/ready", service.ready),
+            Route(path, service.describe),
+        ]
+    routes += [
+        Route("/v2", service.server),
+        Route("/v2/health/{what}", service.health),
+        Route("/metrics", service.expose),
+    ]
+
+    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.run)
+    return service.metrics.watch(Guard(app, options), log=options.access_log)
+
+
+def _make_page_routes(options: ServerOptions) -> list[Route]:
+    # Base64 encodes three bytes in four.
+    most = int(options.max_request_bytes * 0.74)
+    settings = {"model": f"/v1/models/{options.name}", "most_bytes": most}
+    texts = {"/settings.json": (json.dumps(settings), "application/json")}
+    return make_page_routes("pipeline_def.apps.serve", texts)

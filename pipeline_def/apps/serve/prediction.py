@@ -1,0 +1,221 @@
+"""Predicts the images of a request: small ones in batches with those of other requests."""
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Literal, Protocol, TypeVar
+
+from components.images.check import convert, count_pixels
+from components.images.check_result import Rejected
+from components.images.options import ImageOptions
+from pipeline_def.apps.serve.batching import Batcher, BatchLimits, File, Picture, Prediction
+from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.model import Model
+from pipeline_def.apps.serve.options import ServerOptions
+
+# Output of newer models: the reason why an image cannot be predicted, or "".
+_ERROR = "error"
+
+# Above so many pixels a request is large: its images are handled one by one, apart from others.
+_LARGE = 1_000_000
+
+# The model in use, and the one before, with which requests in flight finish.
+_MODELS = 2
+
+LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
+"""Large images that are handled at the same time; the other cores are for other requests."""
+
+
+class _Asked(Protocol):
+    @property
+    def signature(self) -> str: ...
+
+    @property
+    def images(self) -> Sequence[bytes]: ...
+
+
+ParsedRequest = TypeVar("ParsedRequest", bound=_Asked)
+
+
+class Predictor:
+    """Checks, converts and predicts images within limits of memory."""
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        count_batch: Callable[[int], None],
+        *,
+        color: Literal["srgb", "stored"],
+    ) -> None:
+        """Prepare threads.
+
+        `count_batch` is called with the images of each batch; `color` is that option of ingest.
+        """
+        self._options, self._count_batch = options, count_batch
+        self._image_options = ImageOptions(
+            check="header", max_image_mpixels=options.max_image_mpixels, color=color
+        )
+        self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
+        self._models = ThreadPoolExecutor(4, "model")
+        self._large = ThreadPoolExecutor(LARGE_AT_ONCE, "large")
+        # Held until an image is predicted, so that memory does not grow with the requests.
+        self._large_slots = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._reading = 0
+        self._batchers: dict[Model, dict[tuple[str, bool], Batcher]] = {}
+
+    def close(self) -> None:
+        """End the threads."""
+        for threads in (self._checks, self._models, self._large):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def parse(
+        self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
+    ) -> tuple[ParsedRequest, list[File]]:
+        """Parse a request with `parse`, and check the headers of its images.
+
+        Raises:
+            RequestError: it is not a valid request, or too large.
+        """
+        self._reading += 1
+        try:
+            return await _run(self._checks, self._parse, body, parse)  # type: ignore[no-any-return]
+        finally:
+            self._reading -= 1
+
+    def _parse(
+        self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
+    ) -> tuple[ParsedRequest, list[File]]:
+        parsed = parse(body)
+        files = [self._check(image) for image in parsed.images]
+        most, total = self._options.max_request_mpixels, _count(files) / 1e6
+        if total > most:
+            raise RequestError(
+                413,
+                f"The images have {total:.0f} million pixels in total; at most {most:g} million "
+                "are allowed.",
+            )
+        return parsed, files
+
+    def _check(self, image: bytes) -> File:
+        try:
+            return Picture(image, count_pixels(image, self._image_options))
+        except Rejected as rejected:
+            return rejected
+
+    async def predict(
+        self, model: Model, signature: str, files: Sequence[File]
+    ) -> list[Prediction]:
+        """Return the prediction of each image.
+
+        Models with an `error` output report bad images in it. For other models one bad image fails
+        the request, as in TensorFlow Serving.
+
+        Raises:
+            RequestError: the model has no such signature, or cannot predict an image.
+        """
+        outputs = model.served_outputs.get(signature)
+        if outputs is None:
+            raise RequestError(
+                400, f'Serving signature name: "{signature[:80]}" not found or not served'
+            )
+        by_image, is_large = _ERROR in outputs, _count(files) > _LARGE
+        batcher = self._find_batcher(model, signature, is_large=is_large)
+        if not by_image:
+            _refuse_first(map(_explain, files))
+        if not is_large:
+            files = [await _run(self._checks, self._convert, file) for file in files]
+            return await _predict(batcher, files, by_image=by_image)
+        rows = []
+        # One at a time, so that memory does not grow with the number of images.
+        for number, file in enumerate(files):
+            await self._large_slots.acquire()
+            answering = asyncio.create_task(
+                self._predict_large(batcher, file, by_image=by_image, number=number)
+            )
+            # Threads cannot be stopped: a client that hangs up does not free the slot.
+            answering.add_done_callback(self._free_slot)
+            rows += await asyncio.shield(answering)
+        return rows
+
+    async def _predict_large(
+        self, batcher: Batcher, file: File, *, by_image: bool, number: int
+    ) -> list[Prediction]:
+        converted = await _run(self._large, self._convert, file)
+        return await _predict(batcher, [converted], by_image=by_image, first=number)
+
+    def _free_slot(self, answering: asyncio.Task[list[Prediction]]) -> None:
+        self._large_slots.release()
+        if not answering.cancelled():
+            # Otherwise asyncio would log an error for which no client waits.
+            answering.exception()
+
+    def _convert(self, file: File) -> File:
+        if isinstance(file, Rejected):
+            return file
+        try:
+            return file._replace(encoded=convert(file.encoded, self._image_options))
+        except Rejected as rejected:
+            return rejected
+
+    def _predict(self, model: Model, signature: str, files: Sequence[bytes]) -> list[Prediction]:
+        self._count_batch(len(files))
+        return model.predict(signature, files)
+
+    def _find_batcher(self, model: Model, signature: str, *, is_large: bool) -> Batcher:
+        """Return the batcher of a signature; those of the oldest model are dropped."""
+        if model not in self._batchers and len(self._batchers) == _MODELS:
+            del self._batchers[next(iter(self._batchers))]
+        batchers = self._batchers.setdefault(model, {})
+        if (signature, is_large) not in batchers:
+            delay = self._options.max_delay_ms / 1000
+            batchers[signature, is_large] = Batcher(
+                functools.partial(self._predict, model, signature),
+                self._models,
+                BatchLimits(LARGE_AT_ONCE if is_large else self._options.max_batch, delay=delay),
+                lambda: self._reading > 0 and not is_large,
+            )
+        return batchers[signature, is_large]
+
+
+async def _run(threads: Executor, function: Any, *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+
+
+async def _predict(
+    batcher: Batcher, files: Sequence[File], *, by_image: bool, first: int = 0
+) -> list[Prediction]:
+    """Return a prediction of each converted file; of a rejected one the model's, for an empty file.
+
+    `by_image` says whether the model has an output for errors; otherwise they are raised, with the
+    file's number in its request, where the first file here is number `first`.
+    """
+    reasons = [_explain(file) for file in files]
+    if not by_image:
+        _refuse_first(reasons, first)
+    pictures = [file if isinstance(file, Picture) else Picture(b"", 0) for file in files]
+    rows = []
+    for number, (row, reason) in enumerate(
+        zip(await batcher.predict(pictures), reasons, strict=True), first
+    ):
+        if isinstance(row, RequestError):
+            raise RequestError(400, f"Instance {number}: {row}")
+        if isinstance(row, Exception):
+            raise row
+        rows.append({**row, _ERROR: reason.encode()} if reason else row)
+    return rows
+
+
+def _count(files: Sequence[File]) -> int:
+    return sum(file.pixels for file in files if isinstance(file, Picture))
+
+
+def _explain(file: File) -> str:
+    return f"{file.category}: {file}" if isinstance(file, Rejected) else ""
+
+
+def _refuse_first(reasons: Iterable[str], first: int = 0) -> None:
+    for number, reason in enumerate(reasons, first):
+        if reason:
+            raise RequestError(400, f"Instance {number}: {reason}")

@@ -1,0 +1,152 @@
+"""The served version: the newest complete one, loaded while the previous one keeps serving.
+
+A version in an object store is copied to this machine first.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from components.contract.artifact_files import on_disk
+from components.contract.errors import ModelError, StorageError, UserError
+from components.storage.mirror import Mirror
+from components.storage.saved_model import whole_versions
+from pipeline_def.apps.serve.model import Model
+
+_LOGGER = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+Load = Callable[[str], Model]
+"""Loads and warms up the model in a local folder."""
+
+
+def find_newest(folder: str, version: str | None = None) -> str | None:
+    """Return the newest complete version in a folder, or `version`; None if there is none.
+
+    Raises:
+        StorageError: the folder, a path or URL, cannot be listed.
+    """
+    for path in whole_versions(folder):
+        if version in (None, os.path.basename(path)):
+            return path
+    return None
+
+
+def load_copy(url: str, load: Load) -> Model:
+    """Copy a version from a store to this machine and load it. A loaded model needs no files.
+
+    Raises:
+        StorageError: the store does not respond, or the version is incomplete.
+    """
+    folder, version = os.path.split(url)
+    with tempfile.TemporaryDirectory(prefix="served-model-") as copy:
+        everything = Mirror(
+            folder, copy, names=(version,), last=lambda name: 0, translated=lambda name: False
+        )
+        everything.fetch()
+        return load(os.path.join(copy, version))
+
+
+class Versions:
+    """Holds the model in use and replaces it when a newer version appears."""
+
+    poll_seconds = 1.0
+    store_poll_seconds = 10.0
+    """Interval for object stores, where each poll costs requests."""
+    retry_seconds = 60.0
+    """Interval before retrying a version that failed to load: its files may be complete by then."""
+
+    def __init__(self, folder: str, load: Load, version: str | None = None) -> None:
+        """Load the newest version, or `version`.
+
+        Raises:
+            ModelError: there is none, or it cannot be loaded.
+            StorageError: the store does not respond.
+        """
+        self._folder, self._load, self._version = folder, load, version
+        if not on_disk(folder):
+            self.poll_seconds = self.store_poll_seconds
+            self._load = functools.partial(load_copy, load=load)
+        # A separate thread, so that stopping the server does not wait for an unresponsive store.
+        self._thread = ThreadPoolExecutor(1)
+        path = find_newest(folder, version)
+        if path is None:
+            what = f"version {version}" if version else "model"
+            raise ModelError(
+                f"There is no {what} in {folder}: run the pipeline until one is blessed, or set "
+                "--output to the output folder of a run."
+            )
+        try:
+            self.current = self._load(path)
+        except StorageError:
+            raise
+        except Exception as error:
+            raise ModelError(f"Cannot load the model in {path}: {error}") from error
+        self._failed: dict[str, str] = {}
+        self._retry = 0.0
+        self._loading: str | None = None
+        self._trouble = ""
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        """Known versions, newest first, as in `model_version_status` of TensorFlow Serving."""
+        states = [_describe(self.current.version, "AVAILABLE")]
+        states += [_describe(name, "END", error) for name, error in self._failed.items()]
+        if self._loading:
+            states.append(_describe(self._loading, "LOADING"))
+        return sorted(states, key=lambda state: int(state["version"]), reverse=True)
+
+    async def watch(self) -> None:
+        """Poll for other versions until cancelled."""
+        while self._version is None:
+            await asyncio.sleep(self.poll_seconds)
+            await self.update()
+
+    async def update(self) -> None:
+        """Load the newest version if it changed; keep the old one if that fails.
+
+        Requests in progress finish with the model that they started with.
+        """
+        path = await self._find_newest()
+        name = os.path.basename(path or "")
+        if path is None or name == self.current.version:
+            return
+        if name in self._failed and time.monotonic() < self._retry:
+            return
+        self._loading = name
+        try:
+            self.current = await self._run(self._load, path)
+            _LOGGER.warning("Now serving version %s.", name)
+            self._failed.pop(name, None)
+        except Exception as error:
+            self._failed[name] = str(error).strip()[:500] or type(error).__name__
+            self._retry = time.monotonic() + self.retry_seconds
+            _LOGGER.warning("Version %s cannot be loaded: %s", name, self._failed[name])
+        finally:
+            self._loading = None
+
+    async def _find_newest(self) -> str | None:
+        """Return the newest version; None, with one log line, while the store fails."""
+        path, trouble = None, ""
+        try:
+            path = await self._run(find_newest, self._folder)
+        except UserError as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            _LOGGER.warning("Cannot look for other versions: %s", trouble)
+        self._trouble = trouble
+        return path
+
+    async def _run(self, task: Callable[[str], _Result], path: str) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, task, path)
+
+
+def _describe(version: str, state: str, error: str = "") -> dict[str, Any]:
+    status = {"error_code": "UNKNOWN" if error else "OK", "error_message": error}
+    return {"version": version, "state": state, "status": status}

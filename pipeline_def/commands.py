@@ -1,0 +1,88 @@
+"""Table of all commands; each loads its module only when it is called."""
+
+import contextlib
+import difflib
+import importlib
+import os
+from collections.abc import Callable, Sequence
+
+from components.contract.errors import ConfigurationError
+from components.contract.printable import quote
+
+Command = Callable[[list[str]], int]
+"""From the arguments after its name to the exit status."""
+
+
+def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
+    """Return the command that the first argument names, else `run`, and its arguments.
+
+    Raises:
+        ConfigurationError: the first argument looks like a misspelled command.
+    """
+    words = list(arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
+    if words and words[0] in COMMANDS:
+        return COMMANDS[words[0]], words[1:]
+    if words and not words[0].startswith("-") and not os.path.exists(words[0]):
+        similar = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
+        if similar and "/" not in words[0]:
+            raise ConfigurationError(
+                f"Unknown command {quote(words[0])}. Did you mean '{similar[0]}'?"
+            )
+    return COMMANDS["run"], words
+
+
+def _load(module: str, function: str) -> Command:
+    """Return a command of `local/commands`, whose module is imported when it is called."""
+
+    def command(arguments: list[str]) -> int:
+        call: Command = getattr(
+            importlib.import_module(f"{__package__}.local.commands.{module}"), function
+        )
+        return call(arguments)
+
+    return command
+
+
+def serve(arguments: list[str]) -> int:
+    """Serve the pushed model until interrupted."""
+    from pipeline_def.apps.serve import options
+
+    parsed = options.parse_options(arguments)
+    from pipeline_def.apps.serve import command
+
+    with contextlib.suppress(KeyboardInterrupt):
+        command.serve(parsed)
+    return 0
+
+
+def review(arguments: list[str]) -> int:
+    """Let a person decide about a run's suspects, until interrupted."""
+    from pipeline_def.apps.review import options
+
+    parsed = options.parse_options(arguments)
+    if parsed.apply_to is not None:
+        from pipeline_def.apps.review import corrected_copy
+
+        corrected_copy.apply_to(parsed.apply_to, parsed)
+        return 0
+    from pipeline_def.apps.review import command
+
+    with contextlib.suppress(KeyboardInterrupt):
+        command.review(parsed)
+    return 0
+
+
+COMMANDS = {
+    "run": _load("run", "run"),
+    "inspect": _load("inspect", "inspect"),
+    "predict": _load("predict", "predict_files"),
+    "runs": _load("runs", "manage_runs"),
+    "schema": _load("schema", "write_inferred"),
+    "serve": serve,
+    "rollback": _load("models", "roll_back"),
+    "weights": _load("models", "manage_weights"),
+    "review": review,
+}
+"""The first argument → its function; without a command, `run`."""

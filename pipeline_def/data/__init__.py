@@ -1,1 +1,0 @@
-"""From shards to batches for the accelerator; `dataset.py` is the door."""

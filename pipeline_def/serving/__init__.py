@@ -1,1 +1,0 @@
-"""The signatures of the exported model."""

@@ -1,1 +1,0 @@
-"""Trainer's `run_fn`, the training loop and its checkpoints."""

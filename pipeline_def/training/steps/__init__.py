@@ -1,1 +1,0 @@
-"""The training step, its parts, and many steps in one call."""

@@ -1,0 +1,142 @@
+"""How the page of the review looks and works, in Chromium."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.ingest.source.corrections import Correction, read_corrections, write_corrections
+from tests.apps.review.reviewed import draw_images, reviewing, suspect, write_output
+from tests.apps.serve.test_page_in_browser import check_silence, wait
+from tests.missing import lack
+from tests.report.browser import Page, browse, find_chromium
+from tests.report.test_page_in_browser import CONTRAST
+
+pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e" + "long " * 2000
+SHOWN = "(it => !it.hidden && it.naturalWidth > 0)(document.querySelector('#picture'))"
+DECIDED = "document.querySelector('#count').textContent"
+_CODES = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if not find_chromium():
+        lack("chromium", "there is no Chromium")
+    with browse(tmp_path_factory.mktemp("chromium")) as page:
+        yield page
+
+
+def make_output(folder: Path, labels: list[str]) -> Path:
+    """Six suspects: the last one with every hostile text, the one before without a proposal."""
+    images = draw_images(6)
+    paths = [*images]
+    rows = [
+        suspect(path, images[path], 0.9 - n / 10, neighbors=(paths[0], paths[1]))
+        for n, path in enumerate(paths[:4])
+    ]
+    rows.append(suspect(paths[4], images[paths[4]], 0.2, proposed="", reason="dark"))
+    hostile = {"label": HOSTILE, "neighbors": (HOSTILE,)}
+    rows.append(suspect(paths[5], images[paths[5]], 0.1, **hostile))
+    return write_output(folder, images, rows, labels)
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        code = _CODES.get(key) or ord(key.upper())
+        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+        page.call(
+            "Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text
+        )
+        page.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+
+def text_of(page: Page, name: str) -> str:
+    return str(page.evaluate(f"document.querySelector('#{name}').textContent"))
+
+
+def test_by_keyboard_alone(browser: Page, tmp_path: Path) -> None:
+    output = make_output(tmp_path, ["blue", "green", "red"])
+    with reviewing(output) as port:
+        address = f"http://127.0.0.1:{port}/"
+        browser.visit(address, width=1440)
+        wait(browser, SHOWN)
+        assert (text_of(browser, "given"), text_of(browser, "proposed")) == ("blue", "red")
+        wait(browser, "document.querySelectorAll('.neighbors img').length === 2")
+        press(browser, "r", "k", "n", *"odd", "Enter", "x")
+        wait(browser, f"{DECIDED} === '3 of 6 decided'")
+        assert text_of(browser, "spoken").startswith("Image 4 of 6. The label is probably wrong")
+        press(browser, "z")
+        wait(browser, f"{DECIDED} === '2 of 6 decided'")
+        press(browser, "3")
+        wait(browser, f"{DECIDED} === '3 of 6 decided'")
+        press(browser, "ArrowLeft")
+        wait(browser, "document.querySelector('#decided').textContent.includes('green')")
+        browser.visit(address, width=1440)
+        wait(browser, f"{SHOWN} && location.hash.length > 60")
+        assert text_of(browser, "place").startswith("4 of 6"), "it goes on where it was"
+        press(browser, "ArrowRight", "ArrowRight", "r")
+        wait(browser, "document.querySelector('#chooser').open")
+        press(browser, *"lu", "Enter")
+        wait(browser, f"{DECIDED} === '4 of 6 decided'")
+        check_silence(browser, address)
+    rows = [
+        (row.action, row.to_label, row.why) for row in read_corrections(f"{output}/corrections.csv")
+    ]
+    assert rows == [
+        ("relabel", "red", "label 0.90"),
+        ("keep", "", "label 0.80"),
+        ("relabel", "green", "label 0.70"),
+        ("relabel", "blue", "dark 0.20"),
+    ]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_hostile_texts_and_a_thousand_labels(browser: Page, tmp_path: Path, width: int) -> None:
+    names = [f"label {number}" for number in range(997)]
+    with reviewing(make_output(tmp_path, [*names, "blue", "green"])) as port:
+        address = f"http://127.0.0.1:{port}/"
+        browser.visit(address, width=width)
+        wait(browser, SHOWN)
+        press(browser, *["ArrowRight"] * 4)
+        wait(browser, "document.querySelector('#given').textContent.startsWith('<img')")
+        wait(browser, SHOWN)
+        assert browser.evaluate("document.querySelectorAll('img[src=x]').length") == 0
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        press(browser, "l")
+        wait(browser, "document.querySelector('#chooser').open")
+        assert browser.evaluate("document.querySelectorAll('#choices li').length") == 50
+        for scheme in ("light", "dark"):
+            browser.choose_scheme(scheme)
+            assert browser.evaluate(CONTRAST) == []
+        press(browser, *"el 77")
+        assert browser.evaluate("document.querySelector('[aria-selected=true]').innerText") == (
+            "749\nlabel 77"
+        )
+        press(browser, "Escape")
+        check_silence(browser, address)
+
+
+def test_two_pages_stay_consistent(browser: Page, tmp_path: Path) -> None:
+    output = make_output(tmp_path, ["blue", "green", "red"])
+    with reviewing(output) as port, reviewing(output) as other:
+        browser.visit(f"http://127.0.0.1:{port}/", width=1440)
+        wait(browser, SHOWN)
+        script = """fetch('http://127.0.0.1:%d/api/undo', {method: 'POST', body: '{}'})
+            .then(() => 'answered', () => 'refused')"""
+        assert browser.evaluate(script % other) == "refused"
+        from tests.apps.review.test_review import decide
+
+        decide(other, 1, "remove")
+        wait(browser, f"{DECIDED} === '1 of 6 decided'")
+        press(browser, "k")
+        wait(browser, "document.querySelector('#place').textContent.startsWith('3 of 6')")
+        # What people write by hand may lack a time.
+        digest = browser.evaluate("location.hash.slice(1)")
+        rows = read_corrections(str(output / "corrections.csv"))
+        written = [*rows, Correction(digest, "", "unsure", "")]
+        write_corrections(str(output / "corrections.csv"), written)
+        wait(browser, f"{DECIDED} === '3 of 6 decided'")
+        text = browser.evaluate("document.querySelector('#decided').textContent")
+        assert text.startswith("Unsure  · somebody ·")

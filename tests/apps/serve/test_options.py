@@ -1,0 +1,38 @@
+import os
+
+import pytest
+
+import local_runner
+from pipeline_def.apps.serve.options import SCREEN, ServerOptions, parse_options
+
+
+def test_what_is_not_said_is_local_and_limited() -> None:
+    options = parse_options(["--output", "out", "--model", "17", "--timeout", "5"])
+    assert options == ServerOptions(os.path.abspath("out"), model="17", timeout=5.0)
+    assert options.is_local
+    assert not parse_options(["--host", "0.0.0.0"]).is_local
+    assert parse_options(["--output", "s3://bucket/out/"]).output == "s3://bucket/out"
+    for name in ServerOptions.__dataclass_fields__:
+        assert f"--{name} " in SCREEN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--prot", "1"], "Unknown option '--prot'. Did you mean '--port'?"),
+        (["--port", "70000"], "port is 70000: it must be a whole number from 0 to 65,535"),
+        (["--timeout", "0"], "timeout is 0: it must be a number above 0"),
+        (["--name", "../x"], "name is '../x'"),
+        (["--port", "x"], "port is 'x': it must be a whole number from 0 to 65,535"),
+        (["--output", "ftp://host/out"], "--output is ftp://host/out, which is not supported"),
+        (["--output", "/nowhere", "--port", "0"], "There is no model in /nowhere/pushed"),
+        (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert local_runner.main(["serve", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Traceback" not in said

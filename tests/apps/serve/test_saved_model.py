@@ -1,0 +1,253 @@
+"""The server with a model of TensorFlow: heat maps, under attack, and killed while clients ask."""
+
+import contextlib
+import gc
+import http.client
+import io
+import itertools
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from benchmarks.serving import Server, started
+from pipeline_def.apps.serve.model import Model
+from pipeline_def.apps.serve.prediction import LARGE_AT_ONCE
+from pipeline_def.apps.serve.versions import Versions
+from tests.apps.serve.serving import ask, instances, running
+from tests.pictures import turned
+
+pytestmark = pytest.mark.slow
+
+_SIDE = 6300
+# As `serve --help` states it.
+_MOST_BYTES = 48 * _SIDE**2 * LARGE_AT_ONCE
+# Decoders hold the interpreter lock: for 0.3 s that of WebP, on a busy machine.
+_DECODER_SECONDS = 1.0
+
+
+SIZE = 16
+LABELS = ["a", "b", "c"]
+
+
+def export(folder: Path) -> None:
+    """Write a small model with the signatures that every exported model has."""
+    import tensorflow as tf
+    import tf_keras
+
+    from components.contract.example import ENCODED
+    from components.images.canonical import canonicalize
+    from components.trainer.export.signatures import Classifier, make_signatures, save_atomically
+    from components.transform.config import TransformConfig
+
+    images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
+    features = tf_keras.layers.Conv2D(8, 3, activation="relu")(
+        tf_keras.layers.Rescaling(1 / 255)(images)
+    )
+    logits = tf_keras.layers.Dense(3)(tf_keras.layers.Flatten()(features))
+    model = tf_keras.Model(images, logits)
+    config = TransformConfig(size=SIZE, storage="png")
+    served = tf.Module()
+    served.weights = model.variables
+    signatures = make_signatures(
+        Classifier(model),
+        lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), config)},
+        labels=[label.encode() for label in LABELS],
+        raw_spec={},
+        config=config,
+    )
+    wanted = {name: signatures[name] for name in ("serving_default", "explain")}
+    save_atomically(served, str(folder), wanted)
+
+
+def draw(count: int) -> list[bytes]:
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, [count, SIZE, SIZE, 3], np.uint8)
+    return [tf.io.encode_png(image).numpy() for image in pixels]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("out")
+    export(folder / "pushed" / "7")
+    return folder
+
+
+def test_metadata_answers_and_heat_maps(output: Path) -> None:
+    [file] = draw(1)
+    gc.unfreeze()
+    versions = Versions(str(output / "pushed"), Model)
+    # A collection that walked through TensorFlow's objects would hold up all requests for 0.2 s.
+    assert gc.get_freeze_count() > 0
+    with running(versions) as port:
+        _, metadata = ask(port, "/v1/models/images/metadata")
+        _, answer = ask(port, body=instances(file))
+        _, broken = ask(port, body=instances(file[:-40]))
+        _, why = ask(port, body=instances(file, signature_name="explain"))
+    of_default = metadata["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    tensor = of_default["inputs"]["image_bytes"]
+    assert tensor["dtype"] == "DT_STRING"
+    assert tensor["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    [refused] = broken["predictions"]
+    assert refused["error"] == "PNG: damaged or cut off"
+    assert (refused["label"], sum(refused["probabilities"])) == ("", 0)
+    [row], [explained] = answer["predictions"], why["predictions"]
+    assert row["labels"] == LABELS
+    assert row["label"] == explained["label"] == LABELS[int(np.argmax(row["probabilities"]))]
+    heat = np.array(explained["heat_map"])
+    assert heat.shape == (SIZE, SIZE)
+    assert heat.max() == pytest.approx(1)
+    assert heat.min() >= 0
+    assert explained["seen_bytes"].keys() == {"b64"}
+
+
+def _encode(kind: str, mode: str = "RGB", **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, (_SIDE, _SIDE)).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def _attacking(port: int, files: Sequence[bytes]) -> Iterator[None]:
+    """Four clients send requests with several images; every other one hangs up soon."""
+    stop = threading.Event()
+    bodies = [json.dumps(instances(file, file)).encode() for file in files]
+
+    def attack(number: int) -> None:
+        for body in itertools.cycle(bodies[number:] + bodies[:number]):
+            if stop.is_set():
+                return
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                ask(port, body=body, timeout=0.3 if number % 2 else 30)
+
+    attackers = [threading.Thread(target=attack, args=(number,)) for number in range(4)]
+    for one in attackers:
+        one.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for one in attackers:
+            one.join()
+
+
+def _measure(port: int, *, seconds: float) -> list[float]:
+    """Return the seconds of each request of a client with a small image."""
+    [file] = draw(1)
+    times = []
+    end = time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        assert ask(port, body=instances(file))[0] == 200
+        times.append(time.monotonic() - began)
+        time.sleep(0.005)
+    return times
+
+
+def _percentile(times: list[float]) -> float:
+    return float(np.percentile(times, 99))
+
+
+class _Memory(threading.Thread):
+    """Watches the memory of a server with its processes."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(daemon=True)
+        self._process = psutil.Process(server.process.pid)
+        self._done = threading.Event()
+        self.peak = 0
+
+    def read(self) -> int:
+        total = 0
+        for process in (self._process, *self._process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
+        return total
+
+    def run(self) -> None:
+        while not self._done.wait(0.02):
+            self.peak = max(self.peak, self.read())
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join()
+
+
+def test_large_images_cost_bounded_memory_and_little_of_the_time_of_others(output: Path) -> None:
+    files = [
+        _encode("WEBP", lossless=True, method=0),  # 34 bytes
+        _encode("TIFF", compression="tiff_adobe_deflate"),
+        _encode("PNG", "RGBA"),
+        _encode("JPEG", exif=turned(6)),
+        _encode("JPEG"),
+    ]
+    with started(str(output)) as server:
+        _measure(server.port, seconds=1)
+        memory = _Memory(server)
+        before = memory.read()
+        memory.start()
+        quiet = _measure(server.port, seconds=4)
+        with _attacking(server.port, files):
+            attacked = _measure(server.port, seconds=12)
+        memory.stop()
+    assert memory.peak - before < _MOST_BYTES
+    # Below 20 ms it is the machine that is measured.
+    assert _percentile(attacked) < 3 * max(_percentile(quiet), 0.02) + _DECODER_SECONDS
+
+
+def test_no_answer_is_wrong_while_the_server_or_its_version_is_replaced(output: Path) -> None:
+    """Clients send each request again until it is answered."""
+    pushed = output / "pushed"
+    files = draw(20)
+    with started(str(output)) as server:
+        port = server.port
+        expected = [_ask(port, file) for file in files]
+        stop = threading.Event()
+        found: list[tuple[bool, int]] = []
+
+        def client(number: int) -> None:
+            while not stop.is_set():
+                number = (number + 1) % len(files)
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    is_right = np.allclose(_ask(port, files[number]), expected[number], atol=1e-5)
+                    found.append((is_right, server.process.pid))
+
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(8)]
+        for one in clients:
+            one.start()
+        time.sleep(0.5)
+        server.process.kill()
+        server.process.wait()
+        with started(str(output), port) as server:
+            shutil.copytree(pushed / "7", output / "unfinished")
+            (output / "unfinished").rename(pushed / "8")
+            deadline = time.monotonic() + 60
+            while list(server.versions) != ["8"] and time.monotonic() < deadline:
+                time.sleep(0.1)
+            # A version that disappears while it is served.
+            for version in ("7", "8"):
+                shutil.rmtree(pushed / version)
+            time.sleep(1.5)
+            server_said = server.versions
+            stop.set()
+            for one in clients:
+                one.join()
+    assert all(is_right for is_right, _ in found)
+    assert len({pid for _, pid in found}) == 2
+    assert server_said == {"8": "AVAILABLE"}
+
+
+def _ask(port: int, file: bytes) -> list[float]:
+    status, answer = ask(port, body=instances(file))
+    assert status == 200
+    [row] = answer["predictions"]
+    return row["probabilities"]  # type: ignore[no-any-return]

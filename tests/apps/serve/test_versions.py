@@ -1,0 +1,179 @@
+import asyncio
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gcs_server import GcsServer
+from components.contract.errors import ModelError, StorageError
+from components.storage.folder import open_folder
+from pipeline_def.apps.serve import versions as module
+from pipeline_def.apps.serve.model import Model
+from pipeline_def.apps.serve.versions import Versions
+from tests.apps.serve.fake_model import FakeModel
+from tests.storage.gs_client import point_to
+
+
+def push(folder: Path, version: str, *, whole: bool = True) -> None:
+    (folder / version).mkdir(parents=True)
+    if whole:
+        (folder / version / "saved_model.pb").touch()
+
+
+def load(path: str) -> Model:
+    if path.endswith("13"):
+        raise ValueError("the graph is damaged")
+    return FakeModel(os.path.basename(path))
+
+
+def test_the_newest_whole_version_is_taken_up(tmp_path: Path) -> None:
+    push(tmp_path, "9")
+    push(tmp_path, "10", whole=False)
+    versions = Versions(str(tmp_path), load)
+    assert versions.current.version == "9"
+    (tmp_path / "10" / "saved_model.pb").touch()
+    asyncio.run(versions.update())
+    assert versions.current.version == "10"
+    # To move the newer one away is how one goes back.
+    (tmp_path / "10").rename(tmp_path / "away")
+    asyncio.run(versions.update())
+    assert versions.current.version == "9"
+    # Without any version, what is loaded goes on answering, until there is one again.
+    shutil.rmtree(tmp_path)
+    asyncio.run(versions.update())
+    assert [state["version"] for state in versions.states] == ["9"]
+    push(tmp_path, "11")
+    asyncio.run(versions.update())
+    assert versions.current.version == "11"
+
+
+def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_path: Path) -> None:
+    push(tmp_path, "12")
+    versions = Versions(str(tmp_path), load)
+    push(tmp_path, "13")
+    for _ in range(2):
+        asyncio.run(versions.update())
+    assert versions.current.version == "12"
+    assert versions.states == [
+        {
+            "version": "13",
+            "state": "END",
+            "status": {"error_code": "UNKNOWN", "error_message": "the graph is damaged"},
+        },
+        {
+            "version": "12",
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        },
+    ]
+    push(tmp_path, "14")
+    asyncio.run(versions.update())
+    assert versions.current.version == "14"
+
+
+def test_a_version_whose_files_come_late_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(tmp_path, "12")
+    tries: list[str] = []
+
+    def load_later(path: str) -> Model:
+        tries.append(os.path.basename(path))
+        if tries.count("14") == 1:
+            raise OSError("variables are missing")
+        return FakeModel(tries[-1])
+
+    versions = Versions(str(tmp_path), load_later)
+    push(tmp_path, "14")
+    for _ in range(2):
+        asyncio.run(versions.update())
+    assert tries == ["12", "14"]
+    later = time.monotonic() + Versions.retry_seconds
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    asyncio.run(versions.update())
+    assert versions.current.version == "14"
+    assert [state["state"] for state in versions.states] == ["AVAILABLE"]
+
+
+def test_a_version_that_was_asked_for_stays(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        push(tmp_path, version)
+    versions = Versions(str(tmp_path), load, "1")
+    asyncio.run(versions.watch())
+    assert versions.current.version == "1"
+    with pytest.raises(ModelError, match="no version 3 in"):
+        Versions(str(tmp_path), load, "3")
+
+
+def test_without_a_model_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"There is no model in .*: run the pipeline"):
+        Versions(str(tmp_path / "none"), load)
+    push(tmp_path, "13")
+    with pytest.raises(ModelError, match=r"Cannot load .*13: the graph is damaged"):
+        Versions(str(tmp_path), load)
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """URL of an empty bucket."""
+    with GcsServer() as server, point_to(server):
+        server.add_bucket("bucket")
+        yield "gs://bucket"
+
+
+def test_versions_in_a_bucket_are_taken_up_when_they_are_whole(bucket: str) -> None:
+    fs, root = open_folder(bucket)
+    copies: list[str] = []
+
+    def load_files(path: str) -> Model:
+        files = (os.path.join(above, name) for above, _, names in os.walk(path) for name in names)
+        read = {os.path.relpath(file, path): Path(file).read_bytes() for file in files}
+        version = os.path.basename(path).encode()
+        assert read == {"variables/index": version, "saved_model.pb": version}
+        copies.append(path)
+        return FakeModel(os.path.basename(path))
+
+    with pytest.raises(ModelError, match=rf"There is no model in {bucket}/out/pushed"):
+        Versions(f"{bucket}/out/pushed", load_files)
+    for version, name in (
+        ("9", "variables/index"),
+        ("9", "saved_model.pb"),
+        ("10", "variables/index"),
+    ):
+        fs.pipe_file(f"{root}/out/pushed/{version}/{name}", version.encode())
+    versions = Versions(f"{bucket}/out/pushed", load_files)
+    asyncio.run(versions.update())
+    assert versions.current.version == "9"
+    fs.pipe_file(f"{root}/out/pushed/10/saved_model.pb", b"10")
+    asyncio.run(versions.update())
+    assert versions.current.version == "10"
+    assert len(copies) == 2
+    assert not any(os.path.exists(path) for path in copies)
+
+
+def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger=module.__name__)
+    push(tmp_path, "12")
+    versions = Versions(str(tmp_path), load)
+    answered = threading.Event()
+
+    def fail(folder: str) -> None:
+        answered.wait()
+        raise StorageError("The store does not answer.")
+
+    monkeypatch.setattr(module, "find_newest", fail)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(versions.update(), 0.01))
+    answered.set()
+    for _ in range(2):
+        asyncio.run(versions.update())
+    assert versions.current.version == "12"
+    said = [record.message for record in caplog.records]
+    assert said == ["Cannot look for other versions: The store does not answer."]

@@ -1,0 +1,139 @@
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.recipes import resolve
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.transform.config import TransformConfig
+from pipeline_def.config.config import Config
+from pipeline_def.config.options import describe_chosen, find_ineffective
+from tests.config.command import parsed
+
+TRANSFER = {"model": ModelConfig(weights="w.h5")}
+IMAGENET = ModelConfig(name="efficientnet_v2_b3", weights="imagenet")
+# Shorter side and number of the images, what the user sets; then size, network and recipe.
+CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
+    "digits": (8, 1_437, {}, (32, "cnn", "small")),
+    "CIFAR": (32, 50_000, {}, (32, "resnet9", "cifar")),
+    "a small part of CIFAR": (32, 1_000, {}, (32, "cnn", "small")),
+    "many photographs": (375, 8_000, {}, (224, "mobilenet_v2", "photos")),
+    "too few to start from random weights": (375, 7_999, {}, (96, "cnn", "photos")),
+    "few, but pretrained": (375, 160, TRANSFER, (224, "mobilenet_v2", "transfer")),
+    "few small ones, but pretrained": (32, 100, TRANSFER, (32, "cnn", "transfer")),
+    "many thumbnails": (90, 8_000, {}, (96, "mobilenet_v2", "photos")),
+    "a size": (375, 8_000, {"transform": TransformConfig(size=48)}, (48, "resnet9", "cifar")),
+    "a large size": (375, 160, {"transform": TransformConfig(size=300)}, (300, "cnn", "photos")),
+    "a network": (
+        *(375, 160, {"model": ModelConfig(name="mobilenet_v2")}),
+        (224, "mobilenet_v2", "photos"),
+    ),
+    "a network with a size of its own": (
+        *(375, 160, {"model": IMAGENET}),
+        (300, "efficientnet_v2_b3", "transfer"),
+    ),
+    "a network of the user's": (
+        *(375, 160, {"model": ModelConfig(build_fn="my.model")}),
+        (224, "auto", "photos"),
+    ),
+    "a recipe": (375, 10, {"training": TrainingConfig(recipe="cifar")}, (96, "cnn", "cifar")),
+}
+
+
+@pytest.mark.parametrize("kind", [Config, TrainerConfig])
+@pytest.mark.parametrize(("side", "images", "given", "chosen"), CHOSEN.values(), ids=CHOSEN.keys())
+def test_size_network_and_recipe_follow_the_images(
+    kind: Any, side: int, images: int, given: dict[str, Any], chosen: tuple[int, str, str]
+) -> None:
+    config, recipe = resolve(kind(**given), shorter_side=side, images=images)
+    assert (config.transform.size, config.model.name, config.training.recipe) == chosen
+    assert recipe.name == config.training.recipe
+    assert {
+        key: getattr(getattr(config, section), field)
+        for key in recipe.values
+        for section, field in [key.split(".")]
+    } == recipe.values
+
+
+def test_a_recipe_says_why() -> None:
+    _, recipe = resolve(Config(), shorter_side=32, images=50_000)
+    assert str(recipe) == ("cifar, as there are 50,000 images of 32 pixels to train on")
+    chosen = Config(training=TrainingConfig(recipe="cifar"))
+    assert str(resolve(chosen, shorter_side=32, images=9)[1]) == "cifar, as you asked for it"
+
+
+def test_small_images_are_mirrored_only_if_the_user_says_so() -> None:
+    chosen, _ = resolve(Config(), shorter_side=32, images=50_000)
+    assert not chosen.augmentation.flip
+    named = Config(training=TrainingConfig(recipe="cifar"))
+    assert resolve(named, shorter_side=32, images=50_000)[0].augmentation.flip
+
+
+def test_what_the_user_has_set_stays() -> None:
+    set_ = Config(
+        training=TrainingConfig(recipe="cifar", epochs=3, optimizer="adamw"),
+        augmentation=AugmentationConfig(flip=True),
+    )
+    config, _ = resolve(set_, shorter_side=32, images=50_000)
+    assert (config.training.epochs, config.training.optimizer) == (3, "adamw")
+    assert config.training.batch_size == 512
+
+
+def test_a_default_that_the_user_has_named_stays(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("training: {recipe: cifar, batch_size: 32}\n")
+    given = parsed("--config", str(file), "--augmentation.flip", "false")
+    config, _ = resolve(given, shorter_side=32, images=50_000)
+    assert (config.training.batch_size, config.augmentation.flip) == (32, False)
+    assert config.training.optimizer == "sgd"
+
+
+def test_a_longer_training_for_fewer_images() -> None:
+    epochs = [
+        resolve(Config(training=TrainingConfig(recipe="cifar")), shorter_side=32, images=images)[
+            0
+        ].training.epochs
+        for images in (100, 3_000, 50_000, 10_000_000, 0)
+    ]
+    assert epochs == [40, 40, 15, 15, 40]
+
+
+INEFFECTIVE = {
+    "--augmentation.flip true": "--augmentation.flip true changes nothing: recipe photos sets it "
+    "already",
+    "--training.optimizer adam": "--training.optimizer adam changes nothing: it is the default",
+    "--training.momentum 0.8": "--training.momentum 0.8 changes nothing with training.optimizer "
+    "adam",
+    "--transfer.unfreeze 2": "--transfer.unfreeze 2 changes nothing without pretrained weights",
+    "--model.name mobilenet_v2 --model.width 8": "--model.width 8 changes nothing with "
+    "mobilenet_v2",
+    "--training.keep last --training.patience 7": "--training.patience 7 changes nothing with "
+    "training.keep last",
+    "--augmentation.flip false": "",
+    "--training.patience 5": "",
+    "--training.optimizer sgd --training.momentum 0.8": "",
+    "--model.weights w.h5 --transfer.unfreeze 2": "",
+    "--model.width 8": "",
+}
+
+
+@pytest.mark.parametrize(("words", "sentence"), INEFFECTIVE.items(), ids=INEFFECTIVE.keys())
+def test_an_option_that_changes_nothing_says_so(words: str, sentence: str) -> None:
+    given = parsed(*words.split())
+    config, recipe = resolve(given, shorter_side=375, images=160)
+    assert list(find_ineffective(given.given, config, recipe)) == ([sentence] if sentence else [])
+
+
+def test_a_file_of_all_options_causes_no_notes() -> None:
+    config, recipe = resolve(Config(), shorter_side=375, images=160)
+    names = [f"training.{field.name}" for field in dataclasses.fields(TrainingConfig)]
+    assert len([*find_ineffective(names, config, recipe)]) < 5
+
+
+def test_the_options_that_a_recipe_has_set() -> None:
+    given = parsed("--training.epochs", "7")
+    _, recipe = resolve(given, shorter_side=375, images=160)
+    assert describe_chosen(given.given, recipe) == "training.patience 15, augmentation.flip true"

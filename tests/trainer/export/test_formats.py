@@ -1,0 +1,235 @@
+"""Other formats: converted, run by their own runtimes, and measured."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from PIL import Image
+from tf_keras.src.applications import convnext
+
+from components.contract.errors import ConfigurationError
+from components.contract.example import ENCODED, FILENAME
+from components.evaluation.format_measurement import measure_formats
+from components.host.machine import require_formats
+from components.metrics.evaluation_files import (
+    PLAIN_RESIZE,
+    read_format_results,
+    write_format_results,
+)
+from components.metrics.predictions import Evaluated, Predictions
+from components.records.shard_files import open_shard, shard_path, write_index
+from components.records.tfrecord import serialize
+from components.trainer.config.model import ModelConfig
+from components.trainer.export.formats import export_formats
+from components.trainer.export.signatures import Classifier
+from components.transform.config import TransformConfig
+from tests.pictures import COLOURS, encode, picture
+from tests.trainer.networks.networks import build
+
+SIZE = 16
+CONFIG = TransformConfig(size=SIZE, storage="png")
+KINDS: Any = ["onnx", "float16", "dynamic", "int8"]
+IMAGES = 24
+
+
+def network(*, odd: bool = False, kernel: Any = None) -> tf_keras.Model:
+    """Return a model whose logits are the mean blue, green and red; `odd`: no format has it."""
+    images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
+    pixels = tf_keras.layers.Rescaling(1 / 32)(images)
+    initial = _reversed if kernel is None else tf_keras.initializers.Constant(kernel)
+    convolved = tf_keras.layers.Conv2D(3, 1, kernel_initializer=initial, use_bias=False)(pixels)
+    means = tf_keras.layers.GlobalAveragePooling2D()(convolved)
+    return tf_keras.Model(images, tf.math.lgamma(means) if odd else means)
+
+
+def _reversed(shape: Any, dtype: Any = None) -> tf.Tensor:
+    return tf.reshape(tf.reverse(tf.eye(3), [1]), shape)
+
+
+def pixels_of(number: int) -> Any:
+    colour = list(COLOURS)[number % 3]
+    return np.asarray(picture(number, colour=colour, height=SIZE, width=SIZE))
+
+
+def run_onnx(path: Path, pixels: Any) -> Any:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(["probabilities"], {"images": pixels})[0]
+
+
+def run_lite(path: Path, pixels: Any) -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=str(path))
+    [taken] = interpreter.get_input_details()
+    assert (taken["dtype"], list(taken["shape_signature"])) == (np.uint8, [-1, SIZE, SIZE, 3])
+    interpreter.resize_tensor_input(taken["index"], pixels.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(taken["index"], pixels)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+@pytest.mark.slow
+def test_formats_match_the_model_and_are_measured(tmp_path: Path) -> None:
+    classifier, labels = Classifier(network(), views=6, temperature=2.0), list(COLOURS)
+    images = [pixels_of(number) for number in range(IMAGES)]
+    ingest = {"shrink": 20, "quality": 90}
+    folder = tmp_path / "model" / "Format-Exports"
+    choices: dict[str, Any] = {"labels": labels, "config": CONFIG, "ingest": ingest}
+    export_formats(classifier, KINDS, str(folder), images=images, **choices)
+    names = [f"{number:03d}.png" for number in range(IMAGES)]
+    path = shard_path(str(tmp_path), "eval", 0, 1)
+    with open_shard(path) as writer:
+        for name, image in zip(names, images, strict=True):
+            features: dict[str, Any] = {ENCODED: encode(Image.fromarray(image), "PNG")}
+            writer.write(serialize(features | {FILENAME: name}))
+    write_index(str(tmp_path), {"eval": {Path(path).name: IMAGES}})
+
+    known = classifier.probabilities(tf.constant(np.stack(images))).numpy()
+    assert np.abs(run_onnx(folder / "model.onnx", np.stack(images)) - known).max() < 1e-5
+    for kind, tolerance in (("float16", 1e-3), ("dynamic", 0.02), ("int8", 0.05)):
+        found = run_lite(folder / f"{kind}.tflite", np.stack(images))
+        np.testing.assert_allclose(found, known, atol=tolerance)
+    assert (folder / "labels.txt").read_text() == "blue\ngreen\nred\n"
+    manifest = json.loads((folder / "formats.json").read_text())
+    assert manifest["ingest"] == ingest
+    _check_golden(folder, manifest)
+
+    truth = np.arange(IMAGES) % 3
+    _check_measured(tmp_path, names, truth, known, wrong=0)
+    # As if the model were right about a quarter of the images where the formats are wrong.
+    turned = np.where((np.arange(IMAGES) < IMAGES // 4)[:, np.newaxis], known[:, [1, 2, 0]], known)
+    _check_measured(tmp_path, names, turned.argmax(axis=1), turned, wrong=IMAGES // 4)
+
+
+def _check_golden(folder: Path, manifest: Any) -> None:
+    sizes = set()
+    for golden in manifest["golden"]:
+        pixels, seen = (np.asarray(Image.open(folder / golden[key])) for key in ("input", "seen"))
+        sizes.add(pixels.shape)
+        [found] = run_onnx(folder / "model.onnx", pixels[np.newaxis])
+        np.testing.assert_allclose(found, golden["probabilities"], atol=0.01)
+        [found] = run_lite(folder / "float16.tflite", seen[np.newaxis])
+        np.testing.assert_allclose(found, golden["probabilities"], atol=0.002)
+    assert sizes == {(16, 16, 3), (33, 48, 3), (80, 61, 3), (8, 11, 3)}
+
+
+def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: int) -> None:
+    predictions = Predictions(tuple(COLOURS), ids, known.astype(np.float32))
+    evaluated = Evaluated(tuple(names), {}, predictions, None)
+    lost = wrong / IMAGES
+    results = measure_formats(
+        str(tmp_path / "model"), str(tmp_path), "eval", lambda: evaluated, max_drop=0.01
+    )
+    assert [result.kind for result in results] == KINDS
+    for result in results:
+        assert result.accuracy == pytest.approx(1 - lost)
+        assert result.drop == pytest.approx(lost)
+        assert result.interval is not None
+        assert result.interval.low <= lost <= result.interval.high
+        assert result.agreement == pytest.approx(1 - lost)
+        assert (result.difference > 0.3) == bool(wrong)
+        assert result.bytes > 500
+        assert result.images_per_second > 0
+        assert bool(result.reason) == bool(wrong)
+        assert "0.250 below that of the model; at most 0.01" in result.reason or not wrong
+    write_format_results(str(tmp_path), results)
+    assert read_format_results(str(tmp_path)) == tuple(results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [["onnx"], ["float16"]])
+def test_the_cost_of_a_plain_resize_is_measured(tmp_path: Path, kinds: Any) -> None:
+    """Stripes of a pixel are gray to who antialiases, and black or white to who does not."""
+    classifier = Classifier(network())
+    config = TransformConfig(size=SIZE, storage="png", fit="stretch")
+    blue = np.zeros([SIZE * 4, SIZE * 4, 3], np.uint8)
+    blue[:, 1::4, 0] = blue[:, 2::4, 0] = 250  # what the nearest pixels see
+    blue[..., 2] = 140
+    path = shard_path(str(tmp_path), "eval", 0, 1)
+    with open_shard(path) as writer:
+        features: dict[str, Any] = {ENCODED: encode(Image.fromarray(blue), "PNG")}
+        writer.write(serialize(features | {FILENAME: "stripes"}))
+    write_index(str(tmp_path), {"eval": {Path(path).name: 1}})
+    folder, images = tmp_path / "model" / "Format-Exports", [pixels_of(0)]
+    given: dict[str, Any] = {"labels": list(COLOURS), "config": config, "ingest": {}}
+    export_formats(classifier, kinds, str(folder), images=images, **given)
+    seen = tf.image.resize(blue, [SIZE, SIZE], antialias=True)
+    probabilities = classifier.probabilities(tf.cast(tf.round(seen), tf.uint8)[tf.newaxis]).numpy()
+    predictions = Predictions(tuple(COLOURS), np.array([0]), probabilities)
+    evaluated = Evaluated(("stripes",), {}, predictions, None)
+    model, examples = str(tmp_path / "model"), str(tmp_path)
+    right, plain = measure_formats(model, examples, "eval", lambda: evaluated, max_drop=0.01)
+    assert (right.kind, right.accuracy, right.reason) == (kinds[0], 1, "")
+    assert right.difference < 0.002
+    assert (plain.kind, plain.accuracy, plain.drop) == (PLAIN_RESIZE, 0, 1)
+    assert plain.difference > 0.5
+    assert plain.reason
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("converting_here")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cnn", "resnet9", "mobilenet_v3_small"),
+        pytest.param("convnext_tiny", marks=pytest.mark.weekly),
+    ],
+)
+def test_networks_answer_alike_as_onnx(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Images of any size, next to what TensorFlow sees and answers."""
+    # All its kinds of layers, in a fraction of the time.
+    small = {"depths": [1, 1, 1, 1], "projection_dims": [8, 16, 32, 64], "default_size": 224}
+    monkeypatch.setitem(convnext.MODEL_CONFIGS, "tiny", small)
+    config = TransformConfig(size=32)
+    classifier = Classifier(build(ModelConfig(name=name)))
+    images = [np.asarray(picture(number, height=32, width=32)) for number in range(16)]
+    given: dict[str, Any] = {"labels": list("abcde"), "config": config, "ingest": {}}
+    export_formats(classifier, ["onnx"], str(tmp_path), images=images, **given)
+    for golden in json.loads((tmp_path / "formats.json").read_text())["golden"]:
+        pixels = np.asarray(Image.open(tmp_path / golden["input"]))
+        [found] = run_onnx(tmp_path / "model.onnx", pixels[np.newaxis])
+        np.testing.assert_allclose(found, golden["probabilities"], atol=0.01)
+
+
+@pytest.mark.slow
+def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "Format-Exports"
+    images = [pixels_of(number) for number in range(3)]
+    export_formats(
+        Classifier(network(odd=True)),
+        ["onnx", "float16"],
+        str(folder),
+        labels=["a"],
+        images=images,
+        config=CONFIG,
+        ingest={},
+    )
+    assert set(json.loads((folder / "formats.json").read_text())["failed"]) == {"onnx", "float16"}
+    nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)
+
+    def measure(model: Path) -> list[Any]:
+        return measure_formats(str(model), "none", "eval", lambda: nothing, max_drop=0)
+
+    reasons = [result.reason for result in measure(tmp_path)]
+    assert all(reason.startswith("conversion failed: ") for reason in reasons)
+    assert "Lgamma" in reasons[0]
+    assert measure(tmp_path / "none") == []
+    assert read_format_results(str(tmp_path)) == ()
+
+
+def test_missing_packages_are_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_formats(["onnx", "int8"])
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    require_formats(["int8"])
+    with pytest.raises(ConfigurationError, match=r"tf2onnx: run `uv sync --extra onnx`"):
+        require_formats(["onnx"])

@@ -1,0 +1,107 @@
+"""Shards as Transform would write them for a few pictures, and their content."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.contract.example import ENCODED, LABEL_ID
+from components.images.canonical import decode
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import shard_path, write_index
+from components.trainer.input.dataset import make_dataset
+from components.trainer.input.shards import Shards
+from components.transform.config import TransformConfig
+from tests.pictures import COLOURS, encode, picture
+
+SIZE = 32
+BATCH = 8
+CONFIG = TransformConfig(size=SIZE)
+FEATURE_SPEC = {
+    ENCODED: tf.io.FixedLenFeature([], tf.string),
+    LABEL_ID: tf.io.FixedLenFeature([], tf.int64),
+}
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    path: Path
+    images: dict[str, list[bytes]]
+    """Split → its canonical JPEGs, in order."""
+    labels: dict[str, list[int]]
+
+    def shards(self, split: str) -> Shards:
+        return Shards.of_pattern(f"{self.path}/Split-{split}/*")
+
+    def pixels(self, split: str) -> Any:
+        return self._decoded[split]
+
+    @functools.cached_property
+    def _decoded(self) -> dict[str, Any]:
+        decoded = {
+            split: decode(tf.constant(images), CONFIG).numpy()
+            for split, images in self.images.items()
+        }
+        for pixels in decoded.values():
+            pixels.flags.writeable = False
+        return decoded
+
+    def stored(self, split: str) -> list[tuple[bytes, int]]:
+        """Return pixels and label of every record, in order."""
+        images = [image.tobytes() for image in self.pixels(split)]
+        return list(zip(images, self.labels[split], strict=True))
+
+    def dataset(self, split: str, config: TransformConfig = CONFIG, **more: Any) -> tf.data.Dataset:
+        return make_dataset(
+            self.shards(split),
+            config=config,
+            feature_spec=FEATURE_SPEC,
+            **{"batch_size": BATCH, **more},
+        )
+
+
+def canonical_picture(number: int) -> bytes:
+    color = sorted(COLOURS)[number % 3]
+    return encode(picture(number, colour=color, height=SIZE, width=SIZE), "JPEG", quality=95)
+
+
+def write_shards(
+    path: Path,
+    *,
+    labels: Mapping[str, list[int]] | None = None,
+    image: Callable[[int], bytes] = canonical_picture,
+    **splits: Sequence[int],
+) -> ShardFolder:
+    """Write shards with these numbers of records; `evaluation` becomes the split eval.
+
+    Records take the `labels` of their split, or the three label ids in turn.
+    """
+    folder = ShardFolder(path, {}, {})
+    index: dict[str, dict[str, int]] = {}
+    for seed, (name, counts) in enumerate(splits.items()):
+        split = {"evaluation": "eval"}.get(name, name)
+        numbers = range(1000 * seed, 1000 * seed + sum(counts))
+        folder.images[split] = [image(number) for number in numbers]
+        in_turn = [number % 3 for number in numbers]
+        folder.labels[split] = (labels or {}).get(split, in_turn)
+        records = [
+            {ENCODED: image, LABEL_ID: label}
+            for image, label in zip(folder.images[split], folder.labels[split], strict=True)
+        ]
+        index[split] = {}
+        for number, count in enumerate(counts):
+            shard = Path(shard_path(str(path), split, number, len(counts))).name
+            index[split][shard] = write_indexed_shard(str(path), split, shard, records[:count])
+            records = records[count:]
+    write_index(str(path), index, labels={})
+    return folder
+
+
+def examples(batches: tf.data.Dataset) -> Iterator[tuple[bytes, int]]:
+    for images, labels in batches.as_numpy_iterator():
+        for image, label in zip(images, labels, strict=True):
+            yield np.asarray(image).tobytes(), int(label)

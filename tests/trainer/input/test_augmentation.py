@@ -1,0 +1,396 @@
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageEnhance
+from tensorflow.python.framework import config as framework_config
+
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.input.augmentation.augment import augment
+from tests.pictures import picture
+
+Array = np.ndarray[Any, Any]
+
+SIDE = 48
+CLASSES = 4  # of 16 images, so that neighbors differ, and the first and the last
+OFF = AugmentationConfig(shift=0)
+LABELS = np.arange(16) % CLASSES
+# Not square, so that height and width cannot be mixed up; noise, so that every pixel counts.
+NOISE = np.random.default_rng(0).integers(0, 256, (16, 12, 20, 3), np.uint8)
+SMOOTH = np.stack([np.asarray(picture(seed, height=SIDE, width=SIDE)) for seed in range(16)])
+# Pixels encode their position: 5 levels are one pixel.
+RAMP = np.zeros((16, SIDE, SIDE, 3), np.uint8)
+RAMP[..., 0], RAMP[..., 1] = np.meshgrid(5 * np.arange(SIDE), 5 * np.arange(SIDE))
+# Far from 0 and 255, so that nothing is clipped and colors change linearly.
+PALE = np.random.default_rng(1).integers(110, 146, (16, SIDE, SIDE, 3), np.uint8)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _deterministic_as_in_training() -> Iterator[None]:
+    tf.config.experimental.enable_op_determinism()
+    yield
+    # Not public, but other tests may draw without a seed, which determinism forbids.
+    framework_config.disable_op_determinism()
+
+
+def run(
+    images: Array, *, seed: tuple[int, int] = (0, 1), labels: Array | None = None, **options: Any
+) -> tuple[Array, Array]:
+    labels = np.zeros(len(images), np.int64) if labels is None else labels
+    config = dataclasses.replace(OFF, **options)
+    changed, new_labels = augment(
+        tf.constant(images), tf.constant(labels), seed=seed, config=config, classes=CLASSES
+    )
+    return changed.numpy(), new_labels.numpy()
+
+
+def pixels(images: Array, **options: Any) -> Array:
+    return run(images, **options)[0]
+
+
+EVERYTHING: dict[str, Any] = {
+    "shift": 0.1,
+    "flip": True,
+    "min_crop_area": 0.5,
+    "rotation": 20.0,
+    "brightness": 0.3,
+    "contrast": 0.3,
+    "saturation": 0.3,
+    "hue": 0.1,
+    "cutout": 0.3,
+    "mixup": 0.4,
+    "cutmix": 1.0,
+    "policy": "trivial",
+}
+# Different paths: moves of whole pixels, soft labels, all ops.
+CASES = [{"shift": 0.1, "flip": True}, {"cutout": 0.3, "cutmix": 1.0}, EVERYTHING]
+
+
+def case_name(options: dict[str, Any]) -> str:
+    return "everything" if options == EVERYTHING else "+".join(options)
+
+
+every_case = pytest.mark.parametrize("options", CASES, ids=case_name)
+
+
+@pytest.mark.slow
+def test_a_graph_gives_the_same_as_eager_calls() -> None:
+    config = dataclasses.replace(OFF, **EVERYTHING)
+
+    @tf.function(autograph=False, jit_compile=False)
+    def step(images: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> Any:
+        return augment(images, labels, seed=seed, config=config, classes=CLASSES)
+
+    images, labels = step(tf.constant(SMOOTH), tf.constant(LABELS), tf.constant([0, 1], tf.int64))
+    expected_images, expected_labels = run(SMOOTH, labels=LABELS, **EVERYTHING)
+    np.testing.assert_array_equal(images, expected_images)
+    np.testing.assert_allclose(labels, expected_labels, atol=1e-6)
+
+
+@every_case
+def test_only_the_seed_decides(options: dict[str, Any]) -> None:
+    first, again = pixels(SMOOTH, **options), pixels(SMOOTH, **options)
+    np.testing.assert_array_equal(first, again)
+    for seed in [(0, 2), (1, 1)]:
+        assert (pixels(SMOOTH, seed=seed, **options) != first).any()
+
+
+@every_case
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_batch_may_be_empty_or_have_one_image(options: dict[str, Any], batch: int) -> None:
+    assert pixels(NOISE[:batch], **options).shape == (batch, 12, 20, 3)
+
+
+def test_no_options_change_nothing() -> None:
+    images, labels = run(NOISE, labels=LABELS)
+    np.testing.assert_array_equal(images, NOISE)
+    np.testing.assert_array_equal(labels, LABELS)
+
+
+def windows(image: Array, margin_y: int, margin_x: int) -> dict[bytes, tuple[int, int, bool]]:
+    """Map every shift of an image, mirrored or not, to its offset."""
+    margins = [(margin_y, margin_y), (margin_x, margin_x), (0, 0)]
+    padded = np.pad(image, margins, mode="reflect")
+    height, width, _ = image.shape
+    found = {}
+    for y in range(2 * margin_y + 1):
+        for x in range(2 * margin_x + 1):
+            window = padded[y : y + height, x : x + width]
+            found[window.tobytes()] = (y - margin_y, x - margin_x, False)
+            found[np.fliplr(window).tobytes()] = (y - margin_y, x - margin_x, True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shift", "flip", "margin_y", "margin_x"),
+    [
+        (0.1, False, 1, 2),  # of 12 and 20 pixels
+        (0.1, True, 1, 2),
+        (0.0, True, 0, 0),
+        (0.5, True, 6, 10),  # the most: reflection reaches the middle
+    ],
+)
+def test_shift_and_flip_move_whole_pixels(
+    shift: float, flip: bool, margin_y: int, margin_x: int
+) -> None:
+    moves = set()
+    for step in range(8):
+        changed = pixels(NOISE, seed=(0, step), shift=shift, flip=flip)
+        for image, source in zip(changed, NOISE, strict=True):
+            moves.add(windows(source, margin_y, margin_x)[image.tobytes()])
+    down, right, mirrored = (set(values) for values in zip(*moves, strict=True))
+    # Both directions are independent: most pairs occur in 128 images.
+    assert len({move[:2] for move in moves}) >= min(60, len(down) * len(right))
+    assert (min(down), max(down)) == (-margin_y, margin_y)
+    assert max(right) - min(right) >= 2 * margin_x - 1
+    assert mirrored == ({False, True} if flip else {False})
+
+
+def test_flip_mirrors_about_half_of_the_images() -> None:
+    many = np.tile(NOISE, (16, 1, 1, 1))
+    mirrored = (pixels(many, flip=True) != many).any(axis=(1, 2, 3))
+    assert 0.4 < mirrored.mean() < 0.6
+
+
+def sampled(options: dict[str, Any]) -> Array:
+    """Fit the affine matrix that sampled each image: [batch, 2, 3], as cv2 and Pillow take it."""
+    y, x = np.mgrid[:SIDE, :SIDE]
+    ramp = pixels(RAMP, **options)
+    # Near the center, where nothing is reflected.
+    disc = np.hypot(x - SIDE / 2, y - SIDE / 2) < SIDE / 4
+    points = np.stack([x[disc], y[disc], np.ones(disc.sum())], axis=1)
+    return np.stack(
+        [np.linalg.lstsq(points, image[disc][:, :2] / 5, rcond=None)[0].T for image in ramp]
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rotation": 180.0, "min_crop_area": 0.3},
+        {"rotation": 10.0, "min_crop_area": 0.6, "flip": True, "shift": 0.2},
+    ],
+    ids=case_name,
+)
+def test_warps_match_opencv(options: dict[str, Any]) -> None:
+    for image, source, affine in zip(
+        pixels(SMOOTH, **options), SMOOTH, sampled(options), strict=True
+    ):
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        expected = cv2.warpAffine(
+            source, affine, (SIDE, SIDE), flags=flags, borderMode=cv2.BORDER_REFLECT
+        )
+        # cv2 works in 32nds of a pixel, and the matrix is fitted to hundredths.
+        assert np.abs(image.astype(int) - expected).max() <= 3
+
+
+def test_crops_match_a_resized_window_in_pillow() -> None:
+    options: dict[str, Any] = {"min_crop_area": 0.3}
+    areas, aspects = [], []
+    for image, source, affine in zip(
+        pixels(SMOOTH, **options), SMOOTH, sampled(options), strict=True
+    ):
+        width, height = SIDE * affine[0, 0], SIDE * affine[1, 1]
+        # Sampling counts from the center of the first pixel, a window from its corner.
+        left, top = affine[:, 2] + (1 - np.diag(affine)) / 2
+        box = np.clip([left, top, left + width, top + height], 0, SIDE)
+        np.testing.assert_allclose(box, [left, top, left + width, top + height], atol=0.3)
+        resized = Image.fromarray(source).resize(
+            (SIDE, SIDE), Image.Resampling.BILINEAR, tuple(box)
+        )
+        # At its edge Pillow ignores pixels outside of the window.
+        inside = (slice(2, -2), slice(2, -2))
+        assert np.abs(image[inside].astype(int) - np.asarray(resized)[inside]).max() <= 3
+        areas.append(width * height / SIDE**2)
+        aspects.append(width / height)
+    assert min(areas) > 0.29
+    assert max(areas) <= 1.01
+    assert max(areas) - min(areas) > 0.4
+    assert 0.74 < min(aspects) < 0.95
+    assert 1.05 < max(aspects) < 1.35
+
+
+def test_rotation_turns_either_way_and_keeps_the_size() -> None:
+    affine = sampled({"rotation": 30.0})
+    matrices = affine[:, :, :2]
+    middle = [(SIDE - 1) / 2, (SIDE - 1) / 2, 1]
+    np.testing.assert_allclose(affine @ middle, np.tile(middle[:2], (16, 1)), atol=0.1)
+    degrees = np.degrees(np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]))
+    assert -30.5 < degrees.min() < -15
+    assert 15 < degrees.max() < 30.5
+    np.testing.assert_allclose(
+        matrices @ matrices.transpose(0, 2, 1), np.tile(np.eye(2), (16, 1, 1)), atol=0.01
+    )
+
+
+def recolored(**options: Any) -> tuple[Array, Array]:
+    """Fit matrix [batch, 3, 3], for columns of RGB, and offset [batch, 3] of each image."""
+    fits = []
+    for image, source in zip(pixels(PALE, **options), PALE, strict=True):
+        points = np.concatenate([source.reshape(-1, 3), np.ones((SIDE**2, 1))], axis=1)
+        fits.append(np.linalg.lstsq(points, image.reshape(-1, 3), rcond=None)[0].T)
+    return np.stack(fits)[:, :, :3], np.stack(fits)[:, :, 3]
+
+
+def gray_of(images: Array) -> Array:
+    return np.stack([np.asarray(Image.fromarray(image).convert("L")) for image in images])
+
+
+def test_brightness_contrast_and_saturation_match_pillow() -> None:
+    options = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.6}
+    matrices, offsets = recolored(**options)
+    product = matrices.sum(axis=2).mean(axis=1)
+    brightness = product + offsets.mean(axis=1) / gray_of(PALE).mean(axis=(1, 2))
+    contrast = product / brightness
+    saturation = (matrices[:, 0, 0] - matrices[:, 1, 0]) / product
+    for values, limit in ((brightness, 0.4), (contrast, 0.4), (saturation, 0.6)):
+        assert 1 - limit - 0.02 < values.min() < 1 - limit / 2
+        assert 1 + limit / 2 < values.max() < 1 + limit + 0.02
+    factors = zip(brightness, contrast, saturation, strict=True)
+    for image, source, (b, c, s) in zip(pixels(PALE, **options), PALE, factors, strict=True):
+        expected = ImageEnhance.Brightness(Image.fromarray(source)).enhance(b)
+        expected = ImageEnhance.Contrast(expected).enhance(c)
+        expected = ImageEnhance.Color(expected).enhance(s)
+        # Pillow truncates after each of the three; here the result is rounded.
+        assert np.abs(image.astype(int) - np.asarray(expected)).max() <= 3
+
+
+@pytest.mark.parametrize("name", ["brightness", "contrast", "saturation"])
+def test_colors_are_clipped_not_wrapped(name: str) -> None:
+    extremes = 255 * (NOISE // 128)
+    changed = pixels(extremes, **{name: 0.5})
+    # Factors of 0.5 to 1.5: a pixel that wraps around would end on the other side.
+    assert changed[extremes == 255].min() >= 127
+    assert changed[extremes == 0].max() <= 113
+
+
+def test_hue_rotates_colors_and_keeps_gray() -> None:
+    matrices, offsets = recolored(hue=0.25)
+    eye = np.tile(np.eye(3), (16, 1, 1))
+    np.testing.assert_allclose(matrices @ matrices.transpose(0, 2, 1), eye, atol=0.03)
+    np.testing.assert_allclose(np.linalg.det(matrices), 1, atol=0.02)
+    np.testing.assert_allclose(matrices.sum(axis=2), 1, atol=0.01)
+    np.testing.assert_allclose(offsets, 0, atol=1)
+    # The direction of HSV: a third of a circle turns red into green.
+    axis = np.array([matrices[:, i - 1, i - 2] - matrices[:, i - 2, i - 1] for i in range(3)])
+    turns = np.arctan2(axis.sum(axis=0) / math.sqrt(3), np.trace(matrices, axis1=1, axis2=2) - 1)
+    turns /= 2 * math.pi
+    assert -0.26 < turns.min() < -0.12
+    assert 0.12 < turns.max() < 0.26
+
+
+def test_cutout_paints_one_square_in_the_mean_color() -> None:
+    many = np.tile(NOISE, (16, 1, 1, 1))
+    corners, sizes = set(), set()
+    for image, source in zip(pixels(many, cutout=0.5), many, strict=True):
+        mean = np.round(source.mean(axis=(0, 1)))
+        rows, columns = np.nonzero((image == mean).all(axis=2))
+        top, left, height, width = rows.min(), columns.min(), np.ptp(rows) + 1, np.ptp(columns) + 1
+        expected = source.copy()
+        expected[top : top + height, left : left + width] = mean
+        np.testing.assert_array_equal(image, expected)
+        corners.add((int(top), int(left)))
+        sizes.add((int(height), int(width)))
+    assert max(sizes) == (6, 10)  # half of 12 and of 20
+    assert min(height for height, _ in sizes) == 3  # the center at the edge
+    assert len(corners) > 40
+
+
+def fractions(**options: Any) -> Array:
+    """Return the fraction of its own label in each image's soft label."""
+    labels = np.arange(512) % CLASSES
+    images = np.zeros((512, 4, 4, 3), np.uint8)
+    drawn = [run(images, labels=labels, seed=(0, s), **options)[1] for s in range(8)]
+    return np.concatenate([soft[np.arange(512), labels] for soft in drawn])
+
+
+@pytest.mark.parametrize("alpha", [0.1, 8.0])
+def test_mixup_fractions_are_beta(alpha: float) -> None:
+    ours = np.sort(fractions(mixup=alpha))
+    many = np.sort(np.random.default_rng(0).beta(alpha, alpha, 100_000))
+    grid = np.linspace(0.01, 0.99, 99)
+    ours, expected = (np.searchsorted(values, grid) / len(values) for values in (ours, many))
+    # The Kolmogorov-Smirnov distance of 4,096 numbers exceeds 0.025 once in a hundred times.
+    assert np.abs(ours - expected).max() < 0.025
+
+
+def blended_as_labeled(images: Array, soft: Array, source: Array = NOISE) -> bool:
+    """Return whether pixels are blended in the fractions of the labels."""
+    own = soft[np.arange(16), LABELS][:, None, None, None]
+    blend = own * source + (1 - own) * np.roll(source, 1, axis=0)
+    # Half a level of rounding here, and half in a source that was changed before.
+    return bool(np.abs(images - blend).max() <= 1.01)
+
+
+def test_mixup_blends_pixels_as_labels() -> None:
+    images, soft = run(NOISE, labels=LABELS, mixup=1.0)
+    np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-6)
+    assert blended_as_labeled(images, soft)
+    assert np.ptp(soft[np.arange(16), LABELS]) > 0.3
+
+
+def test_colors_are_clipped_before_mixing() -> None:
+    white = np.full_like(NOISE, 255)
+    images, soft = run(white, labels=LABELS, brightness=0.5, mixup=1.0)
+    assert blended_as_labeled(images, soft, pixels(white, brightness=0.5))
+
+
+def test_cutmix_takes_a_rectangle_of_the_size_in_the_label() -> None:
+    images = np.arange(16, dtype=np.uint8)[:, None, None, None] * np.ones([1, 12, 20, 3], np.uint8)
+    mixed, soft = run(images, labels=LABELS, cutmix=1.0)
+    np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-6)
+    for index, (image, row) in enumerate(zip(mixed[..., 0], soft, strict=True)):
+        other = image == (index - 1) % 16
+        rows, columns = np.nonzero(other)
+        assert ((image == index) | other).all()
+        assert other.sum() == 0 or other.sum() == (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
+        assert row[LABELS[index]] == pytest.approx(1 - other.mean(), abs=1e-6)
+    assert 0.3 < soft[np.arange(16), LABELS].mean() < 0.95
+
+
+def test_mixup_and_cutmix_alternate() -> None:
+    drawn = (run(NOISE, labels=LABELS, seed=(0, step), mixup=1.0, cutmix=1.0) for step in range(24))
+    blends = [blended_as_labeled(images, soft) for images, soft in drawn]
+    assert 4 < sum(blends) < 20
+
+
+def test_an_op_does_not_change_the_random_numbers_of_another() -> None:
+    shifted = pixels(NOISE, shift=0.5)
+    for image, alone in zip(pixels(NOISE, shift=0.5, flip=True), shifted, strict=True):
+        assert np.array_equal(image, alone) or np.array_equal(image, np.fliplr(alone))
+    everything: dict[str, Any] = EVERYTHING | {"cutmix": 0.0}
+    np.testing.assert_array_equal(
+        run(SMOOTH, labels=LABELS, **everything)[1], run(SMOOTH, labels=LABELS, mixup=0.4)[1]
+    )
+    np.testing.assert_allclose(
+        sampled({"rotation": 30.0, "min_crop_area": 0.5})[0, :, :2],
+        np.diag(np.diag(sampled({"min_crop_area": 0.5})[0, :, :2]))
+        @ sampled({"rotation": 30.0})[0, :, :2],
+        atol=0.02,
+    )
+
+
+def test_random_numbers_of_two_ops_are_unrelated() -> None:
+    mixup, cutmix = fractions(mixup=1.0), fractions(cutmix=1.0)
+    # The standard deviation of a correlation of 4,096 pairs is 0.016.
+    assert abs(np.corrcoef(mixup, cutmix)[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("shift", 0.6),  # reflection would have to start over
+        ("min_crop_area", 0.0),  # 1, not 0, is off
+        ("rotation", -5.0),
+        ("hue", 0.6),  # half a circle either way is all there is
+        ("cutmix", math.inf),
+    ],
+)
+def test_wrong_values_are_quoted(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"^augmentation\.{name} is {value}: it must be "):
+        dataclasses.replace(OFF, **{name: value})  # type: ignore[arg-type]

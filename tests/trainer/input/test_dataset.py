@@ -1,0 +1,416 @@
+import dataclasses
+import doctest
+import functools
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework.config import disable_op_determinism, is_op_determinism_enabled
+
+from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.host.machine import process_memory
+from components.trainer.config.input import InputConfig
+from components.trainer.input import cache, dataset
+from components.trainer.input.dataset import make_dataset
+from components.trainer.input.host_calls import empty_aligned, sharing_captured
+from components.trainer.input.sampler import TrainingOrder
+from components.trainer.input.shards import (
+    OPEN_AT_RANDOM,
+    OPEN_IN_ORDER,
+    OPEN_SHUFFLED,
+    Shards,
+    map_shards,
+)
+from components.trainer.input.split_statistics import patch_covariance, pixel_moments
+from components.trainer.input.stream import open_epochs_ahead
+from components.transform.config import TransformConfig
+from tests.trainer.input.shard_folder import (
+    BATCH,
+    CONFIG,
+    SIZE,
+    ShardFolder,
+    examples,
+    write_shards,
+)
+
+READERS = {
+    "indexed": InputConfig(cache="none"),
+    "streamed": InputConfig(cache="none", reader="streamed"),
+    "encoded in memory": InputConfig(cache="encoded"),
+    "decoded in memory": InputConfig(cache="decoded"),
+    "decoded in memory, streamed": InputConfig(cache="decoded", reader="streamed"),
+    "file": InputConfig(cache="file"),
+}
+
+# Two epochs of 100 images and more.
+BATCHES = 30
+
+Stream = list[tuple[bytes, int]]
+First = Callable[[InputConfig, TrainingOrder], Stream]
+
+
+# They differ from others only in where pixels are kept.
+SLOW_READERS = ("decoded in memory, streamed", "file")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(options, id=name, marks=[pytest.mark.slow] if name in SLOW_READERS else [])
+        for name, options in READERS.items()
+    ]
+)
+def options(request: pytest.FixtureRequest) -> InputConfig:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def first_examples(shard_folder: ShardFolder) -> First:
+    """Read the examples of the first 30 batches of training."""
+
+    @functools.cache
+    def first(options: InputConfig, order: TrainingOrder) -> Stream:
+        batches = shard_folder.dataset("train", options=options, order=order)
+        return list(examples(batches.take(BATCHES)))
+
+    return first
+
+
+@pytest.fixture(scope="module")
+def rare_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
+    """24 training images in two shards: 18 of class 0, 5 of class 1, one of class 2."""
+    labels = [0] * 9 + [1] * 3 + [2] + [0] * 9 + [1] * 2
+    return write_shards(tmp_path_factory.mktemp("rare"), labels={"train": labels}, train=[13, 11])
+
+
+def test_docstring_examples() -> None:
+    failed, tried = doctest.testmod(dataset)
+    assert (failed, tried) == (0, 6)
+
+
+def test_evaluation_reads_every_example_once_in_order(
+    shard_folder: ShardFolder, options: InputConfig
+) -> None:
+    found = list(examples(shard_folder.dataset("eval", options=options)))
+    assert found == shard_folder.stored("eval")
+
+
+def test_each_epoch_reads_every_example_once_in_a_new_order(
+    shard_folder: ShardFolder, first_examples: First, options: InputConfig
+) -> None:
+    stream, expected = first_examples(options, TrainingOrder(seed=3)), shard_folder.stored("train")
+    first, second = stream[: len(expected)], stream[len(expected) : 2 * len(expected)]
+    assert sorted(first) == sorted(second) == sorted(expected)
+    assert first != second
+    assert first != expected
+
+
+def test_resumed_training_reads_the_same_examples_with_any_parallelism(
+    shard_folder: ShardFolder, first_examples: First, options: InputConfig
+) -> None:
+    start = 17  # in the second epoch
+    again = dataclasses.replace(options, threads=5)
+    order = TrainingOrder(seed=3, start=start)
+    batches = shard_folder.dataset("train", options=again, order=order)
+    # Shapes are static, and pixels stay uint8.
+    assert batches.element_spec == (
+        tf.TensorSpec([BATCH, SIZE, SIZE, 3], tf.uint8),
+        tf.TensorSpec([BATCH], tf.int64),
+    )
+    whole = first_examples(options, TrainingOrder(seed=3))
+    assert list(examples(batches.take(BATCHES - start))) == whole[start * BATCH :]
+
+
+@pytest.mark.parametrize("pipeline", [0, 1])
+@pytest.mark.parametrize("reader", ["indexed", "streamed"])
+def test_numbered_batches_name_their_records(
+    shard_folder: ShardFolder, reader: str, pipeline: int
+) -> None:
+    order = TrainingOrder(seed=3, start=5, pipelines=2, pipeline=pipeline, numbered=True)
+    batches = shard_folder.dataset("train", options=READERS[reader], order=order)
+    stored = shard_folder.stored("train")
+    for images, labels, numbers in batches.take(9).as_numpy_iterator():
+        found = list(zip([image.tobytes() for image in images], labels.tolist(), strict=True))
+        assert found == [stored[number] for number in numbers]
+
+
+@pytest.mark.slow
+def test_a_cache_does_not_change_the_order(first_examples: First) -> None:
+    names = ("indexed", "encoded in memory", "decoded in memory", "file")
+    first, *others = (first_examples(READERS[n], TrainingOrder(seed=3)) for n in names)
+    assert all(other == first for other in others)
+
+
+def test_several_workers_read_the_examples_of_one_worker_in_each_step(
+    first_examples: First,
+) -> None:
+    options = READERS["indexed"]
+    alone = first_examples(options, TrainingOrder(seed=3))
+    workers = [first_examples(options, TrainingOrder(3, 0, 2, i)) for i in range(2)]
+    for step in range(15):
+        shared = [w for worker in workers for w in worker[step * BATCH : (step + 1) * BATCH]]
+        assert shared == alone[2 * step * BATCH : 2 * (step + 1) * BATCH]
+
+
+BALANCED = TrainingOrder(seed=3, balanced=True)
+
+
+@pytest.mark.parametrize("name", ["indexed", "decoded in memory"])
+def test_a_balanced_order_takes_all_classes_equally_often(
+    rare_folder: ShardFolder, name: str
+) -> None:
+    dataset = rare_folder.dataset("train", options=READERS[name], order=BALANCED)
+    stream = list(examples(dataset.take(9)))
+    counts = Counter(label for _, label in stream)
+    assert counts == {0: 24, 1: 24, 2: 24}
+    assert set(stream) == set(rare_folder.stored("train"))
+    again = dataclasses.replace(BALANCED, start=4)
+    rest = rare_folder.dataset("train", options=READERS[name], order=again).take(5)
+    assert list(examples(rest)) == stream[4 * BATCH :]
+
+
+def test_the_streamed_reader_cannot_balance(rare_folder: ShardFolder) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"training.balance is 'sampling'.*are read in seq"
+    ):
+        rare_folder.dataset("train", options=READERS["streamed"], order=BALANCED)
+
+
+@pytest.mark.slow
+def test_streaming_workers_share_the_shards(shard_folder: ShardFolder) -> None:
+    counts = list(shard_folder.shards("train").counts.values())
+    found: Stream = []
+    for i in range(2):
+        order = TrainingOrder(pipelines=2, pipeline=i)
+        stream = examples(shard_folder.dataset("train", options=READERS["streamed"], order=order))
+        found += itertools.islice(stream, sum(counts[i::2]))
+    assert sorted(found) == sorted(shard_folder.stored("train"))
+
+
+def test_more_streaming_workers_than_shards_is_an_error(shard_folder: ShardFolder) -> None:
+    order = TrainingOrder(pipelines=99, pipeline=98)
+    with pytest.raises(ConfigurationError, match="99 workers cannot share 5 shards"):
+        shard_folder.dataset("train", options=READERS["streamed"], order=order)
+
+
+@pytest.mark.slow
+def test_the_streamed_reader_shuffles_with_a_global_seed_of_0(shard_folder: ShardFolder) -> None:
+    options, order = READERS["streamed"], TrainingOrder(seed=0)
+    tf.random.set_seed(0)
+    try:
+        batches = shard_folder.dataset("train", options=options, order=order)
+        epoch = list(examples(batches.take(len(shard_folder.stored("train")) // BATCH)))
+    finally:
+        tf.random.set_seed(None)
+    assert len(set(epoch)) == len(epoch)
+    assert epoch != shard_folder.stored("train")[: len(epoch)]
+
+
+@pytest.mark.slow
+def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
+    length = 1000
+    opened = tf.Variable(tf.zeros([4], tf.bool))
+
+    def read(epoch: tf.Tensor) -> tf.data.Dataset:
+        with tf.control_dependencies([opened.scatter_nd_update([[epoch]], [True])]):
+            return tf.data.Dataset.range(length).map(
+                lambda n: (n, tf.strings.as_string(epoch) + "," + tf.strings.as_string(n))
+            )
+
+    records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
+    first = [next(records) for _ in range(length // 2)]
+    deadline = time.monotonic() + 60
+    while not opened.numpy()[1] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # One ahead, and not the buffers of two.
+    assert opened.numpy().tolist() == [True, True, False, False]
+    expected = [f"{epoch},{n}".encode() for epoch in range(4) for n in range(length)]
+    assert [record.numpy() for _, record in (*first, *records)] == expected
+
+
+def test_the_streamed_reader_needs_no_python(shard_folder: ShardFolder) -> None:
+    for name, python in (("streamed", False), ("indexed", True)):
+        batches = shard_folder.dataset("train", options=READERS[name], order=TrainingOrder())
+        assert (b"PyFunc" in batches._as_serialized_graph().numpy()) is python
+
+
+def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
+    """Map every window of an image, mirrored or not, to its position."""
+    found = {}
+    for top, left in itertools.product(range(len(image) - side + 1), repeat=2):
+        window = image[top : top + side, left : left + side]
+        found[window.tobytes()] = (top, left, False)
+        found[window[:, ::-1].tobytes()] = (top, left, True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "margin"),
+    [
+        ("indexed", 8),
+        ("indexed", 0),
+        ("streamed", 8),
+        ("decoded in memory", 8),
+    ],
+)
+@pytest.mark.slow
+def test_windows_and_flips_are_random_in_training_only(
+    shard_folder: ShardFolder, name: str, margin: int
+) -> None:
+    side = SIZE - margin
+    config, options = TransformConfig(size=side, margin=margin), READERS[name]
+    middle = np.s_[:, margin // 2 : margin // 2 + side, margin // 2 : margin // 2 + side]
+    batches = shard_folder.dataset("eval", config, options=options).as_numpy_iterator()
+    np.testing.assert_array_equal(
+        np.concatenate([images for images, _ in batches]), shard_folder.pixels("eval")[middle]
+    )
+    known: dict[bytes, tuple[int, int, bool]] = {}
+    for image in shard_folder.pixels("train"):
+        known |= windows(image, side)
+    order = TrainingOrder(seed=5, flip=True)
+    stream = shard_folder.dataset("train", config, options=options, order=order)
+    found = [known[pixels] for pixels, _ in examples(stream.take(BATCHES))]
+    tops, lefts, mirrored = zip(*found, strict=True)
+    assert set(tops) == set(lefts) == set(range(margin + 1))
+    assert 0.4 < Counter(mirrored)[True] / len(found) < 0.6
+    again = shard_folder.dataset(
+        "train", config, options=options, order=dataclasses.replace(order, start=3)
+    )
+    assert [known[pixels] for pixels, _ in examples(again.take(5))] == found[24:64]
+
+
+def test_a_file_cache_is_reused_for_the_same_shards(
+    shard_folder: ShardFolder, tmp_path: Path
+) -> None:
+    options = InputConfig(cache="file", cache_folder=str(tmp_path / "pixels"))
+
+    def cached() -> set[Path]:
+        return set((tmp_path / "pixels").glob("*/pixels.npy"))
+
+    expected = list(examples(shard_folder.dataset("eval", options=options)))
+    [file] = cached()
+    pixels = np.load(file, mmap_mode="r+")
+    pixels[0] = 7
+    pixels.flush()
+    again = list(examples(shard_folder.dataset("eval", options=options)))
+    assert again[0][0] == bytes([7]) * SIZE * SIZE * 3
+    assert again[1:] == expected[1:]
+    other = TransformConfig(size=SIZE - 8, margin=8)
+    list(examples(shard_folder.dataset("eval", other, options=options)))
+    assert len(cached()) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (InputConfig(cache="decoded"), "input.cache is 'decoded', which takes .* choose "),
+        (InputConfig(cache="encoded"), "input.cache is 'encoded', which takes .* choose "),
+        (InputConfig(cache="file", cache_file_gib=1e-5), "input.cache_file_gib is 1e-05: raise"),
+    ],
+)
+def test_a_cache_that_does_not_fit_is_an_error(
+    shard_folder: ShardFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    options: InputConfig,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(cache, "available_memory", lambda: 20_000)
+    with pytest.raises(ConfigurationError, match=expected):
+        shard_folder.dataset("train", options=options, order=TrainingOrder())
+
+
+@pytest.mark.parametrize(("available", "expected"), [(10**9, "decoded"), (10**5, "none")])
+def test_auto_caches_pixels_that_take_less_than_half_of_the_memory(
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, available: int, expected: str
+) -> None:
+    monkeypatch.setattr(cache, "available_memory", lambda: available)
+    shards = shard_folder.shards("train")
+    assert cache.resolve_cache(InputConfig(), [shards], CONFIG).cache == expected
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_pixels_are_in_memory_once(deterministic: bool) -> None:
+    shards, order = Shards("examples", "train", {"data": 20_000}), TrainingOrder()
+    pixels = empty_aligned((shards.total, SIZE, SIZE, 3))
+    pixels[:] = 7
+    kept = {"examples train": (pixels, np.zeros(shards.total, np.int64))}
+    options, before = READERS["decoded in memory"], process_memory()
+    read = functools.partial(make_dataset, config=CONFIG, feature_spec={}, batch_size=2)
+    batches = read(shards, options=options, order=order, kept=kept)
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+    try:
+        with sharing_captured():
+            started = iter(batches)
+        assert is_op_determinism_enabled() == deterministic
+    finally:
+        disable_op_determinism()
+    assert (next(started)[0].numpy() == 7).all()
+    assert process_memory() - before < pixels.nbytes / 2
+
+
+def test_missing_record_indexes_are_an_error(
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("components.records.record_index.FOLDER", "nowhere")
+    with pytest.raises(StorageError, match=r"record indexes of .* are missing"):
+        shard_folder.dataset("eval", options=InputConfig(cache="none"))
+
+
+def test_the_indexed_reader_needs_local_shards() -> None:
+    shards = Shards("gs://bucket/examples", "train", {"data": 10})
+    options = InputConfig(cache="none", reader="indexed")
+    with pytest.raises(ConfigurationError, match="but these are at gs://bucket/examples: choose"):
+        make_dataset(shards, config=CONFIG, feature_spec={}, batch_size=2, options=options)
+
+
+@pytest.mark.parametrize("most", [1024, 20])
+def test_moments_of_the_first_training_images(
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("components.trainer.input.split_statistics._IMAGES", most)
+    pixels = shard_folder.pixels("train")[:most].reshape(-1, 3)
+    mean, variance = pixel_moments(shard_folder.dataset("train", options=READERS["indexed"]))
+    np.testing.assert_allclose(mean, pixels.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(variance, pixels.astype(float).var(axis=0), rtol=1e-9)
+
+
+def test_moments_are_exact() -> None:
+    # Sums of squares that need more than 32 bits.
+    white = np.full((2, 256, 256, 3), 255, np.uint8)
+    batches = tf.data.Dataset.from_tensors((white, [0, 0]))
+    assert pixel_moments(batches) == ([255.0] * 3, [0.0] * 3)
+
+
+def test_covariance_of_patches() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 5, 5, 3), np.uint8)
+    batches = tf.data.Dataset.from_tensors((images, np.zeros(3, np.int64)))
+    corners = [images[:, y : y + 4, x : x + 4] for y in (0, 1) for x in (0, 1)]
+    vectors = np.concatenate(corners, axis=-1).reshape(-1, 12)
+    expected = np.cov(vectors, rowvar=False, bias=True)
+    np.testing.assert_allclose(patch_covariance(batches), expected)
+
+
+@pytest.mark.parametrize("most", [OPEN_IN_ORDER, OPEN_SHUFFLED, OPEN_AT_RANDOM])
+def test_few_shards_stay_mapped_except_for_random_access(tmp_path: Path, most: int) -> None:
+    paths = []
+    for number in range(200):
+        path = tmp_path / f"{number}"
+        path.write_bytes(bytes([number]) * 10)
+        paths.append(str(path))
+    opened = map_shards(paths, most=most)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert [opened(number)[3] for number in range(200)] == list(range(200))
+    kept = len(list(Path("/proc/self/fd").iterdir())) - before
+    assert min(most, 200) // 2 < kept <= most
+
+
+def test_examples_of_tfx_transform_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "Split-train").mkdir()
+    with pytest.raises(DataError, match="ImageTransform has not written these examples"):
+        Shards.of_pattern(f"{tmp_path}/Split-train/*")

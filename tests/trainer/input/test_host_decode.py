@@ -1,0 +1,147 @@
+import io
+import weakref
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.images.canonical import decode
+from components.trainer.input.host_calls import BatchMemory, forget_calls, guard
+from components.trainer.input.host_decode import HostDecoder, cut_windows
+from components.trainer.input.shards import RecordTable
+from components.transform.config import TransformConfig
+from tests.pictures import encode, picture
+
+SIZE = 33
+
+
+def jpeg(mode: str = "RGB", size: int = SIZE, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    picture(1, height=size, width=size).convert(mode).save(buffer, "JPEG", **options)
+    return buffer.getvalue()
+
+
+def decoder(files: list[bytes], config: TransformConfig) -> HostDecoder:
+    lengths = np.array([len(file) for file in files], np.int64)
+    table = RecordTable(
+        shard=np.zeros(len(files), np.int32),
+        offset=np.cumsum(lengths) - lengths,
+        length=lengths,
+        label=np.zeros(len(files), np.int64),
+    )
+    content = memoryview(b"".join(files))
+    return HostDecoder(table, lambda number: content, config)
+
+
+def decode_all(files: list[bytes], config: TransformConfig, *, mirrored: bool = False) -> Any:
+    count = len(files)
+    middle = config.margin // 2
+    windows = np.tile(np.array([middle, middle, mirrored], np.int32), [count, 1])
+    return decoder(files, config).decode(np.arange(count), windows)
+
+
+FILES = {
+    "4:4:4": jpeg(subsampling=0),
+    "4:2:2": jpeg(subsampling=1),
+    "4:2:0": jpeg(subsampling=2),
+    "gray": jpeg("L"),
+    "progressive": jpeg(progressive=True),
+    "low quality": jpeg(quality=5),
+    "with a warning: truncated": jpeg()[:-40],
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_jpegs_have_the_pixels_of_the_served_graph(name: str) -> None:
+    config = TransformConfig(size=SIZE)
+    files = [FILES[name], FILES["4:2:0"]]
+    try:
+        expected = decode(tf.constant(files), config).numpy()
+    except tf.errors.InvalidArgumentError:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode_all(files, config)
+    else:
+        np.testing.assert_array_equal(decode_all(files, config), expected)
+
+
+@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
+@pytest.mark.parametrize("margin", [0, 9])
+def test_every_storage_has_the_pixels_of_the_served_graph(
+    storage: Literal["jpeg", "png", "raw"], margin: int
+) -> None:
+    config = TransformConfig(size=SIZE - margin, margin=margin, storage=storage)
+    image = picture(2, height=SIZE, width=SIZE)
+    file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
+    expected = decode(tf.constant([file]), config).numpy()
+    np.testing.assert_array_equal(decode_all([file], config), expected)
+    mirrored = decode_all([file], config, mirrored=True)
+    np.testing.assert_array_equal(mirrored, expected[:, :, ::-1])
+
+
+@pytest.mark.parametrize("size", [16, 64])
+@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
+def test_another_size_is_an_error(storage: Literal["jpeg", "png", "raw"], size: int) -> None:
+    image = picture(2, height=size, width=size)
+    file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
+    with pytest.raises(ValueError, match=r"33|reshape"):
+        decode_all([file], TransformConfig(size=SIZE, storage=storage))
+
+
+def test_an_unreadable_image_is_an_error() -> None:
+    with pytest.raises(ValueError, match="a stored image is unreadable, not 33 x 33"):
+        decode_all([b"no image at all"], TransformConfig(size=SIZE, storage="png"))
+
+
+def test_a_tensor_that_took_over_a_batch_keeps_its_pixels() -> None:
+    memory = BatchMemory()
+
+    def batch(number: Any) -> Any:
+        pixels = memory.take((64, 64))
+        pixels[:] = number
+        return pixels
+
+    numbers = tf.data.Dataset.range(200)
+    batches = numbers.map(lambda n: tf.numpy_function(batch, [n], tf.uint8), 4).prefetch(2)
+    kept = list(batches)
+    assert all((pixels.numpy() == number).all() for number, pixels in enumerate(kept))
+    for number, pixels in enumerate(batches):
+        assert (pixels.numpy() == number).all()
+    assert len(memory._memory) < 400
+
+
+def test_windows_are_cut_into_unused_memory() -> None:
+    pixels = np.asarray(picture(3, height=9, width=9))[np.newaxis]
+    memory = BatchMemory()
+
+    def cut(top: int, left: int, mirrored: int) -> Any:
+        window = np.array([[top, left, mirrored]], np.int32)
+        return cut_windows(pixels, np.array([0]), window, size=5, memory=memory)
+
+    first, second = cut(1, 2, 0), cut(3, 0, 1)
+    np.testing.assert_array_equal(first[0], pixels[0, 1:6, 2:7])
+    np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
+    assert second.ctypes.data % 64 == 0
+    address, part = first.ctypes.data, first[0, 1:2]
+    del first
+    # A view of it is still in use.
+    assert cut(0, 0, 0).ctypes.data != address
+    np.testing.assert_array_equal(part, pixels[0, 2:3, 2:7])
+    del part
+    assert cut(0, 0, 0).ctypes.data == address
+    np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
+    assert memory.take((5, 8)).shape == (5, 8)
+
+
+def test_tensorflow_does_not_keep_what_a_forgotten_call_holds() -> None:
+    class Held:
+        def count(self, number: int) -> int:
+            return number + 1
+
+    held = Held()
+    kept, called = weakref.ref(held), guard(held.count)
+    assert tf.numpy_function(called, [np.int64(1)], tf.int64).numpy() == 2
+    del held
+    assert kept()
+    forget_calls()
+    assert not kept()

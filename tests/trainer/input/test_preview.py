@@ -1,0 +1,88 @@
+import functools
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.images.canonical import canonicalize, decode
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.training import TrainingConfig
+from components.trainer.input.augmentation.augment import augment
+from components.trainer.input.preview import preview
+from components.transform.config import TransformConfig
+from tests.pictures import encode, picture
+from tests.trainer.input.shard_folder import ShardFolder
+
+OFF: dict[str, Any] = {"shift": 0.0}
+
+
+def custom_config(
+    *, seed: int = 0, transform: TransformConfig | None = None, **augmentation: Any
+) -> dict[str, Any]:
+    return {
+        "transform": asdict(transform or TransformConfig(size=32)),
+        "augmentation": asdict(AugmentationConfig(**augmentation)),
+        "training": asdict(TrainingConfig(seed=seed)),
+    }
+
+
+@functools.cache
+def canonical(config: TransformConfig, count: int = 40) -> list[bytes]:
+    files = [encode(picture(seed, height=80, width=80), "PNG") for seed in range(count)]
+    found: list[bytes] = canonicalize(tf.constant(files), config).numpy().tolist()
+    return found
+
+
+def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
+    seen, augmented = preview(shard_folder.images["eval"], custom_config(**OFF))
+    np.testing.assert_array_equal(seen, shard_folder.pixels("eval"))
+    assert augmented is seen
+
+
+@pytest.mark.slow
+def test_a_margin_gives_random_windows() -> None:
+    config = TransformConfig(size=24, margin=9, storage="raw")
+    files = canonical(config)
+    seen, augmented = preview(files, custom_config(transform=config, **OFF))
+    np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
+    whole = decode(tf.constant(files), config.without_margin()).numpy()
+    corners: set[tuple[int, ...]] = set()
+    for image, window in zip(whole, augmented, strict=True):
+        views = np.lib.stride_tricks.sliding_window_view(image, (24, 24, 3))[:, :, 0]
+        corners.update(map(tuple, np.argwhere((views == window).all((2, 3, 4))).tolist()))
+    assert {top for top, _ in corners} == {left for _, left in corners} == set(range(10))
+
+
+def test_a_batch_is_augmented_as_in_a_training_step() -> None:
+    files = canonical(TransformConfig(size=32))[:8]
+    options: dict[str, Any] = {"shift": 0.2, "flip": True, "brightness": 0.4, "cutout": 0.3}
+    seen, augmented = preview(files, custom_config(seed=3, **options))
+    order = np.random.default_rng(3).permutation(8)
+    expected, _ = augment(
+        tf.constant(seen[order]),
+        tf.zeros([8], tf.int64),
+        seed=tf.constant([3, 0], tf.int64),
+        config=AugmentationConfig(**options),
+        classes=1,
+    )
+    np.testing.assert_array_equal(augmented[order], expected)
+
+
+@pytest.mark.parametrize("option", [{"mixup": 1.0}, {"cutmix": 1.0}], ids=["mixup", "cutmix"])
+def test_images_are_mixed_across_classes(option: dict[str, Any]) -> None:
+    # Twenty black images, then twenty white ones.
+    config = TransformConfig(size=8, storage="raw")
+    files = [bytes(192)] * 20 + [b"\xff" * 192] * 20
+    seen, augmented = preview(files, custom_config(transform=config, **option, **OFF))
+    mixed = (augmented != seen).any((1, 2, 3))
+    assert mixed[:20].sum() >= 5
+    assert mixed[20:].sum() >= 5
+
+
+def test_every_image_is_augmented_differently() -> None:
+    # More than one batch, each with its own random numbers.
+    files = [encode(picture(7, height=32, width=32), "JPEG")] * 64
+    _, augmented = preview(files, custom_config(shift=0.5, rotation=90.0))
+    assert len(np.unique(augmented.reshape(64, -1), axis=0)) == 64

@@ -1,0 +1,326 @@
+"""Cross-validation: the epochs that folds choose, and real folds of a few images."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+import tf_keras
+
+from components.contract.configuration import to_dict
+from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256
+from components.contract.model_files import HISTORY_FILE, TRAINING_FILE
+from components.metrics.fold_predictions import read_folds
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import write_index
+from components.trainer import run_fn as trainer
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
+from components.trainer.loop.cross_validation import choice, folds
+from components.trainer.loop.cross_validation.choice import choose_folds
+from components.trainer.loop.cross_validation.folds import FoldResult, Validated
+from components.trainer.loop.cross_validation.images import SmallSet
+from components.trainer.loop.phases import Training
+from components.trainer.training_input import TrainingInput
+from components.transform.config import TransformConfig
+from tests.pictures import COLOURS, encode, picture
+from tests.trainer.input.shard_folder import FEATURE_SPEC
+
+SIZE, TRAIN, EVAL = 16, 36, 12
+RNG = np.random.default_rng(0)
+
+
+def result(losses: list[float], *, images: int = 4) -> FoldResult:
+    epochs = len(losses)
+    logits = RNG.normal(size=(epochs, images, 3)).astype(np.float32)
+    return FoldResult(logits, {"val_loss": losses, "val_accuracy": [0.5] * epochs}, 1.0)
+
+
+def validated(results: list[FoldResult], **changes: Any) -> Validated:
+    records = [{SHA256: b"%d" % n, LABEL_ID: n % 3} for n in range(4 * len(results))]
+    images = SmallSet(records, [str(n) for n in range(len(records))])
+    assigned = np.repeat(np.arange(len(results)), 4)
+    return Validated(images, assigned, results, replace(TrainerConfig(), **changes))
+
+
+CURVES = [[3.0, 2, 1, 4], [3.0, 1, 2, 4], [3.0, 2, 1, 4]]
+
+
+def test_a_fold_has_no_part_in_its_own_epoch() -> None:
+    found = validated([result(curve) for curve in CURVES])
+    assert found.choose_epoch() == 3
+    before = found.epochs
+    for fold in range(3):
+        others = [result([0.0, 9, 9, 9] if n == fold else curve) for n, curve in enumerate(CURVES)]
+        assert validated(others).epochs[fold] == before[fold]
+    np.testing.assert_array_equal(found.logits[4:8], found.results[1].logits[before[1] - 1])
+
+
+def test_a_fold_that_diverged_ends_the_choice() -> None:
+    nan = float("nan")
+    whole, diverged = [3.0, 2, 1, 0.5], [3.0, 2, nan, nan]
+    found = validated([result(whole), result(diverged), result(whole)])
+    assert (found.choose_epoch(), found.epochs) == (2, [2, 4, 2])
+    assert found.logits.shape == (12, 3)
+    training = TrainingConfig(keep="last")
+    assert validated([result(whole)] * 3, training=training).choose_epoch() == 4
+    assert validated([result(whole), result(diverged)], training=training).choose_epoch() == 2
+
+
+@pytest.mark.parametrize(
+    ("best", "lengths"), [(2, {"head": 2}), (3, {"head": 3}), (5, {"head": 3, "fine_tune": 2})]
+)
+def test_the_phases_of_the_training_on_all_images(best: int, lengths: dict[str, int]) -> None:
+    curve = [float(abs(epoch - best)) for epoch in range(1, 8)]
+    found = validated(
+        [result(curve), result(curve)],
+        model=ModelConfig(name="mobilenet_v2", weights="imagenet"),
+        transfer=TransferConfig(head_epochs=3),
+        training=TrainingConfig(epochs=4),
+    )
+    assert found.lengths == lengths
+
+
+def test_the_temperature_of_a_fold_is_that_of_the_others() -> None:
+    plain, training = validated([result(curve) for curve in CURVES]), TrainingConfig(calibrate=True)
+    found = replace(plain, config=replace(plain.config, training=training))
+    before = found.predict(("a", "b", "c")).probabilities
+    ids = found.images.labels
+    for record in found.images.records[:4]:
+        record[LABEL_ID] = (record[LABEL_ID] + 1) % 3
+    assert (found.images.labels != ids).any()
+    after = found.predict(("a", "b", "c")).probabilities
+    np.testing.assert_array_equal(before[:4], after[:4])
+    assert (before[4:] != after[4:]).any()
+
+
+def write_images(folder: Path, **facts: Any) -> Path:
+    """Write pictures of three colors, two of which are copies of an image of another split."""
+    rows = [*range(TRAIN), 0, *range(TRAIN, TRAIN + EVAL - 1)]
+    counts = {}
+    for split, part in (("train", rows[:TRAIN]), ("eval", rows[TRAIN:])):
+        records = [describe(number) for number in part]
+        counts[split] = {"one": write_indexed_shard(str(folder), split, "one", records)}
+    write_index(str(folder), counts, labels={s: {"red": 1} for s in counts}, **facts)
+    return folder
+
+
+def describe(number: int) -> dict[str, Any]:
+    color = list(COLOURS)[number % 3]
+    content = encode(picture(number, colour=color, height=SIZE, width=SIZE), "JPEG")
+    key = hashlib.sha256(content).hexdigest()
+    names = {FILENAME: f"{color}/{number}.jpg".encode(), SHA256: key.encode()}
+    return {ENCODED: content, LABEL_ID: number % 3, **names}
+
+
+def read_input(folder: Path, **training: Any) -> TrainingInput:
+    config = TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        model=ModelConfig(name="cnn", width=8),
+        judged_by_folds=True,
+        training=TrainingConfig(batch_size=16, **{"epochs": 3, "folds": 3, **training}),
+    )
+    files = SimpleNamespace(**name_files(folder))
+    return TrainingInput.find(files, config, FEATURE_SPEC, replicas=1)
+
+
+def name_files(folder: Path) -> dict[str, list[str]]:
+    splits = {"train_files": "train", "eval_files": "eval"}
+    return {name: [f"{folder}/Split-{split}/*"] for name, split in splits.items()}
+
+
+@pytest.mark.slow
+def test_a_fold_learns_from_all_images_but_its_own(tmp_path: Path) -> None:
+    data = read_input(write_images(tmp_path / "images", groups={}))
+    images = SmallSet.read(data)
+    assert len(images.keys) == TRAIN + EVAL
+    assigned = images.assign(3)
+    assert assigned[0] == assigned[TRAIN], "copies stay together"
+    for fold in range(3):
+        [judged] = np.nonzero(assigned == fold)
+        part = images.divide(data, judged, replicas=1)
+        assert part.evaluation.rows == tuple(judged.tolist())
+        assert part.train.rows == tuple(np.flatnonzero(assigned != fold).tolist())
+        for shards, rows in ((part.train, assigned != fold), (part.evaluation, judged)):
+            batches = [*part.read_in_order(shards)]
+            pixels, labels = (np.concatenate(column) for column in zip(*batches, strict=True))
+            np.testing.assert_array_equal(labels, images.labels[rows])
+            found = [encoded[ENCODED] for encoded in np.array(images.records)[rows]]
+            expected = [decode_pixels(content) for content in found]
+            np.testing.assert_array_equal(pixels, expected)
+
+
+def decode_pixels(content: bytes) -> Any:
+    return tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE").numpy()
+
+
+def test_groups_of_the_manifest_stay_together(tmp_path: Path) -> None:
+    keys = [describe(number)[SHA256].decode() for number in range(9)]
+    folder = write_images(tmp_path, groups=dict.fromkeys(keys, "a film"))
+    images = SmallSet.read(read_input(folder))
+    assert len(set(images.assign(3)[:9].tolist())) == 1
+
+
+UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "the eval split is the user's": ({}, {}, "you have named the eval split"),
+    "fewer groups than folds": (
+        {"groups": lambda: {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}},
+        {},
+        "groups and copies leave only 2 sets of images",
+    ),
+    "originals": ({"groups": {}}, {"storage": "originals"}, "transform.storage is originals"),
+}
+
+
+@pytest.mark.parametrize(("facts", "transform", "said"), UNFIT.values(), ids=UNFIT.keys())
+def test_where_folds_make_no_sense_they_are_not_used(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    facts: dict[str, Any],
+    transform: dict[str, Any],
+    said: str,
+) -> None:
+    facts = {name: of() if callable(of) else of for name, of in facts.items()}
+    data = read_input(write_images(tmp_path, **facts))
+    config = replace(
+        data.config,
+        transform=TransformConfig(size=SIZE, **transform),
+        augmentation=AugmentationConfig(min_crop_area=0.5),
+        input=replace(data.config.input, cache="none"),
+    )
+    assert choose_folds(replace(data, config=config), network()) == 0
+    assert said in caplog.text
+
+
+def test_weights_of_an_earlier_training_may_know_the_images(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = read_input(write_images(tmp_path, groups={}))
+    path = str(tmp_path / "backbone.weights.h5")
+    for earlier in (True, False):
+        with h5py.File(path, "w") as file:
+            file["layers/a/vars/0"] = np.ones(3, np.float32)
+            if earlier:
+                file.attrs["network"] = "cnn"
+        model = replace(data.config.model, weights=path)
+        training = replace(data.config.training, folds=2)
+        config = replace(data.config, model=model, training=training)
+        assert choose_folds(replace(data, config=config), network()) == (0 if earlier else 2)
+    assert "an earlier training, which may know the images" in caplog.text
+
+
+def network() -> tf_keras.Model:
+    return tf_keras.Sequential([tf_keras.layers.Input([1])])
+
+
+def test_auto_follows_from_the_work_not_from_the_clock(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_images(tmp_path, groups={})
+    for wanted, work, chosen in (
+        (0, 0, 0),
+        (7, 10**12, 7),
+        ("auto", 10**6, 5),
+        ("auto", 10**12, 0),
+    ):
+        data = read_input(folder, folds=wanted)
+        monkeypatch.setattr(choice, "count_multiplications", lambda _, work=work: work)
+        assert choose_folds(data, network()) == chosen
+    assert "--training.folds 5" in caplog.text
+    for minutes, chosen in ((60, 5), (1, 0)):
+        data = read_input(folder, folds="auto", minutes=minutes)
+        # Fourteen minutes.
+        monkeypatch.setattr(choice, "count_multiplications", lambda _: 2 * 10**10)
+        assert choose_folds(data, network()) == chosen
+
+
+def test_multiplications_are_counted() -> None:
+    image = tf_keras.Input([8, 8, 3], dtype=tf.uint8)
+    x = tf_keras.layers.Conv2D(4, 3, padding="same", use_bias=False)(tf.cast(image, tf.float32))
+    x = tf_keras.layers.DepthwiseConv2D(3, strides=2, padding="same")(x)
+    model = tf_keras.Model(image, tf_keras.layers.Dense(5)(tf_keras.layers.Flatten()(x)))
+    expected = 64 * 4 * 27 + 16 * 4 * 9 + 64 * 5
+    assert choice.count_multiplications(model) == expected
+
+
+class Graph:
+    """The part of a transform graph that training needs."""
+
+    def __init__(self, _: str) -> None:
+        pass
+
+    def transformed_feature_spec(self) -> dict[str, Any]:
+        return FEATURE_SPEC
+
+    def raw_feature_spec(self) -> dict[str, Any]:
+        return {}
+
+    def vocabulary_by_name(self, _: str) -> list[bytes]:
+        return [color.encode() for color in COLOURS]
+
+
+class Killed(Exception):
+    pass
+
+
+def train(folder: Path, target: Path, **training: Any) -> Path:
+    (target / "run").mkdir(parents=True, exist_ok=True)
+    data = read_input(folder, **training)
+    config = replace(data.config, checkpoints=str(target / "checkpoints"))
+    arguments = SimpleNamespace(
+        **name_files(folder),
+        transform_graph_path="none",
+        serving_model_dir=str(target / "model"),
+        model_run_dir=str(target / "run"),
+        custom_config=to_dict(config),
+        hyperparameters=None,
+    )
+    trainer.run_fn(arguments)
+    return target
+
+
+@pytest.mark.slow
+def test_a_training_with_folds_resumes_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tft, "TFTransformOutput", Graph)
+    monkeypatch.setattr(trainer, "export_model", lambda *_, **__: None)
+    monkeypatch.setattr(trainer, "write_warmup", lambda *_: None)
+    folder = write_images(tmp_path / "images", groups={})
+    options: dict[str, Any] = {"calibrate": True, "metric": "accuracy", "folds": 2, "epochs": 2}
+    whole = train(folder, tmp_path / "whole", **options)
+    trained: list[str] = []
+    once = folds._train
+
+    def count(training: Training) -> Any:
+        trained.append(training.log_dir)
+        if len(trained) == 2:
+            raise Killed
+        return once(training)
+
+    monkeypatch.setattr(folds, "_train", count)
+    with pytest.raises(Killed):
+        train(folder, tmp_path / "killed", **options)
+    killed = train(folder, tmp_path / "killed", **options)
+    assert [name[-1] for name in trained] == ["1", "2", "2"]
+    assert not list(killed.glob("checkpoints/*"))
+    first, second = (read_folds(str(target / "model")) for target in (whole, killed))
+    assert first
+    assert second
+    np.testing.assert_array_equal(first.probabilities, second.probabilities)
+    assert len(first.keys) == TRAIN + EVAL
+    facts = json.loads((killed / "run" / TRAINING_FILE).read_text())
+    assert facts["folds"]["count"] == 2
+    assert facts["calibration"]["images"] == TRAIN + EVAL
+    [phase] = facts["phases"]
+    assert phase["epochs"] == phase["best_epoch"] <= 2
+    history = json.loads((killed / "run" / HISTORY_FILE).read_text())
+    assert np.isfinite(history["val_loss"]).all(), "means over the folds"

@@ -1,0 +1,154 @@
+"""One Trainer in several processes: TFX's executor in each, connected by TF_CONFIG."""
+
+import json
+import time
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from components.contract.errors import ConfigurationError, WorkerError
+from components.contract.model_files import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.loop.distribution.workers import (
+    is_chief,
+    mean_of_workers,
+    own_directory,
+    report_lost_worker,
+    require_agreement,
+)
+from components.transform.config import TransformConfig
+from tests import nodes
+from tests.conftest import SIZE
+from tests.trainer.loop.distribution.trainer_process import cluster, start
+
+# In one process, so that fixtures are created once.
+pytestmark = pytest.mark.xdist_group("transformed")
+
+
+class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
+    """One of two workers, without the other, whose values are given."""
+
+    def __init__(self, *others: float) -> None:
+        self._others = iter(others)
+
+    def experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
+        return value_fn(None)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        return (value + next(self._others)) / 2
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_only_the_chief_writes_to_the_given_directory(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", cluster(2)[index]["TF_CONFIG"])
+    folders = [own_directory("gs://bucket/run/", _Workers()) for _ in range(2)]
+    if index == 0:
+        assert folders == ["gs://bucket/run/"] * 2
+    else:
+        assert [Path(folder).name for folder in folders] == ["run", "run"]
+        assert len({Path(folder).parent for folder in folders}) == 2
+        assert all(Path(folder).parent.is_dir() for folder in folders)
+
+
+def test_a_single_process_agrees_with_itself() -> None:
+    strategy = tf.distribute.get_strategy()
+    assert is_chief(strategy)
+    assert own_directory("/run", strategy) == "/run"
+    assert mean_of_workers(3.0, strategy) == 3.0
+    require_agreement(3.0, strategy, what="It")
+
+
+def test_workers_that_see_different_files_stop() -> None:
+    require_agreement(4, _Workers(4, 0), what="The checkpoint")
+    strategy = _Workers(0, 1)
+    with pytest.raises(ConfigurationError, match="The checkpoint is 4 on this worker and 2 on av"):
+        require_agreement(4, strategy, what="The checkpoint")
+
+
+LOST = tf.errors.UnavailableError(None, None, "Collective ops is aborted by: Connection reset")
+STORE = tf.errors.UnavailableError(None, None, "Error executing an HTTP request: 503")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "error", "raised"),
+    [
+        pytest.param(_Workers(), LOST, WorkerError, id="another worker"),
+        pytest.param(_Workers(), STORE, type(STORE), id="a bucket"),
+        pytest.param(tf.distribute.get_strategy(), LOST, type(LOST), id="no other worker"),
+        pytest.param(_Workers(), KeyError("a"), KeyError, id="a bug"),
+    ],
+)
+def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -> None:
+    with pytest.raises(raised) as found, report_lost_worker(strategy):
+        raise error
+    if raised is WorkerError:
+        assert "Start all workers again to resume" in str(found.value)
+
+
+def config(target: Path) -> TrainerConfig:
+    return TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        model=ModelConfig(name="cnn", width=4),
+        training=TrainingConfig(batch_size=16, epochs=6, patience=6, ema=0.9),
+        checkpoints=str(target / "checkpoints"),
+    )
+
+
+def start_both(transformed: nodes.Transformed, target: Path) -> list[Popen[bytes]]:
+    return [
+        start(
+            config(target),
+            examples=transformed.examples.uri,
+            graph=transformed.graph.uri,
+            target=target,
+            log=target.parent / f"{index}.log",
+            environment={**environment, "TMPDIR": str(target.parent)},
+        )
+        for index, environment in enumerate(cluster(2))
+    ]
+
+
+def run_both(transformed: nodes.Transformed, target: Path) -> None:
+    for index, process in enumerate(start_both(transformed, target)):
+        status = process.wait(timeout=300)
+        assert status == 0, (target.parent / f"{index}.log").read_text()[-2000:]
+
+
+def exported(target: Path) -> tuple[bytes, dict[str, list[float]]]:
+    """Return the exported weights, and the history without measured times."""
+    [weights] = (target / "model").rglob("variables.data-*")
+    history = json.loads((target / "run" / HISTORY_FILE).read_text())
+    return weights.read_bytes(), {
+        n: v for n, v in history.items() if n not in (RATE, INPUT_WAIT_FRACTION)
+    }
+
+
+@pytest.mark.slow
+def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
+    transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run_both(transformed, whole)
+    chief, other = start_both(transformed, killed)
+    while not list(killed.glob("checkpoints/*/*/ckpt-2.index")):
+        assert chief.poll() is None
+        time.sleep(0.01)
+    chief.kill()
+    assert other.wait(timeout=60) == WorkerError.exit_status
+    lines = (tmp_path / "1.log").read_text().splitlines()
+    [sentence] = [line for line in lines if line.startswith("Trainer: error: ")]
+    assert "Another worker of this training has stopped or cannot be reached" in sentence
+    assert not (killed / "model").exists()
+    run_both(transformed, killed)
+    assert exported(killed) == exported(whole)
+    # Only files of the chief are left, with a log for each time it was started.
+    for target, starts in ((whole, 1), (killed, 2)):
+        assert not list(target.glob("checkpoints/*"))
+        assert len(list((target / "run").rglob("validation/events*"))) == starts
+    assert not list(tmp_path.glob("worker-*"))

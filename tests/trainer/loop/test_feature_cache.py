@@ -1,0 +1,191 @@
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import InputConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.loop import feature_cache
+from components.trainer.loop.feature_cache import FeatureCache
+from components.trainer.training_input import TrainingInput
+from components.transform.config import TransformConfig
+from tests.trainer.input.shard_folder import FEATURE_SPEC, SIZE, ShardFolder
+
+BATCH = 8
+IMAGES = TransformConfig(size=SIZE - 4, margin=4)
+WITHOUT_CACHE = InputConfig(cache="none")
+WHOLE = tf.distribute.InputContext()
+
+
+class Backbone:
+    """Mean and maximum of each channel; counts the images that it has seen."""
+
+    def __init__(self) -> None:
+        self.images = 0
+        inputs = tf_keras.layers.Input([IMAGES.seen_size, IMAGES.seen_size, 3], dtype="uint8")
+        pixels = tf_keras.layers.Rescaling(1 / 255)(tf_keras.layers.Lambda(self._count)(inputs))
+        pools = (tf_keras.layers.GlobalAveragePooling2D, tf_keras.layers.GlobalMaxPooling2D)
+        pooled = [pool()(pixels) for pool in pools]
+        self.model = tf_keras.Model(inputs, tf_keras.layers.Concatenate()(pooled))
+
+    def _count(self, images: tf.Tensor) -> tf.Tensor:
+        def count(number: Any) -> Any:
+            self.images += int(number)
+            return np.int64(0)
+
+        counted = tf.numpy_function(count, [tf.shape(images)[0]], tf.int64)
+        with tf.control_dependencies([counted]):
+            return tf.identity(images)
+
+
+def training_input(
+    folder: ShardFolder, options: InputConfig = WITHOUT_CACHE, **training: Any
+) -> TrainingInput:
+    patterns = {f"{s}_files": [f"{folder.path}/Split-{s}/*"] for s in ("train", "eval")}
+    config = TrainerConfig(
+        transform=IMAGES,
+        input=options,
+        augmentation=AugmentationConfig(flip=True),
+        training=TrainingConfig(**{"batch_size": BATCH, "seed": 5, **training}),
+    )
+    return TrainingInput.find(SimpleNamespace(**patterns), config, FEATURE_SPEC, replicas=1)
+
+
+def in_order(data: TrainingInput, split: str) -> tuple[Any, Any]:
+    """Return images as in evaluation, and their labels."""
+    images, labels = zip(*data.read_in_order(getattr(data, split)), strict=True)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def batches(cache: FeatureCache, part: Any, *, step: int, count: int) -> list[Any]:
+    taken = cache.read(step, part).take(count)
+    return [(features.numpy(), labels.numpy()) for features, labels, _ in taken]
+
+
+def test_eval_features_are_in_order(shard_folder: ShardFolder) -> None:
+    data, backbone = training_input(shard_folder), Backbone()
+    images, labels = in_order(data, "evaluation")
+    expected = backbone.model(images).numpy()
+    features, ids = zip(*FeatureCache(backbone.model, data).read_evaluation(), strict=True)
+    np.testing.assert_array_equal(np.concatenate(ids), labels)
+    np.testing.assert_allclose(np.concatenate(features), expected, rtol=1e-6)
+    assert features[0].dtype == tf.float32
+
+
+@pytest.mark.slow
+def test_features_come_from_the_cache_file_of_later_phases(
+    shard_folder: ShardFolder, tmp_path: Path
+) -> None:
+    options = InputConfig(cache="file", cache_folder=str(tmp_path))
+    cached, plain = (
+        next(
+            iter(
+                FeatureCache(Backbone().model, training_input(shard_folder, chosen)).read(0, WHOLE)
+            )
+        )
+        for chosen in (options, WITHOUT_CACHE)
+    )
+    for ours, theirs in zip(cached, plain, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_batches_contain_the_images_of_training(shard_folder: ShardFolder) -> None:
+    data, backbone = training_input(shard_folder), Backbone()
+    cache = FeatureCache(backbone.model, data)
+    images, _ = in_order(data, "train")
+    expected = backbone.model(images).numpy()
+    records = []
+    whole = batches(cache, WHOLE, step=0, count=2 * data.steps)
+    for features, labels in whole:
+        distances = np.abs(features[:, np.newaxis] - expected).sum(-1)
+        records.append(distances.argmin(1))
+        np.testing.assert_allclose(distances.min(1), 0, atol=1e-5)
+        np.testing.assert_array_equal(labels, [n % 3 for n in records[-1]])
+    epochs = np.concatenate(records).reshape(2, -1)
+    assert [sorted(epoch) for epoch in epochs] == [list(range(64))] * 2
+    assert epochs[0].tolist() != epochs[1].tolist()
+    taken = [labels.numpy() for _, labels, _ in data.read(0, WHOLE).take(2 * data.steps)]
+    np.testing.assert_array_equal(np.concatenate(taken), epochs.ravel() % 3)
+    seen = backbone.images
+    for ours, theirs in zip(batches(cache, WHOLE, step=5, count=7), whole[5:], strict=False):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_array_equal(ours[1], theirs[1])
+    parts = [tf.distribute.InputContext(2, number, 2) for number in range(2)]
+    of_workers = [batches(cache, part, step=1, count=3) for part in parts]
+    for (one, other), (features, _) in zip(zip(*of_workers, strict=True), whole[1:], strict=False):
+        np.testing.assert_array_equal(np.concatenate([one[0], other[0]]), features)
+    assert backbone.images == seen, "each image is seen only once"
+
+
+def test_balanced_sampling_takes_the_same_images_too(shard_folder: ShardFolder) -> None:
+    data = training_input(shard_folder, balance="sampling")
+    cache = FeatureCache(Backbone().model, data)
+    taken = [labels for _, labels in batches(cache, WHOLE, step=0, count=6)]
+    assert np.bincount(np.concatenate(taken)).tolist() == [16, 16, 16]
+    images = [labels.numpy() for _, labels, _ in data.read(0, WHOLE).take(6)]
+    np.testing.assert_array_equal(taken, images)
+
+
+def test_features_that_take_too_much_memory_are_not_cached(
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = FeatureCache(Backbone().model, training_input(shard_folder))
+    needed = (64 + 20) * 6 * 4
+    monkeypatch.setattr(feature_cache, "available_memory", lambda: 2 * needed)
+    assert cache.fits
+    monkeypatch.setattr(feature_cache, "available_memory", lambda: 2 * needed - 1)
+    with caplog.at_level(logging.WARNING):
+        assert not cache.fits
+    assert "transfer.cache_features is ignored" in caplog.text
+
+
+# Compares two logical devices with one.
+_MIRRORED = """
+import sys
+import numpy as np
+import tensorflow as tf
+
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+from pathlib import Path
+from components.trainer.loop.feature_cache import FeatureCache
+from tests.trainer.input.shard_folder import ShardFolder
+from tests.trainer.loop.test_feature_cache import BATCH, Backbone, in_order, training_input
+
+folder = ShardFolder(Path(sys.argv[1]), {}, {})
+data = training_input(folder)
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    backbone = Backbone().model
+for split in ("train", "evaluation"):
+    images, labels = in_order(data, split)
+    features, ids = FeatureCache(backbone, data)._compute(getattr(data, split))
+    np.testing.assert_array_equal(ids, labels)
+    np.testing.assert_allclose(features, backbone(images), rtol=1e-6)
+cache = FeatureCache(backbone, data)
+strategy = backbone.distribute_strategy
+batches = strategy.distribute_datasets_from_function(lambda part: cache.read(3, part))
+batch, _, _ = next(iter(batches))
+[(whole, _, _)] = cache.read(3, tf.distribute.InputContext()).take(1)
+parts = strategy.experimental_local_results(batch)
+np.testing.assert_array_equal(np.concatenate(parts), whole)
+"""
+
+
+@pytest.mark.slow
+def test_replicas_compute_and_take_their_parts(shard_folder: ShardFolder) -> None:
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _MIRRORED, str(shard_folder.path)],
+        check=True,
+        timeout=300,
+    )

@@ -1,0 +1,98 @@
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
+
+from components.trainer.loop.log import TrainingLog
+
+
+def read(folder: Path) -> EventAccumulator:
+    """Read a run as TensorBoard does."""
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    return events
+
+
+def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
+    values = read(folder).Tensors(tag)
+    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values]
+
+
+def picture(folder: Path, tag: str) -> Any:
+    [event] = read(folder).Tensors(tag)
+    encoded = tf.make_ndarray(event.tensor_proto)[2]
+    return np.asarray(Image.open(io.BytesIO(encoded)))
+
+
+def test_epochs_and_memory(tmp_path: Path) -> None:
+    values = {"loss": 0.5, "val_loss": 0.75, "images_per_second": 1000.0}
+    with TrainingLog(str(tmp_path)) as log:
+        log.write(values, 1)
+        assert scalars(tmp_path / "train", "epoch_loss") == [(1, 0.5)]
+        log.write({**values, "val_loss": 0.25}, 2)
+    assert scalars(tmp_path / "train", "epoch_images_per_second") == [(1, 1000), (2, 1000)]
+    assert scalars(tmp_path / "validation", "epoch_loss") == [(1, 0.75), (2, 0.25)]
+    [(_, first), _] = scalars(tmp_path / "train", "memory_gib/process")
+    assert 0.05 < first < 50
+
+
+def test_memory_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "get_visible_devices", {"GPU": ["first", "second"]}.get)
+    usage = {f"GPU:{n}": {"current": 2**30, "peak": 3 * 2**30 * n} for n in range(2)}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", usage.get)
+    with TrainingLog(str(tmp_path)) as log:
+        log.write({"loss": 1.0}, 1)
+    assert scalars(tmp_path / "train", "memory_gib/GPU:1/peak") == [(1, 3)]
+
+
+def test_every_100th_step_has_a_learning_rate_and_a_loss(tmp_path: Path) -> None:
+    with TrainingLog(str(tmp_path)) as log:
+        log.write_steps(0, {"learning_rate": [0.5] * 140, "loss": tf.range(140.0)})
+        log.write_steps(140, {"learning_rate": [0.25] * 40, "loss": [1.0] * 40})
+        log.write_steps(180, {"learning_rate": [0.125] * 140, "loss": np.arange(180.0, 320.0)})
+    train = tmp_path / "train"
+    rates = [(0, 0.5), (100, 0.5), (200, 0.125), (300, 0.125)]
+    assert scalars(train, "batch_learning_rate") == rates
+    assert scalars(train, "batch_loss") == [(0, 0), (100, 100), (200, 200), (300, 300)]
+
+
+def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:
+    with TrainingLog(str(tmp_path)) as log:
+        log.write({"loss": 1.0}, 1)
+        log.write_steps(0, {"loss": [1.0]})
+    with TrainingLog(str(tmp_path), first_epoch=1, first_step=99) as log:
+        log.write({"loss": 0.5}, 1)
+        log.write_steps(0, {"loss": [0.5, 0.25]})
+    assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1), (2, 0.5)]
+    assert scalars(tmp_path / "train", "batch_loss") == [(0, 1), (100, 0.25)]
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((3, 8, 8), (8, 24)), ((17, 4, 6), (8, 48))])
+def test_augmented_images(tmp_path: Path, shape: Any, expected: Any) -> None:
+    images = np.zeros((*shape, 3), np.uint8)
+    images[1] = 255, 0, 0
+    with TrainingLog(str(tmp_path)) as log:
+        log.write_images(tf.constant(images))
+    drawn = picture(tmp_path / "train", "augmented_images")
+    assert drawn.shape == (*expected, 3)
+    assert drawn[2, shape[2] + 3, 0] > 200
+
+
+def test_hyperparameters(tmp_path: Path) -> None:
+    config = {"training": {"learning_rate": 0.5, "xla": False}, "model": {"build_fn": None}}
+    with TrainingLog(str(tmp_path), first_epoch=4) as log:
+        log.write_hyperparameters(config, {"val_accuracy": 0.75})
+    summaries = read(tmp_path).PluginTagToContent("hparams")
+    chosen = metadata.parse_session_start_info_plugin_data(
+        summaries["_hparams_/session_start_info"]
+    ).hparams
+    assert chosen["training.learning_rate"].number_value == 0.5
+    assert chosen["training.xla"].bool_value is False
+    assert chosen["model.build_fn"].string_value == "none"
+    assert scalars(tmp_path, "final/val_accuracy") == [(4, 0.75)]

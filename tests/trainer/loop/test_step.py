@@ -1,0 +1,180 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from sklearn.metrics import balanced_accuracy_score
+
+from components.trainer.config.training import TrainingConfig
+from components.trainer.loop.step import Margins, SplitMetrics, Step
+
+BATCH, FEATURES, CLASSES = 10, 4, 3
+RANDOM = np.random.default_rng(0)
+INPUTS = tf.constant(RANDOM.normal(size=[BATCH, FEATURES]), tf.float32)
+LABELS = tf.constant(RANDOM.integers(0, CLASSES, BATCH))
+
+
+def make_step(
+    *, class_weights: Any = None, frozen: bool = False, records: int = 0, **options: Any
+) -> tuple[tf_keras.Model, Step]:
+    """Return a model and its step, plain gradient descent with a learning rate of one."""
+    tf_keras.utils.set_random_seed(1)
+    layers = [
+        tf_keras.layers.Dense(5, activation="tanh", input_shape=[FEATURES], trainable=not frozen),
+        tf_keras.layers.Dense(CLASSES),
+    ]
+    model = tf_keras.Sequential(layers)
+    plain = {"optimizer": "sgd", "momentum": 0.0, "schedule": "constant", "learning_rate": 1.0}
+    step = Step(
+        model,
+        config=TrainingConfig(**{**plain, **options}),
+        augmentation=None,
+        batch_size=BATCH,
+        steps=1,
+        class_weights=class_weights,
+        records=records,
+    )
+    return model, step
+
+
+def update(step: Step, inputs: tf.Tensor = INPUTS) -> float:
+    loss, _ = step.update(inputs, LABELS, tf.constant(0, tf.int64))
+    return float(loss)
+
+
+def change(**options: Any) -> tuple[list[Any], float]:
+    """Return the change of each weight in one step, and the loss."""
+    model, step = make_step(**options)
+    before = model.get_weights()
+    loss = update(step)
+    return [a - b for a, b in zip(model.get_weights(), before, strict=True)], loss
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param(3, id="parts of three and four"),
+        pytest.param(99, id="more parts than images", marks=pytest.mark.slow),
+    ],
+)
+def test_a_batch_in_parts_equals_a_whole_one(parts: int) -> None:
+    whole, loss = change()
+    accumulated, loss_of_parts = change(accumulate=parts)
+    assert loss_of_parts == pytest.approx(loss, rel=1e-5)
+    for ours, theirs in zip(accumulated, whole, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_metrics_see_every_image_of_every_part() -> None:
+    (_, step), (_, whole) = make_step(accumulate=3), make_step()
+    update(step)
+    update(whole)
+    assert step.train.result() == pytest.approx(whole.train.result(), rel=1e-5)
+
+
+def test_clipping_is_by_the_norm_of_all_gradients() -> None:
+    whole, _ = change()
+    norm = float(np.sqrt(sum((part**2).sum() for part in whole)))
+    clipped, _ = change(clip_norm=norm / 4, accumulate=2)
+    for ours, theirs in zip(clipped, whole, strict=True):
+        np.testing.assert_allclose(ours, theirs / 4, atol=1e-5)
+    unclipped, _ = change(clip_norm=norm * 2)
+    for ours, theirs in zip(unclipped, whole, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def expected_loss(*, smoothing: float, weights: list[float]) -> float:
+    model, _ = make_step()
+    logits = model(INPUTS).numpy()
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    targets = np.eye(CLASSES)[LABELS.numpy()] * (1 - smoothing) + smoothing / CLASSES
+    losses = -(targets * log_p).sum(1) * np.array(weights)[LABELS.numpy()]
+    return float(losses.mean())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 3.0]])
+def test_smoothing_and_class_weights(smoothing: float, weights: Any) -> None:
+    _, loss = change(label_smoothing=smoothing, class_weights=weights)
+    expected = expected_loss(smoothing=smoothing, weights=weights or [1.0] * CLASSES)
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_mixed_label_is_weighted_by_its_parts() -> None:
+    _, step = make_step(class_weights=[1.0, 3.0, 5.0])
+    targets, logits = tf.constant([[0.25, 0.75, 0.0]]), tf.constant([[1.0, 2.0, 0.5]])
+    plain = tf.nn.softmax_cross_entropy_with_logits(targets, logits)
+    np.testing.assert_allclose(step._losses(targets, logits), plain * 2.5, rtol=1e-6)
+
+
+def test_evaluation_uses_the_plain_loss() -> None:
+    _, step = make_step(label_smoothing=0.3, class_weights=[0.5, 2.0, 3.0])
+    step.evaluate(INPUTS, LABELS)
+    expected = expected_loss(smoothing=0.0, weights=[1.0] * CLASSES)
+    assert step.evaluation.result()["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_training_continues_after_an_overflow_in_float16() -> None:
+    model, step = make_step(precision="float16", ema=0.9, clip_norm=1.0)
+    before = model.get_weights()
+    update(step, INPUTS * float("inf"))
+    for ours, theirs in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    update(step)
+    changes = zip(model.get_weights(), before, strict=True)
+    assert all(np.isfinite(a).all() and (a != b).any() for a, b in changes)
+
+
+def test_frozen_layers_are_not_trained() -> None:
+    changes, _ = change(frozen=True, weight_decay=0.5, ema=0.9)
+    assert [bool(part.any()) for part in changes] == [False, False, True, True]
+
+
+def test_metrics_of_several_batches() -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 50)  # no image of the fourth class
+    logits = random.normal(size=[50, 4]).astype(np.float32)
+    logits[:, 3] = -9  # scikit-learn would count it as a class without images
+    losses = random.random(50).astype(np.float32)
+    metrics = SplitMetrics(4)
+    for rows in (slice(0, 20), slice(20, 50)):
+        metrics.update(*(tf.constant(values[rows]) for values in (losses, labels, logits)))
+    predicted = logits.argmax(1)
+    result = metrics.result()
+    assert result["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert result["accuracy"] == pytest.approx((labels == predicted).mean())
+    expected = balanced_accuracy_score(labels, predicted)
+    assert result["balanced_accuracy"] == pytest.approx(expected)
+    metrics.reset()
+    assert all(math.isnan(value) for value in metrics.result().values())
+
+
+def margins_of(logits: Any, labels: Any) -> Any:
+    rows, others = np.arange(len(labels)), np.array(logits)
+    others[rows, labels] = -np.inf
+    return np.asarray(logits)[rows, labels] - others.max(axis=1)
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate": 3, "label_smoothing": 0.3}])
+def test_margins_are_of_the_logits_of_training(options: Any) -> None:
+    model, step = make_step(records=12, **options)
+    expected = margins_of(model(INPUTS), LABELS.numpy())
+    # A balanced sampler draws an image more than once.
+    numbers = tf.constant([11, 3, 3, 0, 1, 2, 4, 5, 6, 7], tf.int64)
+    step.update(INPUTS, LABELS, tf.constant(0, tf.int64), numbers)
+    assert step.margins
+    sums, counts = step.margins.result().T
+    found = np.zeros(12)
+    np.add.at(found, numbers, expected)
+    np.testing.assert_allclose(sums, found, atol=1e-5)
+    assert counts.tolist() == [1, 1, 1, 2, 1, 1, 1, 1, 0, 0, 0, 1]
+
+
+def test_margins_of_mixed_images_and_overflows() -> None:
+    margins, labels = Margins(3), tf.constant([0, 1, 2])
+    logits = tf.constant([[3.0, 1.0, 0.0], [0.0, 1.0, 4.0], [np.inf, 0.0, 0.0]])
+    targets = tf.constant([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    margins.update(tf.constant([2, 0, 1], tf.int64), labels, targets, logits)
+    assert margins.result().tolist() == [[-1.5, 0.5], [0, 0], [1.5, 0.75]]

@@ -1,0 +1,164 @@
+"""A network of the user: imported, checked and divided; each mistake is one sentence."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.contract.errors import ConfigurationError
+from components.trainer.config.model import ModelConfig
+from components.trainer.networks.parts import Parts, freeze, save_backbone
+from tests.trainer.networks.networks import CLASSES, IMAGES, build
+
+NETWORKS = """
+import tf_keras
+from tf_keras import layers
+from my_networks.pixels import scaled
+
+def good(size, classes):
+    images = layers.Input([size, size, 3], dtype="uint8")
+    features = layers.Conv2D(4, 3, strides=4, name="first")(scaled(images))
+    features = layers.Conv2D(6, 3, strides=4, name="second")(features)
+    features = layers.GlobalMaxPooling2D()(features)
+    features = layers.Dropout(0.1)(features)
+    return tf_keras.Model(images, layers.Dense(classes, name="classes")(features) * 2.0)
+
+class Subclass(tf_keras.Model):
+    def __init__(self, classes):
+        super().__init__()
+        self.body = tf_keras.Sequential([layers.Flatten(), layers.Dense(classes)])
+
+    def call(self, images, training=None):
+        return self.body(scaled(images))
+
+def whole(size, classes):
+    return Subclass(classes)
+
+def chain(size, classes):
+    return tf_keras.Sequential([
+        layers.Rescaling(1 / 255, input_shape=[size, size, 3]),
+        tf_keras.Sequential([layers.Conv2D(4, 3, strides=4), layers.Flatten()]),
+        layers.Dense(classes),
+    ])
+
+def flat(size, classes):
+    return tf_keras.Sequential([layers.Flatten(), layers.Dense(3)])
+
+def large(size, classes):
+    return tf_keras.Sequential([layers.Flatten(input_shape=[224, 224, 3]), layers.Dense(classes)])
+
+def softmax(size, classes):
+    return tf_keras.Sequential([layers.Flatten(), layers.Dense(classes, "softmax")])
+
+def failing(size, classes):
+    raise ZeroDivisionError("on purpose")
+
+def positional(size):
+    return None
+
+def nothing(size, classes):
+    return {"a": 1}
+
+def keras_3(size, classes):
+    import keras
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(classes)])
+
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder that the run is started in, with a package of the user."""
+    package = tmp_path / "my_networks"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "networks.py").write_text(NETWORKS)
+    (package / "pixels.py").write_text("def scaled(images):\n    return images / 255\n")
+    (package / "broken.py").write_text("import my_networks.nowhere\n")
+    (package / "needy.py").write_text("import a_library_that_is_not_installed\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("my_networks")]:
+        del sys.modules[name]
+
+
+def config(function: str, **more: Any) -> ModelConfig:
+    return ModelConfig(build_fn=f"my_networks.{function}", **more)
+
+
+@pytest.mark.slow
+def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Path) -> None:
+    model = build(config("networks.good"))
+    parts = Parts.of(model)
+    features = parts.backbone(IMAGES)
+    assert Parts.of(build(config("networks.chain"))).head(tf.zeros([2, 256])).shape == (2, CLASSES)
+    assert features.shape == (4, 6)
+    np.testing.assert_allclose(parts.head(features), model(IMAGES), rtol=1e-5)
+    np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
+    assert [layer.name for layer in parts.head.layers if layer.weights] == ["classes"]
+    assert len(parts.blocks) == 2
+    freeze(model, unfreeze=1, train_batch_norm=False)
+    assert [weight.name.split("/")[0] for weight in model.trainable_weights] == [
+        "second",
+        "second",
+        "classes",
+        "classes",
+    ]
+    path = str(tmp_path / "backbone.weights.h5")
+    assert save_backbone(model, path)
+    receiver = build(config("networks.good", weights=path), seed=1, classes=2)
+    np.testing.assert_array_equal(Parts.of(receiver).backbone(IMAGES), features)
+
+
+# AutoGraph translates the call of a subclass, and Keras with it: that takes seconds.
+@pytest.mark.slow
+def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) -> None:
+    model = build(config("networks.whole"))
+    logits = model(IMAGES)
+    assert (logits.shape, logits.dtype) == ((4, CLASSES), "float32")
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be divided .* leave model.weights at none"
+    ):
+        freeze(model, unfreeze="none", train_batch_norm=False)
+    assert not save_backbone(model, str(tmp_path / "backbone.weights.h5"))
+    assert not list(tmp_path.glob("*.h5"))
+
+
+def test_a_warning_about_keras_dropout(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        build(config("networks.good"))
+    assert "draws random numbers that no checkpoint stores" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("elsewhere.network", r"there is no module my_networks.elsewhere in "),
+        ("broken.network", r"importing my_networks.broken failed with .*my_networks.nowhere"),
+        ("needy.network", r"importing my_networks.needy failed .*a_library_that_is_not"),
+        ("networks.missing", r"module my_networks.networks has no function missing"),
+        ("networks.number", r"module my_networks.networks has no function number"),
+        ("networks.failing", r"failing\(size=32, classes=5\) failed with ZeroDivisionError: on "),
+        ("networks.positional", r"positional\(size=32, classes=5\) failed with TypeError: "),
+        ("networks.nothing", r"it returned dict, but must return a model of tf_keras"),
+        pytest.param(
+            "networks.keras_3",
+            r"it returned keras.Sequential, but must return a model of tf_keras",
+            marks=pytest.mark.slow,
+        ),
+        ("networks.softmax", r"ends with softmax, but must return logits"),
+        ("networks.flat", r"returns \[None, 3\], but must return logits \[None, 5\]"),
+        ("networks.large", r"takes \[None, 224, 224, 3\], but .* uint8 \[None, 32, 32, 3\]"),
+    ],
+)
+def test_a_mistake_is_one_sentence(function: str, message: str) -> None:
+    path = f"my_networks.{function}"
+    with pytest.raises(ConfigurationError, match=f"model.build_fn is '{path}': .*{message}"):
+        build(config(function))

@@ -1,0 +1,150 @@
+"""Freezing by block: frozen layers neither learn nor move, others do."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras
+
+from components.contract.errors import ConfigurationError
+from components.trainer.config.model import ModelConfig
+from components.trainer.networks.parts import Parts, freeze, save_backbone, unfreeze_everything
+from tests.trainer.networks.networks import IMAGES, build, train, values
+
+CNN = ModelConfig(name="cnn", width=2)
+
+
+@pytest.fixture(scope="module")
+def built() -> tuple[tf_keras.Model, list[Any]]:
+    model = build(CNN)
+    return model, model.get_weights()
+
+
+@pytest.fixture
+def model(built: tuple[tf_keras.Model, list[Any]]) -> tf_keras.Model:
+    """A network with its initial weights, nothing frozen."""
+    model, weights = built
+    unfreeze_everything(model)
+    model.set_weights(weights)
+    return model
+
+
+def moved(before: list[Any], after: list[Any]) -> list[bool]:
+    return [not np.array_equal(old, new) for old, new in zip(before, after, strict=True)]
+
+
+@pytest.mark.slow
+def test_backbone_and_head_together_are_the_model(model: tf_keras.Model) -> None:
+    parts = Parts.of(model)
+    np.testing.assert_array_equal(parts.head(parts.backbone(IMAGES)), model(IMAGES))
+    assert {id(weight) for weight in model.weights} == {
+        id(weight) for weight in [*parts.backbone.weights, *parts.head.weights]
+    }
+
+
+def has_kernel(layer: Any) -> bool:
+    return any(len(weight.shape) == 4 for weight in layer.weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "first_kernels"),
+    [
+        ("cnn", ["block_1_conv", "block_2_conv", "block_3_conv", "block_4_conv"]),
+        pytest.param(
+            "resnet9",
+            ["whitening", *(f"block_{n}_entry_conv" for n in (1, 2, 3))],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_blocks_hold_every_layer_once_in_order(name: str, first_kernels: list[str]) -> None:
+    parts = Parts.of(build(ModelConfig(name=name, width=2)))
+    blocks = parts.blocks
+    assert [next(filter(has_kernel, block)).name for block in blocks] == first_kernels
+    weights = [weight.name for block in blocks for layer in block for weight in layer.weights]
+    assert sorted(weights) == sorted(weight.name for weight in parts.backbone.weights)
+
+
+@pytest.mark.parametrize("name", ["cnn", "efficientnet_v2_b0"])
+@pytest.mark.slow
+def test_a_frozen_backbone_stays_bit_for_bit(name: str) -> None:
+    model = build(ModelConfig(name=name, width=2))
+    train(model)
+    parts = Parts.of(model)
+    freeze(model, unfreeze="none", train_batch_norm=False)
+    weights, features = values(parts.backbone.weights), parts.backbone(IMAGES)
+    head = values(parts.head.trainable_weights)
+    train(model)
+    assert not any(moved(weights, values(parts.backbone.weights)))
+    assert all(moved(head, values(parts.head.trainable_weights)))
+    np.testing.assert_array_equal(parts.backbone(IMAGES), features)
+    np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
+
+
+@pytest.mark.parametrize("train_batch_norm", [False, True])
+@pytest.mark.slow
+def test_the_last_blocks_learn_and_no_others(
+    model: tf_keras.Model, *, train_batch_norm: bool
+) -> None:
+    freeze(model, unfreeze=2, train_batch_norm=train_batch_norm)
+    parts = Parts.of(model)
+    weights = parts.backbone.weights
+    before = values(weights)
+    train(model)
+    learned = {
+        weight.name
+        for weight, has in zip(weights, moved(before, values(weights)), strict=True)
+        if has
+    }
+    kernels = {
+        w.name for w in weights if w.name.startswith(("block_3", "block_4")) and "conv" in w.name
+    }
+    norms = {
+        w.name for w in weights if w.name.startswith(("block_3", "block_4")) and "norm" in w.name
+    }
+    assert learned == (kernels | norms if train_batch_norm else kernels)
+    assert len(kernels) == 2
+    assert len(norms) == 8
+
+
+def test_all_but_batch_normalization_learn_and_then_it_does_too(model: tf_keras.Model) -> None:
+    everything = len(model.trainable_weights)
+    freeze(model, unfreeze="all", train_batch_norm=False)
+    assert {w.name.partition("/")[2] for w in model.trainable_weights} == {"kernel:0", "bias:0"}
+    unfreeze_everything(model)
+    assert len(model.trainable_weights) == everything == 4 * 3 + 2
+
+
+def test_too_many_blocks_are_a_users_mistake(model: tf_keras.Model) -> None:
+    with pytest.raises(ConfigurationError, match=r"unfreeze is 5, but cnn has only 4 blocks"):
+        freeze(model, unfreeze=5, train_batch_norm=False)
+
+
+@pytest.mark.slow
+def test_dropout_differs_in_every_step_and_resumes() -> None:
+    model = build(ModelConfig(name="cnn", width=2, dropout=0.5))
+    start = model.get_weights()
+    first, second = model(IMAGES, training=True), model(IMAGES, training=True)
+    assert not np.array_equal(first, second)
+    model.set_weights(start)
+    np.testing.assert_array_equal(model(IMAGES, training=True), first)
+    np.testing.assert_array_equal(model(IMAGES, training=True), second)
+
+
+@pytest.mark.slow
+def test_frozen_layers_make_no_difference_to_the_file(
+    model: tf_keras.Model, tmp_path: Path
+) -> None:
+    assert save_backbone(model, str(tmp_path / "a.weights.h5"))
+    freeze(model, unfreeze=1, train_batch_norm=False)
+    trained = [weight.name for weight in model.trainable_weights]
+    assert save_backbone(model, str(tmp_path / "b.weights.h5"))
+    assert [weight.name for weight in model.trainable_weights] == trained
+    first, second = (
+        build(ModelConfig(name="cnn", width=2, weights=str(tmp_path / name)), seed=1)
+        for name in ("a.weights.h5", "b.weights.h5")
+    )
+    np.testing.assert_array_equal(
+        Parts.of(first).backbone(IMAGES), Parts.of(second).backbone(IMAGES)
+    )

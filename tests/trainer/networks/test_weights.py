@@ -1,0 +1,118 @@
+"""Weights of one network in another: those that fit, and the messages about others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tf_keras
+
+from components.contract.errors import ModelError
+from components.trainer.config.model import ModelConfig
+from components.trainer.networks.parts import Parts, freeze, save_backbone
+from tests.trainer.networks.networks import IMAGES, build, train, values
+from tests.trainer.networks.test_networks import three_layers
+
+CNN = ModelConfig(name="cnn", width=2)
+OTHER_DATA = {"mean": [1.0, 2, 3], "variance": [1.0, 1, 1]}
+
+
+@pytest.fixture(scope="module")
+def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[tf_keras.Model, str]:
+    """A trained network, and the file of its backbone."""
+    model, path = build(CNN), str(tmp_path_factory.mktemp("donor") / "backbone.weights.h5")
+    train(model)
+    assert save_backbone(model, path)
+    return model, path
+
+
+@pytest.mark.slow
+def test_the_receiver_has_the_features_of_the_donor(
+    donor: tuple[tf_keras.Model, str],
+) -> None:
+    model, path = donor
+    receiver = build(
+        ModelConfig(name="cnn", width=2, weights=path), seed=1, classes=3, **OTHER_DATA
+    )
+    ours, theirs = Parts.of(receiver).backbone, Parts.of(model).backbone
+    np.testing.assert_array_equal(ours(IMAGES), theirs(IMAGES))
+    freeze(receiver, unfreeze="all", train_batch_norm=True)
+    assert len(receiver.trainable_weights) == len(model.trainable_weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            ModelConfig(name="cnn", width=4),
+            r"cnn: block_1_conv has weights of shapes \[\(3, 3, 3, 4\)\], the file has "
+            r"\[\(3, 3, 3, 2\)\]; model.width must be the same",
+        ),
+        pytest.param(
+            ModelConfig(name="resnet9", width=2),
+            r"it contains weights of cnn; set model.name to that",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["another width", "another network"],
+)
+def test_weights_that_do_not_fit_are_one_sentence(
+    donor: tuple[tf_keras.Model, str], other: ModelConfig, message: str
+) -> None:
+    config = ModelConfig(name=other.name, width=other.width, weights=donor[1])
+    with pytest.raises(ModelError, match=message) as caught:
+        build(config)
+    assert str(caught.value).startswith(f"model.weights {donor[1]} does not fit model.name")
+
+
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [
+        ("w.h5", 7),
+        ("w.weights.h5", 0),
+        pytest.param("w.keras", 7, marks=pytest.mark.slow),
+        pytest.param("whole.h5", 7, marks=pytest.mark.slow),
+    ],
+)
+def test_files_of_keras_use_the_pixels_of_imagenet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, classes: int
+) -> None:
+    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
+    network = three_layers(input_shape=(32, 32, 3), include_top=False, weights=None, pooling="avg")
+    saved = network
+    if classes:
+        logits = tf_keras.layers.Dense(classes)(network.output)
+        saved = tf_keras.Model(network.input, logits)
+    file = str(tmp_path / name)
+    saved.save(file) if name in ("w.keras", "whole.h5") else saved.save_weights(file)
+    model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1, **OTHER_DATA)
+    np.testing.assert_allclose(
+        Parts.of(model).backbone(IMAGES),
+        network(IMAGES / np.float32(127.5) - 1),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_the_first_layer_that_differs_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
+    file = str(tmp_path / "w.h5")
+    images = tf_keras.layers.Input([32, 32, 3])
+    tf_keras.Model(images, tf_keras.layers.Conv2D(4, 5)(images)).save_weights(file)
+    with pytest.raises(ModelError, match=r"mobilenet_v2: Conv1 has weights of shapes"):
+        build(ModelConfig(name="mobilenet_v2", weights=file))
+
+
+@pytest.mark.slow
+def test_weights_with_the_layer_of_classes(tmp_path: Path) -> None:
+    network = tf_keras.applications.MobileNetV2(
+        input_shape=(32, 32, 3), include_top=True, weights=None, pooling="avg", classes=9
+    )
+    file = str(tmp_path / "w.h5")
+    network.save_weights(file)
+    model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1)
+    ours = values(Parts.of(model).backbone.weights)[2:]
+    for expected, found in zip(values(network.weights), ours, strict=False):
+        np.testing.assert_array_equal(expected, found)

@@ -1,0 +1,157 @@
+"""Weights files, checked before a run without TensorFlow."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import fsspec
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+
+from components.contract.errors import ModelError, StorageError
+from components.trainer.config.model import ModelConfig
+from components.trainer.networks import parts
+from components.trainer.networks.parts import write_weights
+from components.trainer.networks.weights_file import name_network, read_weights, weights_version
+
+LAYERS = {
+    "conv": [np.arange(6, dtype=np.float32).reshape(2, 3)],
+    "block/norm": [np.ones(3, np.float32), np.zeros(3, np.float32)],
+}
+
+
+def config(weights: str | Path) -> ModelConfig:
+    return ModelConfig(name="cnn", weights=str(weights))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "backbone.weights.h5"
+    write_weights(str(path), LAYERS, network="cnn")
+    return path
+
+
+def test_what_was_written_is_read_in_order(file: Path) -> None:
+    stored = read_weights(str(file))
+    assert (stored.network, stored.in_order, list(stored.layers)) == ("cnn", True, [*LAYERS])
+    for name, arrays in LAYERS.items():
+        for ours, theirs in zip(stored.layers[name], arrays, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_names_of_many_layers_are_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_NAMES_PER_ATTRIBUTE", 2)
+    layers = {f"layer_{number}": [np.zeros(1)] for number in range(5)}
+    write_weights(str(tmp_path / "w.h5"), layers, network="")
+    assert list(read_weights(str(tmp_path / "w.h5")).layers) == [*layers]
+
+
+def test_a_file_in_a_store_is_read(file: Path) -> None:
+    with fsspec.open("memory://bucket/backbone.weights.h5", "wb") as copy:
+        copy.write(file.read_bytes())
+    url = "memory://bucket/backbone.weights.h5"
+    name_network(config(url))
+    assert list(read_weights(url).layers) == [*LAYERS]
+
+
+@pytest.mark.parametrize("weights", ["none", "imagenet"])
+def test_there_is_nothing_to_check_without_a_file(weights: str) -> None:
+    name_network(ModelConfig(name="mobilenet_v2", weights=weights))
+    assert weights_version(ModelConfig(name="mobilenet_v2", weights=weights)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.h5", None, "does not exist"),
+        ("folder", b"", "is a folder: name a weights file"),
+        ("model.pt", b"\x80\x02pickle", "not a weights file of Keras"),
+        ("empty.h5", b"", "not a weights file of Keras"),
+    ],
+)
+def test_other_files_are_rejected_before_the_run(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelError, match=message):
+        name_network(config(path))
+
+
+def test_an_unknown_store_is_rejected() -> None:
+    with pytest.raises(StorageError, match=r"nowhere://"):
+        name_network(config("nowhere://bucket/w.h5"))
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9])
+def test_a_truncated_file_is_one_sentence(file: Path, kept: float) -> None:
+    os.truncate(file, int(file.stat().st_size * kept))
+    with pytest.raises(ModelError, match=r"backbone.weights.h5 is damaged"):
+        read_weights(str(file))
+
+
+def test_a_file_that_lost_an_array_is_damaged(file: Path) -> None:
+    with h5py.File(file, "a") as opened:
+        del opened["conv/0"]
+    with pytest.raises(ModelError, match=r"is damaged"):
+        read_weights(str(file))
+
+
+def test_arrays_of_other_files_are_not_read(file: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"0123")
+    with h5py.File(file, "a") as opened:
+        del opened["conv/0"]
+        opened["conv"].create_dataset("0", (1,), "<f4", external=[(str(secret), 0, 4)])
+    with pytest.raises(ModelError, match=r"conv/0 links to another file"):
+        read_weights(str(file))
+    with h5py.File(file, "a") as opened:
+        del opened["conv/0"]
+        opened["conv/0"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/array")
+    with pytest.raises(ModelError, match=r"is damaged"):
+        read_weights(str(file))
+
+
+def test_an_archive_without_weights_is_one_sentence(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
+        archive.writestr("config.json", "{}")
+    with pytest.raises(ModelError, match=r"not a Keras archive"):
+        read_weights(str(tmp_path / "model.keras"))
+
+
+def test_the_version_changes_with_the_file(file: Path) -> None:
+    before = weights_version(config(file))
+    assert weights_version(config(file)) == before != ""
+    write_weights(str(file), {"conv": [np.zeros(7)]}, network="cnn")
+    os.utime(file, ns=(1, 1))
+    assert weights_version(config(file)) != before
+
+
+def test_checks_before_a_run_do_not_import_tensorflow() -> None:
+    modules = "components.trainer.networks.weights_file, pipeline_def.config.preflight"
+    code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("written_by", "wanted", "name"),
+    [
+        pytest.param("resnet9", "auto", "resnet9", id="ours"),
+        pytest.param("resnet9", "cnn", "cnn", id="named by the user"),
+        pytest.param("somebody's", "auto", "auto", id="of another program"),
+    ],
+)
+def test_our_files_name_their_network(
+    tmp_path: Path, written_by: str, wanted: str, name: str
+) -> None:
+    path = tmp_path / "w.h5"
+    write_weights(str(path), LAYERS, network=written_by)
+    assert name_network(ModelConfig(name=wanted, weights=str(path))).name == name

@@ -1,0 +1,84 @@
+import logging
+from typing import Any
+
+import pytest
+
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import InputConfig
+from components.trainer.config.training import TrainerConfig
+from components.trainer.input.shards import Shards
+from components.trainer.loop.checkpoint import Progress
+from components.trainer.loop.phases import Phase
+from components.trainer.run_files import describe_input, name_user
+from components.trainer.training_input import TrainingInput
+from components.transform.config import TransformConfig
+
+
+def describe(
+    waits: list[float], *, cache: Any = "none", storage: Any = "jpeg", **more: Any
+) -> dict[str, Any]:
+    shards = Shards(more.get("uri", "/examples"), "train", {"data": more.get("records", 1000)})
+    history = {RATE: [10.0, 300.0, 200.0, 400.0][: len(waits)], INPUT_WAIT_FRACTION: waits}
+    phase = Phase("train", Progress(history=history), 1.0, 10, more.get("on_features", False))
+    transform = TransformConfig(size=100, storage=storage)
+    config = TrainerConfig(
+        transform=transform,
+        input=InputConfig(cache=cache),
+        augmentation=AugmentationConfig(min_crop_area=0.5),
+    )
+    return describe_input(phase, TrainingInput(shards, shards, {}, config, batch_size=8))
+
+
+@pytest.mark.parametrize(
+    ("waits", "rate", "wait"),
+    [
+        pytest.param([0.9, 0.02, 0.02, 0.02], 300.0, 0.02, id="the first epoch does not count"),
+        pytest.param([0.01], 10.0, 0.01, id="a single epoch does"),
+    ],
+)
+def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> None:
+    assert describe(waits) == {
+        "images_per_second": rate,
+        "input_wait_fraction": wait,
+        "cache": "none",
+        "advice": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [
+        ({}, "set input.cache to decoded, which takes 0.0 GiB"),
+        ({"cache": "decoded"}, "pixels are cached already"),
+        ({"storage": "originals"}, "set ingest.shrink"),
+        ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
+        ({"records": 10**9, "storage": "raw"}, "a faster disk"),
+        ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to encoded"),
+    ],
+)
+def test_advice_when_training_waits(
+    more: dict[str, Any], advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = describe([0.9, 0.4, 0.4, 0.4], **more)["advice"]
+    assert advice in found
+    assert "benchmarks.input_pipeline" in found
+    assert "Training waited for input 40 % of the time" in caplog.text
+
+
+def test_no_advice_on_the_input_for_features_in_memory() -> None:
+    assert describe([0.9, 0.4, 0.4, 0.4], on_features=True)["advice"] is None
+
+
+@pytest.mark.parametrize(
+    ("login", "name"), [("ada", "ada"), ("root", ""), (KeyError("getpwuid"), "")]
+)
+def test_who_trained(monkeypatch: pytest.MonkeyPatch, login: str | Exception, name: str) -> None:
+    def find() -> str:
+        if isinstance(login, Exception):
+            raise login
+        return login
+
+    monkeypatch.setattr("getpass.getuser", find)
+    assert name_user() == name

@@ -1,0 +1,431 @@
+import json
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from components.contract import example
+from components.contract.configuration import to_dict
+from components.contract.errors import ModelError
+from components.contract.image_table import read_embeddings, read_images
+from components.contract.model_files import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    MODEL_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+)
+from components.images.canonical import canonicalize, decode
+from components.records.record_reader import read_features
+from components.trainer import preparation
+from components.trainer import run_fn as trainer
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.export.signatures import export_model, save_atomically
+from components.trainer.input.dataset import make_dataset
+from components.trainer.input.shards import Shards
+from components.trainer.loop import checkpoint
+from components.trainer.loop.checkpoint import checkpoint_dir
+from components.trainer.loop.step_loop import StepLoop
+from components.trainer.networks.networks import build_model
+from components.trainer.networks.parts import Parts
+from components.trainer.trained_on import TRAINED_ON_FILE, write_trained_on
+from components.transform.config import TransformConfig
+from tests import nodes
+from tests.conftest import SIZE
+from tests.pictures import encode, picture
+from tests.trainer.input.shard_folder import FEATURE_SPEC, ShardFolder
+
+KEY = example.SHA256.encode()
+
+# In one process, so that fixtures are created once.
+pytestmark = pytest.mark.xdist_group("transformed")
+
+
+@dataclass(frozen=True)
+class Trained:
+    model: Any
+    """The exported SavedModel."""
+    keras: Any
+    """The Keras model that was exported."""
+    run: Path
+
+
+def fn_args(
+    examples: str,
+    graph: str,
+    target: Path,
+    *,
+    weights: str = "none",
+    model: dict[str, Any] | None = None,
+    **training: Any,
+) -> SimpleNamespace:
+    """Return the arguments that TFX passes to run_fn, as far as ours reads them."""
+    (target / "run").mkdir(parents=True, exist_ok=True)
+    config = TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        model=ModelConfig(name="cnn", width=8, weights=weights, **model or {}),
+        training=TrainingConfig(batch_size=16, **training),
+        checkpoints=str(target / "checkpoints"),
+    )
+    return SimpleNamespace(
+        transform_graph_path=graph,
+        train_files=[f"{examples}/Split-train/*"],
+        eval_files=[f"{examples}/Split-eval/*"],
+        serving_model_dir=str(target / "model"),
+        model_run_dir=str(target / "run"),
+        custom_config=to_dict(config),
+        hyperparameters=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A model trained for a few epochs and exported by `run_fn`."""
+    return train(transformed, tmp_path_factory.mktemp("trained"), epochs=2, calibrate=True)
+
+
+def train(transformed: nodes.Transformed, target: Path, **options: Any) -> Trained:
+    arguments = fn_args(transformed.examples.uri, transformed.graph.uri, target, **options)
+    models = []
+
+    def export(classifier: Any, *more: Any, **options: Any) -> None:
+        models.append(classifier.model)
+        export_model(classifier, *more, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "export_model", export)
+        trainer.run_fn(arguments)
+    run = Path(arguments.model_run_dir)
+    assert not list(run.parent.glob("checkpoints/*"))
+    return Trained(tf.saved_model.load(arguments.serving_model_dir), models[0], run)
+
+
+class FullDisk(OSError):
+    pass
+
+
+def fail(*_: Any, **__: Any) -> None:
+    raise FullDisk
+
+
+class Graph:
+    """The part of a transform graph that training needs; a real one takes seconds to make."""
+
+    def __init__(self, _: str) -> None:
+        pass
+
+    def transformed_feature_spec(self) -> dict[str, Any]:
+        return FEATURE_SPEC
+
+    def raw_feature_spec(self) -> dict[str, Any]:
+        return {}
+
+    def vocabulary_by_name(self, _: str) -> list[bytes]:
+        return [b"blue", b"green", b"red"]
+
+
+@pytest.mark.slow
+def test_no_failure_after_the_last_step_costs_the_training(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tft, "TFTransformOutput", Graph)
+    arguments = fn_args(str(shard_folder.path), "none", tmp_path, epochs=1)
+    steps, run = [], StepLoop.__call__
+
+    def counted(self: StepLoop, batches: Any, first: int, count: int) -> Any:
+        steps.append(count)
+        return run(self, batches, first, count)
+
+    monkeypatch.setattr(StepLoop, "__call__", counted)
+    exported: list[Any] = []
+    monkeypatch.setattr(
+        trainer, "export_model", lambda that, *_, **__: exported.append(that.model.get_weights())
+    )
+    failures = [
+        (trainer, "save_backbone", fail),
+        (trainer, "export_model", fail),
+        (trainer, "remove_checkpoints", fail),
+    ]
+    for module, name, failure in failures:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, failure)
+            with pytest.raises(FullDisk):
+                trainer.run_fn(arguments)
+        assert list(tmp_path.glob("checkpoints/*"))
+    trainer.run_fn(arguments)
+    assert sum(steps) == shard_folder.shards("train").total // 16
+    assert not list(tmp_path.glob("checkpoints/*"))
+    for before, after in zip(*exported, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def save_a_part(model: Any, directory: str, **_: Any) -> None:
+    Path(directory, "variables").mkdir(parents=True)
+    Path(directory, "variables", "variables.index").write_bytes(b"half of it")
+    raise FullDisk
+
+
+@pytest.mark.parametrize(("name", "failure"), [("save", save_a_part), ("rename", fail)])
+def test_a_model_is_saved_atomically(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, failure: Any
+) -> None:
+    model, target = tf.Module(), tmp_path / "Format-Serving"
+    owner = tf.saved_model if name == "save" else tf.io.gfile
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, failure)
+        with pytest.raises(FullDisk):
+            save_atomically(model, str(target), {})
+    assert not target.exists()
+    for _ in range(2):
+        save_atomically(model, f"{target}/", {})
+        assert tf.saved_model.contains_saved_model(str(target))
+        assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.slow
+def test_files_of_a_training(trained: Trained) -> None:
+    history = json.loads((trained.run / HISTORY_FILE).read_text())
+    assert len(history["val_accuracy"]) == len(history["loss"]) == 2
+    assert history["loss"][-1] < history["loss"][0]
+    facts = json.loads((trained.run / TRAINING_FILE).read_text())
+    assert set(facts["config"]) == {
+        *("transform", "input", "augmentation"),
+        *("model", "training", "transfer", "export"),
+    }
+    [phase] = facts["phases"]
+    assert phase.pop("seconds") > 0
+    best = min(history["val_loss"])
+    assert phase == {
+        "name": "train",
+        "epochs": 2,
+        "metric": "val_loss",
+        "best": best,
+        "best_epoch": 2,
+        "diverged": False,
+        "on_features": False,
+    }
+    assert facts["exported"] == "train"
+    calibration = facts["calibration"]
+    assert calibration["loss"] == pytest.approx(best, rel=1e-4)
+    assert calibration["calibrated_loss"] < best
+    assert history["phase"] == [1, 1]
+    assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
+    size = json.loads((trained.run / MODEL_FILE).read_text())
+    assert size["parameters"] == sum(weights.size for weights in trained.keras.get_weights())
+    files = (trained.run.parent / "model").rglob("*")
+    assert size["bytes"] == sum(file.stat().st_size for file in files if file.is_file())
+    images, rows = read_images(str(trained.run)), read_embeddings(str(trained.run))
+    assert rows is not None
+    assert images.num_rows == len(rows) == 120
+    assert set(images["split"].to_pylist()) == {"train", "eval"}
+    trained_on = [split == "train" for split in images["split"].to_pylist()]
+    assert [value is not None for value in images["margin"].to_pylist()] == trained_on
+    assert all(len(key) == 64 for key in images["sha256"].to_pylist())
+    assert [os.path.dirname(p) for p in images["path"].to_pylist()] == images["label"].to_pylist()
+    assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
+    assert list(trained.run.glob("train/events.out.tfevents.*"))
+    assert list(trained.run.glob("validation/events.out.tfevents.*"))
+
+
+@pytest.mark.slow
+def test_a_training_starts_from_the_weights_of_another(
+    trained: Trained, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    weights = trained.run / WEIGHTS_FILE
+    later = train(transformed, tmp_path, weights=str(weights), epochs=1, learning_rate=1e-12)
+    facts = json.loads((later.run / TRAINING_FILE).read_text())
+    assert [phase["name"] for phase in facts["phases"]] == ["head", "fine_tune"]
+    history = json.loads((later.run / HISTORY_FILE).read_text())
+    epochs = [phase["epochs"] for phase in facts["phases"]]
+    assert history["phase"] == [1] * epochs[0] + [2] * epochs[1]
+    for ours, theirs in zip(
+        Parts.of(later.keras).backbone.get_weights(),
+        Parts.of(trained.keras).backbone.get_weights(),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    assert (
+        history["val_loss"][0] < json.loads((trained.run / HISTORY_FILE).read_text())["val_loss"][0]
+    )
+
+
+@pytest.mark.slow
+def test_a_training_goes_on_from_a_pushed_model(
+    trained: Trained, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    pushed = str(trained.run.parent / "model")
+    start = {"warm_start": pushed}
+    later = train(transformed, tmp_path, model=start, epochs=4, learning_rate=1e-12)
+    facts = json.loads((later.run / TRAINING_FILE).read_text())
+    assert [phase["epochs"] for phase in facts["phases"]] == [1]
+    assert facts["warm_start"]["version"] == pushed
+    assert not facts["warm_start"]["new"]
+    for ours, theirs in zip(
+        later.keras.trainable_variables, trained.keras.trainable_variables, strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    seen = np.load(Path(pushed) / TRAINED_ON_FILE)
+    np.testing.assert_array_equal(np.load(tmp_path / "model" / TRAINED_ON_FILE), seen)
+    # The images that judged it have become training images of another model.
+    judged = min(Path(transformed.examples.uri).glob("Split-eval/*_tfrecord-*"))
+    keys = [bytes(f[KEY]).decode() for f in read_features(str(judged), (KEY,))]
+    write_trained_on(pushed, keys, seen)
+    with pytest.raises(ModelError, match=r"was trained on .* images that would judge"):
+        train(transformed, tmp_path / "leak", model=start, epochs=1)
+    (Path(pushed) / TRAINED_ON_FILE).unlink()
+    with pytest.raises(ModelError, match="does not list the images"):
+        train(transformed, tmp_path / "unknown", model=start, epochs=1)
+
+
+def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
+    outputs = trained.model.signatures["serving_default"](image_bytes=tf.constant(files, tf.string))
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+@pytest.mark.slow
+def test_files_in_labels_and_probabilities_out(
+    trained: Trained, transformed: nodes.Transformed
+) -> None:
+    kinds = ["JPEG", "PNG", "BMP", "GIF"]
+    files = [encode(picture(1, height=90, width=70), kind) for kind in kinds]
+    served = serve(trained, files)
+    assert served["labels"].shape == served["probabilities"].shape == (4, 3)
+    assert served["error"].tolist() == [b""] * 4
+    beside_a_bad_one = serve(trained, [*files, files[1][:100]])
+    assert beside_a_bad_one["error"].tolist() == [b""] * 4 + [b"PNG: damaged or cut off"]
+    np.testing.assert_allclose(
+        beside_a_bad_one["probabilities"], [*served["probabilities"], [0] * 3], atol=1e-6
+    )
+    assert len(serve(trained, [])["label"]) == 0
+    explained = trained.model.signatures["explain"](image_bytes=tf.constant([], tf.string))
+    assert {len(values) for values in explained.values()} == {0}
+    names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
+    assert served["labels"][0].tolist() == names
+    assert sorted(names) == [b"blue", b"green", b"red"]
+    np.testing.assert_allclose(served["probabilities"].sum(axis=1), 1, rtol=1e-5)
+    best = served["probabilities"].argmax(axis=1)
+    np.testing.assert_array_equal(served["label"], served["labels"][0][best])
+
+
+@pytest.mark.slow
+def test_training_and_every_signature_agree(
+    trained: Trained, ingested: nodes.Ingested, transformed: nodes.Transformed
+) -> None:
+    records = nodes.read_examples(ingested.examples, "eval")
+    files = [record.features.feature[example.ENCODED].bytes_list.value[0] for record in records]
+    dataset = make_dataset(
+        Shards.of_pattern(f"{transformed.examples.uri}/Split-eval/*"),
+        feature_spec=tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec(),
+        config=TransformConfig(size=SIZE),
+        batch_size=7,
+    )
+    description = json.loads((trained.run / TRAINING_FILE).read_text())
+    temperature = description["calibration"]["temperature"]
+    predicted, ids = zip(
+        *((tf.nn.softmax(trained.keras(images) / temperature), ids) for images, ids in dataset),
+        strict=True,
+    )
+    served = serve(trained, files)["probabilities"]
+    np.testing.assert_allclose(served, np.concatenate(predicted), atol=1e-5)
+    examples = tf.constant([record.SerializeToString() for record in records])
+    from_examples = trained.model.signatures["serving_examples"](examples=examples)
+    np.testing.assert_allclose(from_examples["probabilities"], served, atol=1e-6)
+    found = trained.model.signatures["transform_features"](examples=examples)[example.LABEL_ID]
+    np.testing.assert_array_equal(found, np.concatenate(ids))
+
+
+@pytest.mark.slow
+def test_a_bfloat16_training_is_served_in_float32(
+    transformed: nodes.Transformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, build = [], build_model
+
+    def listened(*those: Any, **options: Any) -> Any:
+        built.append(build(*those, **options))
+        return built[-1]
+
+    monkeypatch.setattr(preparation, "build_model", listened)
+    trained = train(transformed, tmp_path, epochs=1, precision="bfloat16")
+    computed, exported = built
+    assert exported is trained.keras
+    layers = Parts.of(computed).backbone.submodules
+    assert "bfloat16" in {layer.compute_dtype for layer in layers if hasattr(layer, "kernel")}
+    image = picture(3, height=SIZE, width=SIZE)
+    served = serve(trained, [encode(image, "PNG")])["probabilities"]
+    whole = build(
+        ModelConfig(name="cnn", width=8), size=SIZE, classes=3, mean=[0.0] * 3, variance=[1.0] * 3
+    )
+    whole.set_weights(computed.get_weights())
+    config = TransformConfig(size=SIZE)
+    seen = decode(canonicalize(tf.constant([encode(image, "PNG")]), config), config)
+    np.testing.assert_allclose(served, tf.nn.softmax(whole(seen)), atol=1e-5)
+    # bfloat16 would give other probabilities.
+    assert np.abs(served - tf.nn.softmax(computed(seen))).max() > 1e-5
+
+
+def arguments_of(config: TrainerConfig, **more: Any) -> Any:
+    files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
+    files |= {"model_run_dir": "/run", "hyperparameters": ""}
+    return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
+
+
+@pytest.mark.slow
+def test_same_code_configuration_and_data_share_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = TrainerConfig(checkpoints="/here")
+    same = os.path.basename(checkpoint_dir(arguments_of(config)))
+    moved = checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
+    assert moved == f"/there/{same}"
+    outputs = [
+        arguments_of(replace(config, checkpoints=f"/{name}/checkpoints"), train_files=[file])
+        for name, file in (("a", "/a/1"), ("b", "/b/1"), ("b", "/a/1"))
+    ]
+    first, copy, other = (os.path.basename(checkpoint_dir(output)) for output in outputs)
+    assert first == copy != other
+    others = [
+        arguments_of(replace(config, training=TrainingConfig(learning_rate=1e-4))),
+        arguments_of(config, train_files=["other"]),
+        arguments_of(config, eval_files=["other"]),
+        arguments_of(config, transform_graph_path="other"),
+    ]
+    found = {same, *(os.path.basename(checkpoint_dir(other)) for other in others)}
+    monkeypatch.setattr(checkpoint, "code_digest", lambda *_: "a new loss")
+    found.add(os.path.basename(checkpoint_dir(arguments_of(config))))
+    assert len(found) == 6
+
+
+@pytest.mark.slow
+def test_same_weights_share_checkpoints(tmp_path: Path) -> None:
+    def folder(content: bytes) -> str:
+        path = tmp_path / "backbone.weights.h5"
+        path.write_bytes(content)
+        model = ModelConfig(name="cnn", weights=str(path))
+        return checkpoint_dir(arguments_of(TrainerConfig(model=model, checkpoints="/here")))
+
+    first = folder(b"some weights")
+    assert folder(b"others") != first
+    os.utime(tmp_path / "backbone.weights.h5", (1, 1))
+    assert folder(b"some weights") == first
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "parent"),
+    [
+        ("gs://bucket/checkpoints", "gs://bucket/checkpoints"),
+        ("/mnt/checkpoints", "/mnt/checkpoints"),
+        ("minio://bucket/checkpoints", os.path.join(tempfile.gettempdir(), "checkpoints")),
+        ("", "/run"),
+    ],
+)
+def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:
+    arguments = arguments_of(TrainerConfig(checkpoints=checkpoints))
+    assert os.path.dirname(checkpoint_dir(arguments)) == parent

@@ -1,0 +1,509 @@
+"""A search within a time: which trials run, what survives a kill, and what is chosen."""
+
+import functools
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from components.contract.errors import ModelError
+from components.contract.model_files import BEST_FILE
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.training import TrainerConfig
+from components.trainer.loop.checkpoint import Progress
+from components.trainer.loop.cross_validation.folds import FoldResult, Validated, fold_path
+from components.trainer.training_input import TrainingInput
+from components.tuner.choice import choose, compare, write_best
+from components.tuner.search import Search, search
+from components.tuner.space import FLIP, find_start
+from components.tuner.trials import Report, Trial, TrialRunner, _compare_mirrored
+from tests.tuner.test_search_space import config
+
+
+def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> Search:
+    data: Any = SimpleNamespace(config=config(**training))
+    start = find_start(data.config, images=3000, bfloat16=False)
+    nothing: Any = None
+    runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
+    return Search(runner, seconds, start)
+
+
+def chosen_of(run: Search) -> tuple[Trial, str]:
+    return choose(run.trials, seconds=run.seconds, folds=run.runner.folds, ended=run.ended)
+
+
+class Killed(BaseException):
+    """What no code under test catches."""
+
+
+def repeat(score: float, _: int) -> float:
+    """Return the score of any number of epochs."""
+    return score
+
+
+Accuracy = Callable[[Trial], float | None]
+
+
+def simulate(
+    monkeypatch: pytest.MonkeyPatch, accuracy: Accuracy, *, slow: int = 1
+) -> list[tuple[int, int]]:
+    """Replace training: an epoch takes a second; return (trial, epochs) of each run.
+
+    Of another width, it takes `slow` seconds. `accuracy` is asked after each epoch. Checkpoints
+    are written to the folder of the trial.
+    """
+    clock, runs = [0.0], []
+
+    def train(self: TrialRunner, trial: Trial, report: Report, *, note: str) -> None:
+        whole = self.config(trial).training.epochs
+        cost = slow if "model.width" in trial.values else 1
+        checkpoint = Path(self.folder(trial), "epochs")
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        done = before = int(checkpoint.read_text()) if checkpoint.exists() else 0
+        try:
+            while done < whole:
+                clock[0] += cost
+                trial.epochs, trial.epoch_seconds = done + 1, float(cost) if done > before else 0.0
+                if (score := accuracy(trial)) is None:
+                    raise ModelError("Training diverged.")
+                done += 1
+                trial.set_scores(functools.partial(repeat, score), done, of=whole)
+                if report(trial):
+                    return
+        finally:
+            checkpoint.write_text(str(done))
+            runs.append((trial.number, done - before))
+        hits = round(1000 * trial.score)
+        trial.complete(["1" * hits + "0" * (1000 - hits)])
+
+    monkeypatch.setattr(TrialRunner, "train", train)
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    return runs
+
+
+def rising(trial: Trial) -> float:
+    """The accuracy of each trial is between 0.7 and 0.8."""
+    return 0.7 + 0.01 * (7 * trial.number % 11)
+
+
+def test_the_recipe_comes_first_and_the_best_is_trained_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, rising)
+    run = make(tmp_path, seconds=600, epochs=30)
+    run.run()
+    # The recipe, then what has helped elsewhere, whole.
+    assert runs[:2] == [(0, 30), (1, 60)]
+    assert run.trials[1].values == run.start
+    assert run.left >= 0
+    complete = [trial for trial in run.trials if trial.state == "complete"]
+    stopped = [trial for trial in run.trials if trial.state == "stopped early"]
+    assert len(complete) + len(stopped) == len(run.trials)
+    assert len(complete) > 3
+    chosen, text = chosen_of(run)
+    assert chosen == max(complete, key=lambda trial: trial.score)
+    assert f"Trial {chosen.number} is better than the recipe: +0." in text
+    [longer] = (trial for trial in run.trials if trial.role == "longer")
+    earlier = [trial for trial in complete if trial.finished < longer.finished]
+    best = max(earlier, key=lambda trial: trial.score)
+    assert longer.epochs >= 1.5 * best.epochs
+    assert longer.values == {**best.values, "training.epochs": longer.epochs}
+    # A second attempt finds everything done.
+    again = make(tmp_path, seconds=600, epochs=30)
+    before = len(runs)
+    again.run()
+    assert len(runs) == before
+    assert chosen_of(again) == (chosen, text)
+    # Only the recipe and the best can be exported.
+    kept = {path.name for path in tmp_path.glob("trial-*")}
+    assert kept == {f"trial-{number}" for number in {0, chosen.number}}
+
+
+def test_a_trial_that_is_worse_than_most_is_stopped_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 if trial.number < 3 else 0.6)
+    run = make(tmp_path, seconds=2000, epochs=30)
+    run.run()
+    proposed = [trial for trial in run.trials[3:] if not trial.role]
+    assert {trial.state for trial in proposed} == {"stopped early"}
+    for trial in proposed:
+        whole = run.runner.config(trial).training.epochs
+        # As soon as a third of the epochs has shown it.
+        assert 0.3 <= trial.epochs / whole <= 0.4
+    assert len(runs) == len(run.trials)
+
+
+def test_a_short_time_goes_into_a_longer_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    run = make(tmp_path, seconds=200, epochs=30)
+    run.run()
+    assert runs == [(0, 30), (1, 60), (2, 110)]
+    assert run.left == 0
+    assert run.trials[2].values == {**run.start, "training.epochs": 110}
+    assert chosen_of(run)[0].number == 2
+    # What has helped elsewhere is shortened if its first epochs show that it takes too long.
+    del runs[:]
+    run = make(tmp_path / "shorter", seconds=80, epochs=30)
+    run.run()
+    assert runs == [(0, 30), (1, 4), (2, 46)]
+    assert [trial.state for trial in run.trials] == ["complete", "out of time", "complete"]
+    # Its length is the user's, or there is not enough time for it.
+    run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})
+    run.run()
+    assert not any(trial.role == "longer" for trial in run.trials)
+    del runs[:]
+    make(tmp_path / "short", seconds=39, epochs=30).run()
+    assert runs == [(0, 30)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1, 2, 4])
+def test_a_search_that_was_killed_in_a_trial_goes_on(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(trial: Trial) -> float:
+        if trial.number == number and trial.epochs == 12:
+            raise Killed
+        return rising(trial)
+
+    search_again = functools.partial(make, seconds=500, epochs=30)
+    simulate(monkeypatch, rising)
+    whole = search_again(tmp_path / "whole")
+    whole.run()
+    simulate(monkeypatch, killed)
+    with pytest.raises(Killed):
+        search_again(tmp_path / "killed").run()
+    with (tmp_path / "killed/study.log").open("a") as file:
+        file.write('{"op_code": 6, "worker')  # As by a kill while it wrote.
+    runs = simulate(monkeypatch, rising)
+    again = search_again(tmp_path / "killed")
+    assert again.left == pytest.approx(500 - sum(one.seconds for one in again.trials))
+    again.run()
+    # The trial goes on from its checkpoint, 11 epochs, which were charged but for a tenth.
+    assert runs[0] == (number, whole.trials[number].epochs - 11)
+    assert [one.number for one in again.trials] == [*range(len(again.trials))]
+    count = min(len(again.trials), len(whole.trials)) - 1
+    for one, other in zip(again.trials[:count], whole.trials[:count], strict=True):
+        assert (one.values, one.score, one.state) == (other.values, other.score, other.state)
+    assert whole.trials[number].seconds - again.trials[number].seconds <= 6
+
+
+@pytest.mark.slow
+def test_an_interrupt_keeps_the_best_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(trial: Trial) -> float:
+        if sum(one.state == "complete" for one in run.trials) > 1:
+            signal.raise_signal(signal.SIGINT)
+        return 0.7 + 0.04 * trial.number
+
+    simulate(monkeypatch, interrupted)
+    run = make(tmp_path, seconds=1000, epochs=30)
+    # The handler of the runner, which ends the process, is for the second one.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run.run()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    chosen, text = chosen_of(run)
+    assert chosen.number > 0
+    assert "You interrupted it. Trial" in text
+    assert run.left > 0
+
+    def early(trial: Trial) -> float:
+        if trial.number:
+            signal.raise_signal(signal.SIGINT)
+        return 0.7
+
+    simulate(monkeypatch, early)
+    run = make(tmp_path / "early", seconds=1000, epochs=30)
+    run.run()
+    assert "0 trials, 0 trained to the end. You interrupted it. The recipe" in chosen_of(run)[1]
+
+
+def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(monkeypatch, lambda trial: 0.7 if trial.number == 0 else 0.701)
+    run = make(tmp_path, seconds=400, epochs=30)
+    run.run()
+    chosen, text = chosen_of(run)
+    assert (chosen.number, "None is better than the recipe by more than" in text) == (0, True)
+    gain, error = compare(["1110"], ["1110"])
+    assert gain == 0 < error
+    assert compare(["1100"], ["1111"]) == (-0.3333, 0.3043)
+    # A balanced score weighs classes alike, whatever their numbers of images.
+    gain, error = compare(["1" * 98, "00"], ["1" * 98, "11"])
+    assert (gain, error) == (-0.25, 0.2166)
+
+
+def test_noise_hardly_ever_replaces_the_recipe() -> None:
+    """The choice by simulation: equal trainings, and one that is truly better."""
+    generator = np.random.default_rng(0)
+
+    def draw(number: int, accuracy: float) -> Trial:
+        trial = Trial(number, {"model.width": number}, seconds=1.0)
+        trial.complete(["".join(map(str, (generator.random(400) < accuracy).astype(int)))])
+        return trial
+
+    def count(better: float) -> int:
+        accuracies = [0.8, 0.8, better]
+        searches = (
+            [draw(number, accuracy) for number, accuracy in enumerate(accuracies)]
+            for _ in range(200)
+        )
+        return sum(choose(trials, seconds=9, folds=0)[0].number > 0 for trials in searches)
+
+    # One standard error of the better of two: a quarter at most.
+    assert count(0.8) < 70
+    assert count(0.9) > 190
+
+
+@pytest.mark.slow
+def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(monkeypatch, lambda _: 0.7)
+    short = make(tmp_path / "short", seconds=60, epochs=50)
+    short.run()
+    chosen, text = chosen_of(short)
+    assert chosen.number == 0
+    assert "training.minutes is 1, too few to train a single trial" in text
+    assert "took 0.8 minutes, so a search takes at least 2" in text
+    runs = simulate(monkeypatch, lambda _: 1.0)
+    perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
+    perfect.run()
+    assert runs == [(0, 50)]
+    assert "would not be better than the recipe's training beyond chance" in chosen_of(perfect)[1]
+    simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
+    diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
+    diverging.run()
+    assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
+    assert chosen_of(diverging)[0].state == "complete"
+    simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
+    monkeypatch.setattr("components.tuner.search._PATIENCE", 2)
+    failing = make(tmp_path / "failing", seconds=300, epochs=50)
+    failing.run()
+    said = "0 trained to the end. It stopped early, as the last ones brought nothing."
+    assert said in chosen_of(failing)[1]
+    simulate(monkeypatch, lambda _: None)
+    with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):
+        make(tmp_path / "none", seconds=600, epochs=50).run()
+
+
+def test_a_search_without_images_to_compare(tmp_path: Path) -> None:
+    data: Any = SimpleNamespace(
+        config=replace(config(folds=0), model=ModelConfig(name="cnn")),
+        evaluation=SimpleNamespace(total=0),
+    )
+    with pytest.raises(ModelError, match="the eval split, which has no images"):
+        search(
+            data,
+            lambda _: None,
+            tf.distribute.get_strategy(),
+            minutes=1,
+            log_dir="",
+            checkpoint_dir=str(tmp_path),
+        )
+
+
+def test_the_file_of_the_winner_names_what_its_values_would_change(tmp_path: Path) -> None:
+    def write(plain: TrainerConfig, values: dict[str, Any], folds: int) -> Any:
+        write_best(plain, values, folds=folds, directory=str(tmp_path), text="It is best: yes.")
+        return yaml.safe_load((tmp_path / BEST_FILE).read_text())
+
+    # The time that folds take decides about them, and networks have image sizes of their own.
+    longer = {"training.epochs": 80}
+    assert write(config(), longer, 5) == {"training": {"epochs": 80, "folds": 5}}
+    assert write(config(), {}, 5) is None
+    named = write(config(folds=0), {"model.name": "mobilenet_v2"}, 0)
+    assert named == {"model": {"name": "mobilenet_v2"}, "transform": {"size": 32}}
+
+
+def test_a_network_slower_than_thought_is_stopped_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
+    run = make(tmp_path, seconds=2000, epochs=30, search={"model.width": [128]})
+    run.run()
+    assert runs[:2] == [(0, 30), (1, 60)]
+    # Its first epochs show the pace.
+    slow = [trial for trial in run.trials if "model.width" in trial.values]
+    assert [(trial.epochs, trial.state) for trial in slow[:1]] == [(4, "out of time")]
+    assert -run.left <= 0.1 * 2000 + 100
+    # What was stopped early is not the best.
+    assert chosen_of(run)[0].state == "complete"
+
+
+def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
+    run = make(tmp_path, seconds=400, epochs=30, folds=5)
+    run.run()
+    chosen, text = chosen_of(run)
+    assert "in cross-validation" in text
+    # The training on all images has a quarter of the folds' images.
+    assert chosen.role == "longer"
+    assert 0 <= run.left - chosen.epochs / 4 < 30
+
+
+def test_a_trial_that_fails_leaves_no_network_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ModelError("Training diverged.")
+
+    runner = make(tmp_path, seconds=400).runner
+    shards: Any = SimpleNamespace(total=64)
+    runner.data = TrainingInput(shards, shards, {}, runner.data.config, 0)
+    runner.strategy = tf.distribute.get_strategy()
+    monkeypatch.setattr(TrialRunner, "_train_whole", fail)
+
+    def build(config: ModelConfig) -> Any:
+        rates.append(config.dropout)
+        arrays = {"get_weights": list, "set_weights": lambda _: None}
+        return SimpleNamespace(width=config.width, submodules=[], **arrays)
+
+    rates: list[float] = []
+    runner.build = build
+    # Networks of one width are built once, whatever their steps are.
+    values: list[dict[str, Any]] = [
+        {},
+        {"model.dropout": 0.2},
+        {"augmentation.policy": "trivial"},
+        {"model.width": 128},
+    ]
+    built = [runner._build(Trial(number, of)) for number, of in enumerate(values)]
+    assert len(rates) == 2
+    assert all(rates)
+    assert built[0] is built[1]
+    assert built[0].model is built[2].model
+    assert built[0].shared.loops is not built[2].shared.loops
+    assert built[0].shared.evaluations is built[2].shared.evaluations
+    with pytest.raises(ModelError):
+        runner.train(Trial(1, {"training.learning_rate": 9.0}), lambda _: False)
+    assert [one.model.width for one in runner.built.values()] == [128]
+
+
+def test_the_score_of_the_first_epochs(tmp_path: Path) -> None:
+    runner, nan = make(tmp_path, seconds=400, metric="loss").runner, float("nan")
+    history = {"val_loss": [nan, 2.0, 1.0, 3.0], "val_accuracy": [0.1, 0.5, 0.4, 0.9]}
+    progress = Progress("val_loss", history)
+    last = config(epochs=4)
+    plain = replace(last, training=replace(last.training, keep="best"))
+
+    def scores(of: Progress, made: TrainerConfig) -> list[float]:
+        trial = Trial(1, {})
+        runner._set_progress(trial, of, made)
+        return trial.scores
+
+    assert scores(progress, plain) == [0.1] * 2 + [0.5] * 3 + [0.4] * 5
+    assert scores(progress, last) == [0.1] * 2 + [0.5] * 3 + [0.4] * 2 + [0.9] * 3
+    diverged = Progress("val_loss", {"val_loss": [nan], "val_accuracy": [nan]})
+    assert scores(diverged, last) == [0.0] * 2
+
+
+def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images: Any = SimpleNamespace(labels=np.zeros(5, np.int64))
+    # The third fold is the worst, and the second epoch the best.
+    curves = [[0.1, 0.8], [0.1, 0.6], [0.1, 0.1], [0.1, 0.8], [0.1, 0.7]]
+
+    def validate(*_: Any, most: int, **__: Any) -> Validated:
+        results = [
+            FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0, 0.5)
+            for curve in curves[:most]
+        ]
+        return Validated(images, np.arange(5), results, run.data.config)
+
+    monkeypatch.setattr("components.tuner.trials.cross_validate", validate)
+    run = make(tmp_path, seconds=400, epochs=30, folds=5, metric="accuracy").runner
+    run.__dict__["_small"] = images
+    built: Any = SimpleNamespace(model=None, shared=None)
+    found: list[Any] = []
+
+    def report(trial: Trial) -> bool:
+        found.append((trial.scores[-1], len(trial.scores), trial.epochs, trial.state))
+        return trial.number == 2 and trial.epochs == 12
+
+    trial = Trial(1, {})
+    run._train_folds(trial, built, run.data, "", report)
+    assert [epochs for _, _, epochs, _ in found] == [6, 12, 18, 24]
+    assert found[0] == (0.8, 2, 6, "unfinished")
+    assert found[1] == (pytest.approx(0.7), 4, 12, "unfinished")
+    # All images are of the first class, and so are the predictions.
+    assert (trial.score, trial.epochs, trial.state) == (1.0, 30, "complete")
+    # An epoch is one of each fold.
+    assert trial.epoch_seconds == 2.5
+    stopped = Trial(2, {})
+    run._train_folds(stopped, built, run.data, "", report)
+    assert stopped.score == pytest.approx(0.7)
+    assert stopped.epochs == 12
+    assert not stopped.right
+    # The network of the last fold judges mirror images, if it is there.
+    compared: list[Any] = []
+    images.divide = lambda data, judged, replicas: compared.append((judged.tolist(), replicas))
+    run.strategy = tf.distribute.get_strategy()
+    built.predict = None
+    monkeypatch.setattr("components.tuner.trials._compare_mirrored", lambda *_: 0.25)
+    recipe = Trial(0, {})
+    run._train_folds(recipe, built, run.data, "", report)
+    assert (compared, recipe.mirrored) == ([([4], 1)], 0.25)
+    last = Path(fold_path(run.folder(recipe), 4))
+    last.parent.mkdir(parents=True, exist_ok=True)
+    last.touch()
+    again = Trial(0, {})
+    run._train_folds(again, built, run.data, "", report)
+    assert (len(compared), again.mirrored) == (1, 1.0)
+
+
+@pytest.mark.slow
+def test_images_whose_mirror_image_is_another_class_are_not_mirrored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_letters(trial: Trial) -> float:
+        trial.mirrored = 0.5
+        return 0.7
+
+    simulate(monkeypatch, of_letters)
+    run = make(tmp_path, seconds=440, epochs=30)
+    assert run.start[FLIP]
+    run.run()
+    assert len(run.trials) > 2
+    assert not any(FLIP in trial.values for trial in run.trials)
+    # The user may know better.
+    allowed = make(tmp_path / "allowed", seconds=440, epochs=30, search={FLIP: [True]})
+    allowed.run()
+    assert allowed.trials[1].values[FLIP]
+
+
+def test_mirror_images_are_compared_with_the_images() -> None:
+    left = np.zeros([4, 2, 2, 3], np.uint8)
+    left[:, :, 0] = 255
+    # The first two are bright on the left, one of the others on both sides.
+    left[2] = 255
+    left[3] = 0
+    ids = np.array([1, 1, 1, 0])
+    batches = tf.data.Dataset.from_tensors((left, ids))
+    data: Any = SimpleNamespace(config=config(), read_evaluation=lambda: batches)
+
+    def predict(images: tf.Tensor) -> tf.Tensor:
+        bright = tf.cast(images[:, 0, 0, 0], tf.float32)
+        return tf.stack([255 - bright, bright], axis=1)
+
+    logits = predict(left).numpy()
+    assert _compare_mirrored(predict, data, logits) == 0.5
+    mirrored = replace(data.config, augmentation=AugmentationConfig(flip=True))
+    flipped: Any = SimpleNamespace(config=mirrored)
+    assert _compare_mirrored(predict, flipped, logits) == 1.0

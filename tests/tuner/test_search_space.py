@@ -1,0 +1,218 @@
+"""What a search tries, which trials go on, and what mattered."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contract.errors import ConfigurationError
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.model import ModelConfig
+from components.trainer.config.recipes import apply_values, get_value, resolve
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.transform.config import TransformConfig
+from components.tuner.space import Choices, find_space, find_start, list_changes
+from components.tuner.study import Study, find_importance
+from components.tuner.trials import Trial
+from pipeline_def.config.config import Config
+
+
+def config(**training: Any) -> TrainerConfig:
+    made = TrainerConfig(
+        transform=TransformConfig(size=32),
+        model=ModelConfig(name="resnet9", weights="none"),
+        training=TrainingConfig(minutes=5, **training),
+    )
+    return resolve(made, shorter_side=32, images=3000)[0]
+
+
+def begin(made: TrainerConfig) -> dict[str, Any]:
+    return find_start(made, images=3000, bfloat16=False)
+
+
+Draw = Callable[..., list[Trial]]
+
+
+@pytest.fixture
+def draw(tmp_path: Path) -> Draw:
+    """A function that proposes trials, each complete with a score, after the recipe's."""
+    folders = map(str, itertools.count())
+
+    def draw(
+        made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
+    ) -> list[Trial]:
+        study = Study(made, str(tmp_path / next(folders)))
+        space = find_space(made, begin(made))
+        trial: Trial | None = study.begin(Trial(0, {}, "recipe"), space)
+        while trial:
+            trial.complete(["1"])
+            trial.score = score(trial.values)
+            study.end(trial)
+            enough = len(study.trials) > count
+            values = None if enough else study.propose(space, accept=lambda _: True)
+            trial = study.begin(Trial(len(study.trials), values), space) if values else None
+        return study.trials[1:]
+
+    return draw
+
+
+def test_the_space_surrounds_the_first_trial() -> None:
+    plain = config()
+    space = find_space(plain, begin(plain))
+    assert next(iter(space)) == "training.learning_rate"
+    assert space["training.learning_rate"].values == [0.067, 0.6]
+    assert space["training.weight_decay"].values == [0.01, 0.09]
+    assert space["training.batch_size"].values == [64, 128]
+    assert "training.balance" not in space
+    rare = config(metric="balanced_accuracy")
+    assert find_space(rare, begin(rare))["training.balance"].values == ["none", "weights"]
+    # Proposals learn from the recipe only if it lies inside.
+    assert space["model.width"].values == [32, 0]
+    assert space["training.epochs"].values == [40, 80]
+    assert space["augmentation.flip"].values == [False, True]
+    other = replace(plain, augmentation=AugmentationConfig(cutmix=0.5))
+    for option, choices in find_space(other, begin(other)).items():
+        value = get_value(other, option)
+        low, high = choices.values[0], choices.values[-1]
+        inside = low <= value <= high if choices.between else value in choices.values
+        assert inside or option == "training.keep"
+    assert all(one.why.endswith(".") for one in space.values())
+
+
+def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set() -> None:
+    few, _ = resolve(TrainerConfig(training=TrainingConfig(minutes=5)), shorter_side=32, images=500)
+    start = find_start(few, images=500, bfloat16=True)
+    wanted = {"model.name": "resnet9", "augmentation.policy": "trivial", "augmentation.flip": True}
+    assert wanted.items() < start.items()
+    assert (start["training.optimizer"], start["training.precision"]) == ("sgd", "bfloat16")
+    changed = apply_values(few, start)
+    assert list_changes(few, start) == start
+    assert find_space(few, start)["training.optimizer"] == Choices(
+        ["sgd"], "Has helped most on other images."
+    )
+    # Its options only suit each other.
+    fixed: list[dict[str, list[Any]]] = [{"training.optimizer": ["adam"]}, {"model.width": [8]}]
+    for search in fixed:
+        made = replace(few, training=replace(few.training, search=search))
+        options = find_start(made, images=500, bfloat16=False).keys()
+        assert not {"model.name", "training.learning_rate"} & options
+    # Large images are no digits, and another network is not made slower.
+    large = replace(changed, transform=TransformConfig(size=96), model=ModelConfig(name="cnn"))
+    assert "augmentation.flip" not in begin(large)
+    other = replace(few, model=ModelConfig(name="mobilenet_v2"))
+    assert find_start(other, images=500, bfloat16=True).keys() == {
+        "training.epochs",
+        "training.keep",
+        "augmentation.policy",
+    }
+    # A recipe that the user has set is for its network.
+    given = ["training.recipe", "training.minutes"]
+    asked = Config(training=TrainingConfig(minutes=5, recipe="small"), given=given)
+    recipe, _ = resolve(asked, shorter_side=32, images=500)
+    assert recipe.training.search == {"model.name": ["cnn"]}
+
+
+def test_the_users_values_are_kept_and_those_to_search_replace_ours(draw: Draw) -> None:
+    search: dict[str, list[Any]] = {"training.momentum": [0.8, 0.9], "training.epochs": [7]}
+    made = Config(
+        training=TrainingConfig(minutes=5, learning_rate=0.3, search=search),
+        given=["training.learning_rate", "training.minutes", "training.search"],
+    )
+    resolved, _ = resolve(made, shorter_side=32, images=3000)
+    given = resolved.training.search
+    assert given == {"training.learning_rate": [0.3], **search}
+    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 6)]
+    assert {one.training.learning_rate for one in drawn} == {0.3}
+    assert {one.training.momentum for one in drawn} == {0.8, 0.9}
+    assert {one.training.epochs for one in drawn} == {7}
+
+
+def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path: Path) -> None:
+    plain = config()
+    drawn = [trial.values for trial in draw(plain, 6)]
+    assert len({repr(values) for values in drawn}) == 6
+    assert drawn == [trial.values for trial in draw(plain, 6)]
+    other = replace(plain, training=replace(plain.training, seed=1))
+    assert drawn != [trial.values for trial in draw(other, 6)]
+    for values in drawn:
+        changed = apply_values(plain, values)
+        assert changed != plain
+        assert apply_values(plain, list_changes(plain, values)) == changed
+    one = {key: [choices.values[0]] for key, choices in find_space(plain, {}).items()}
+    assert len(draw(config(search=one), 6)) == 1
+    # Adam takes no weight decay.
+    both = {"training.optimizer": ["adam", "sgd"], "training.weight_decay": [0.0, 0.1]}
+    assert not any(
+        values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
+        for values in (trial.values for trial in draw(config(search=both), 6))
+    )
+    study, space = Study(plain, str(tmp_path / "none")), find_space(plain, begin(plain))
+    study.end(study.begin(Trial(0, {}, "recipe"), space))
+    assert study.propose(space, accept=lambda _: False) is None
+
+
+def test_proposals_learn_from_the_trials(draw: Draw) -> None:
+    def score(values: dict[str, Any]) -> float:
+        return 0.9 if values.get("training.epochs") == 60 else 0.5
+
+    search: dict[str, list[Any]] = {"training.epochs": [*range(10, 120, 10)]}
+    later = draw(config(search=search), 20, score)[12:]
+    found = sum(trial.values.get("training.epochs") == 60 for trial in later)
+    # At random it would be one.
+    assert found >= 3
+
+
+def test_the_importance_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.tuner.study._RESAMPLES", 2)
+    plain = config()
+    values = itertools.product([0.0, 1.0], ["none", "trivial"], [32, 0], [0.0, 0.5])
+    options = "augmentation.cutmix", "augmentation.policy", "model.width", "model.dropout"
+    trials = [
+        Trial(
+            number,
+            dict(zip(options, one, strict=True)),
+            scores=[0.0, 0.0, 0.5 + 0.1 * one[0] + 0.02 * (number % 3)],
+        )
+        for number, one in enumerate(values)
+    ]
+    found = find_importance(plain, find_space(plain, {}), trials)
+    first, *others = found
+    assert first == "augmentation.cutmix"
+    share, error = found[first]
+    assert share > 0.8
+    assert 0 < error < 0.2
+    assert all(found[other][0] < 0.1 for other in others)
+    space = find_space(plain, {})
+    assert find_importance(plain, space, trials[:9]) == {}
+    alike = [replace(trial, scores=[0.5] * 3) for trial in trials]
+    assert find_importance(plain, space, alike) == {}
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"training.rate": [1]}, "names 'training.rate', which it cannot change"),
+        ({"training.learning_rat": [1]}, "Did you mean 'training.learning_rate'?"),
+        ({"training.folds": [5]}, "which it cannot change"),
+        ({"ingest.shrink": [5]}, "which it cannot change"),
+        ({"training.epochs": []}, "has no value for training.epochs: list at least one"),
+        ({"training.epochs": [-1]}, "training.search: training.epochs is -1"),
+        ({"model.name": ["resnet"]}, "training.search: model.name is 'resnet'"),
+    ],
+)
+def test_mistakes_in_the_space(search: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Config(training=TrainingConfig(minutes=5, search=search))
+    assert message in str(raised.value)
+
+
+def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"no effect without training.minutes"):
+        TrainingConfig(search={"training.epochs": [3]})
+    with pytest.raises(ConfigurationError, match="searches on one machine"):
+        TrainingConfig(minutes=5, accelerator="workers")
+    with pytest.raises(ConfigurationError, match="search first"):
+        Config(training=TrainingConfig(minutes=5), model=ModelConfig(warm_start=True))

@@ -1,0 +1,226 @@
+"""Tuner and Trainer by TFX's executors: what one finds is what the other exports."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow_transform as tft
+import yaml
+
+from components.contract.errors import ConfigurationError
+from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FILE
+from components.trainer.config.model import ExportConfig, ModelConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.loop.checkpoint import Checkpoints
+from components.trainer.tuned import apply_hyperparameters
+from components.transform.config import TransformConfig
+from components.tuner.trials import Trial, TrialRunner, attempt
+from tests.conftest import SIZE
+from tests.trainer.input.shard_folder import ShardFolder
+from tests.trainer.loop.distribution.trainer_process import cluster
+from tests.trainer.test_run_fn import Graph
+
+# A trial other than the recipe's: what differs lies in variables of one compiled step.
+SPACE: dict[str, list[Any]] = {
+    "training.learning_rate": [0.003],
+    "training.epochs": [3],
+    "training.batch_size": [16],
+    "training.label_smoothing": [0.1],
+    "augmentation.policy": ["none"],
+    "training.precision": ["float32"],
+    "training.keep": ["best"],
+    "augmentation.flip": [False],
+    "augmentation.cutmix": [0.0],
+    "model.name": ["cnn"],
+    "model.dropout": [0.0],
+    "model.width": [8],
+}
+PLAIN = TrainingConfig(batch_size=16, epochs=1, label_smoothing=0.2, folds=0)
+
+
+def run_step(
+    component: Any, examples: ShardFolder, target: Path, given: dict[str, Any] | None = None
+) -> dict[str, list[Any]]:
+    """Run the executor of a component as TFX's launcher would; return its outputs."""
+    from tfx.dsl.components.base.base_executor import BaseExecutor
+
+    transformed, graph = (component.inputs[n].type() for n in ("examples", "transform_graph"))
+    transformed.uri, transformed.split_names = str(examples.path), '["train", "eval"]'
+    graph.uri = "none"
+    inputs = {"examples": [transformed], "transform_graph": [graph], **(given or {})}
+    outputs: dict[str, list[Any]] = {}
+    for name, channel in component.outputs.items():
+        outputs[name] = [channel.type()]
+        outputs[name][0].uri = str(target / name)
+        (target / name).mkdir(parents=True)
+    context = BaseExecutor.Context(tmp_dir=str(target), unique_id="1")
+    component.executor_spec.executor_class(context).Do(
+        inputs, outputs, dict(component.exec_properties)
+    )
+    return outputs
+
+
+def channels() -> dict[str, Any]:
+    from tfx.types import Channel, standard_artifacts
+
+    return {
+        "examples": Channel(type=standard_artifacts.Examples),
+        "transform_graph": Channel(type=standard_artifacts.TransformGraph),
+    }
+
+
+def configure(folder: Path, training: TrainingConfig, **model: Any) -> TrainerConfig:
+    return TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        model=ModelConfig(
+            **{"name": "cnn", "width": 8, "weights": "none", "dropout": 0.5, **model}
+        ),
+        training=training,
+        checkpoints=str(folder / "checkpoints"),
+    )
+
+
+@pytest.mark.slow
+def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from components import ImageTrainer, ImageTuner
+
+    monkeypatch.setattr(tft, "TFTransformOutput", Graph)
+    weights: list[Any] = []
+    saved: list[Any] = []
+    runners: list[TrialRunner] = []
+    save = Checkpoints.save
+
+    def export(classifier: Any, *_: Any, **__: Any) -> None:
+        weights.append(classifier.model.get_weights())
+        raise InterruptedError
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise InterruptedError
+
+    def count(self: Checkpoints) -> None:
+        saved.append(self)
+        save(self)
+
+    def choose_1(trials: list[Trial], **_: Any) -> tuple[Trial, str]:
+        return trials[1], "Trial 1 is better."
+
+    def remember(runner: TrialRunner, *given: Any, **named: Any) -> None:
+        runners.append(runner)
+        attempt(runner, *given, **named)
+
+    # TFX imports the module of run_fn anew.
+    monkeypatch.setattr("components.trainer.export.signatures.export_model", export)
+    monkeypatch.setattr(Checkpoints, "save", count)
+    monkeypatch.setattr("components.tuner.search.choose", choose_1)
+    monkeypatch.setattr("components.tuner.search.attempt", remember)
+    config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
+    tuner = ImageTuner(**channels(), config=config)
+    with monkeypatch.context() as killed:
+        killed.setattr("components.trainer.tuned.save_trained", fail)
+        with pytest.raises(InterruptedError):
+            run_step(tuner, shard_folder, tmp_path / "killed")
+    found = run_step(tuner, shard_folder, tmp_path / "tuner")
+    # Rate, length, smoothing and dropout differ in variables of one compiled step.
+    assert len(runners[0].built) == 1
+    # At the end of each of the two trials; an epoch is short.
+    assert len(saved) == 2
+    # The study is over once the artifacts are written.
+    assert not [*(tmp_path / "checkpoints").iterdir()]
+    tuned = Path(found["tuner_run"][0].uri)
+    results = json.loads((tmp_path / "tuner/tuner_results/tuner_results.json").read_text())
+    assert {row["trial_id"] for row in results} == {"0", "1"}
+    names = {"hyperparameters": "best_hyperparameters", "tuner_run": "tuner_run"}
+    given = {name: found[output] for name, output in names.items()}
+    outputs = {name: tuner.outputs[output] for name, output in names.items()}
+
+    def train(target: Path, component: Any, **more: Any) -> dict[str, Any]:
+        with pytest.raises(InterruptedError):
+            run_step(component, shard_folder, target, **more)
+        facts: dict[str, Any] = json.loads((target / "model_run" / TRAINING_FILE).read_text())
+        return facts
+
+    facts = train(tmp_path / "1", ImageTrainer(**channels(), **outputs, config=config), given=given)
+    # Not a step is trained again.
+    assert len(saved) == 2
+    search = facts["search"]
+    assert search == json.loads((tuned / SEARCH_FILE).read_text())["search"]
+    assert [trial["state"] for trial in search["trials"]] == ["complete", "complete"]
+    assert 0 <= search["overhead"] < 1
+    assert facts["config"]["training"]["epochs"] == facts["phases"][0]["epochs"] == 3
+    best = yaml.safe_load((tuned / BEST_FILE).read_text())
+    assert best["training"] == {"epochs": 3, "label_smoothing": 0.1, "learning_rate": 0.003}
+    plain = configure(tmp_path, replace(PLAIN, **best["training"]), **best["model"])
+    train(tmp_path / "2", ImageTrainer(**channels(), config=plain))
+    # By their values alone, as a pipeline of TFX's own Tuner would pass them.
+    values = {"hyperparameters": given["hyperparameters"]}
+    channel = {"hyperparameters": outputs["hyperparameters"]}
+    alone = ImageTrainer(**channels(), **channel, config=replace(config, checkpoints=""))
+    train(tmp_path / "3", alone, given=values)
+    for one in weights[1:]:
+        for first, other in zip(weights[0], one, strict=True):
+            np.testing.assert_array_equal(first, other)
+
+    def refuse(target: Path, training: TrainingConfig, reason: str) -> None:
+        component = ImageTrainer(**channels(), **outputs, config=configure(tmp_path, training))
+        with pytest.raises(ConfigurationError, match=reason):
+            run_step(component, shard_folder, target, given)
+
+    refuse(tmp_path / "4", replace(PLAIN, balance="weights"), r"with training\.balance none, so")
+    text = (tuned / SEARCH_FILE).read_text()
+    (tuned / SEARCH_FILE).write_text(text.replace('"images": "', '"images": "0'))
+    refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
+
+
+def test_hyperparameters_of_another_search_are_refused() -> None:
+    config = configure(Path("out"), PLAIN)
+    given = {"training.folds": 5, "training.learning_rate": 0.3}
+    changed = apply_hyperparameters(config, {"values": given})
+    assert changed == replace(config, training=replace(PLAIN, folds=5, learning_rate=0.3))
+    with pytest.raises(ConfigurationError, match="The hyperparameters name 'units', which is not"):
+        apply_hyperparameters(config, {"values": {"units": 3}})
+
+
+@pytest.mark.slow
+def test_a_search_of_several_workers_or_without_a_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from components import ImageTrainer, ImageTuner
+    from components.contract.configuration import to_dict
+    from components.tuner.executor import describe_values, tuner_fn
+
+    with pytest.raises(ConfigurationError, match=r"training.minutes is not set"):
+        ImageTuner(**channels(), config=configure(tmp_path, PLAIN))
+    config = configure(tmp_path, replace(PLAIN, minutes=5))
+    with pytest.raises(ConfigurationError, match="is the time of an ImageTuner: add one"):
+        ImageTrainer(**channels(), config=config)
+    # What is exported of the trials is no reason to search again.
+    more = replace(config, export=ExportConfig(coverage=0.9))
+    first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
+    assert first.exec_properties == other.exec_properties
+    monkeypatch.setenv("TF_CONFIG", cluster(2)[0]["TF_CONFIG"])
+    files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
+    arguments: Any = SimpleNamespace(
+        **files,
+        working_dir=str(tmp_path),
+        model_run_dir=None,
+        hyperparameters=None,
+        custom_config=to_dict(config),
+    )
+    with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
+        tuner_fn(arguments).tuner.search()
+    # KerasTuner has no choice between a number and a text, but takes either as a value.
+    space = {
+        "transfer.unfreeze": {"values": ["all", 3], "between": False},
+        "training.epochs": {"values": [1, 2], "between": False},
+    }
+    facts = {"folds": 5, "space": space}
+    values = describe_values(config, facts, {"transfer.unfreeze": 3, "training.epochs": 4})
+    assert values.values == {"training.folds": 5, "transfer.unfreeze": 3, "training.epochs": 4}
+    assert [one.name for one in values.space] == ["training.folds", "training.epochs"]
+    assert values.space[1].values == [1, 2, 4]
