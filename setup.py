@@ -1,14 +1,12 @@
 """Builds the wheel, for other people's pipelines: `uv build`.
 
-Here the packages are called `components` and `pipeline_def`, as other projects' may be. In the
-wheel they lie in `tfx_image_pipeline`, and what names them says so: imports, and the dotted paths
-in strings by which TFX, Beam and Kubeflow find executors and functions. An alias, a second name for
-the same modules, would not do: `from components…` within the wheel would find the user's own.
-
-The runners become commands, which all messages name: `tfx-images` and `tfx-images-kfp`.
+Here the packages are called `components` and `pipeline_def`, as other projects' may be, so in the
+wheel they lie in `tfx_image_pipeline`, and their imports say so. Code that needs the dotted path of
+a module derives it from `__name__`. The runners become commands, which all messages name:
+`tfx-images` and `tfx-images-kfp`.
 """
 
-import re
+import ast
 import shutil
 from pathlib import Path
 
@@ -23,30 +21,32 @@ COMMANDS = {"local_runner": "tfx-images", "kfp_runner": "tfx-images-kfp"}
 _ROOT = Path(__file__).resolve().parent
 _INIT = '"""TFX components for image folders: `from tfx_image_pipeline.components import …`."""\n'
 
-# After a slash it is a folder, after a dot an attribute.
-_PATH = re.compile(rf"(?<![\w./])({'|'.join(FOLDERS)})(?=\.(\w+))")
-_WHOLE = re.compile(rf"(?<=\bfrom )({'|'.join(FOLDERS)})(?= import\b)")
-_RUNNER = re.compile(rf"(?:\buv run )?\b({'|'.join(COMMANDS)})\.py\b")
+
+def rename_imports(source: str) -> str:
+    """Put `PACKAGE` before each of our modules that a module imports."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            if node.module.partition(".")[0] in FOLDERS:
+                line = lines[node.lineno - 1]
+                renamed = line.replace(node.module, f"{PACKAGE}.{node.module}", 1)
+                lines[node.lineno - 1] = renamed
+        elif isinstance(node, ast.Import):
+            ours = [name.name for name in node.names if name.name.partition(".")[0] in FOLDERS]
+            if ours:
+                raise ValueError(f"Write `from … import`: `import {ours[0]}` cannot be renamed.")
+    return "".join(lines)
 
 
-def rename(text: str) -> str:
-    """Put `PACKAGE` before each dotted path of one of our modules, in code, strings and comments.
-
-    Files of runners become commands. What only looks like one of our modules, such as
-    `components.append`, stays as it is. Renamed text does, too.
-    """
-
-    def with_package(path: re.Match[str]) -> str:
-        place = _ROOT / path[1] / path[2]
-        is_ours = place.is_dir() or place.with_suffix(".py").is_file()
-        return f"{PACKAGE}.{path[1]}" if is_ours else path[1]
-
-    text = _RUNNER.sub(lambda runner: COMMANDS[runner[1]], text)
-    return _WHOLE.sub(rf"{PACKAGE}.\1", _PATH.sub(with_package, text))
+def name_commands(text: str) -> str:
+    """Replace the files of the runners by the commands that the wheel installs."""
+    for runner, command in COMMANDS.items():
+        text = text.replace(f"uv run {runner}.py", command).replace(f"{runner}.py", command)
+    return text
 
 
 class BuildPackage(build_py):
-    """Copies the packages into `PACKAGE`, renaming them in what they say."""
+    """Copies the packages into `PACKAGE`, with imports and commands as they are called there."""
 
     def run(self) -> None:
         """Copy all files, into an empty folder: an earlier build may have left others."""
@@ -56,7 +56,9 @@ class BuildPackage(build_py):
         (whole / "__init__.py").write_text(_INIT, encoding="utf-8")
         (whole / "py.typed").touch()
         for template in whole.glob("**/templates/*"):
-            template.write_text(rename(template.read_text(encoding="utf-8")), encoding="utf-8")
+            template.write_text(
+                name_commands(template.read_text(encoding="utf-8")), encoding="utf-8"
+            )
 
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
         """List the modules of a package: in the repository's own folder only the runners."""
@@ -67,7 +69,8 @@ class BuildPackage(build_py):
         """Copy a module; return its path, and whether it was written."""
         path, written = super().build_module(module, module_file, package)
         file = Path(path)
-        file.write_text(rename(file.read_text(encoding="utf-8")), encoding="utf-8")
+        source = file.read_text(encoding="utf-8")
+        file.write_text(name_commands(rename_imports(source)), encoding="utf-8")
         return path, written
 
 

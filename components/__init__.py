@@ -12,34 +12,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 COMPONENTS = {
-    "AnomalyGate": "components.validation.gate",
-    "BaselineFinder": "components.evaluation.baseline",
-    "ImageEvaluator": "components.evaluation.component",
-    "ImageExampleGen": "components.ingest.component",
-    "ImagePredictor": "components.predict.component",
-    "ImagePusher": "components.push.component",
-    "ImageReport": "components.report.component",
-    "ImageSchemaGen": "components.validation.schema_gen",
-    "ImageStatisticsGen": "components.validation.statistics_gen",
-    "ImageTrainer": "components.trainer.component",
-    "ImageTransform": "components.transform.component",
-    "ImageTuner": "components.tuner.component",
-    "ImageValidator": "components.validation.validator",
+    "AnomalyGate": ".validation.gate",
+    "BaselineFinder": ".evaluation.baseline",
+    "ImageEvaluator": ".evaluation.component",
+    "ImageExampleGen": ".ingest.component",
+    "ImagePredictor": ".predict.component",
+    "ImagePusher": ".push.component",
+    "ImageReport": ".report.component",
+    "ImageSchemaGen": ".validation.schema_gen",
+    "ImageStatisticsGen": ".validation.statistics_gen",
+    "ImageTrainer": ".trainer.component",
+    "ImageTransform": ".transform.component",
+    "ImageTuner": ".tuner.component",
+    "ImageValidator": ".validation.validator",
 }
-"""Component → the module that defines it."""
+"""Component → the module that defines it, relative to this package."""
 
 _OTHERS = {
-    "AugmentationConfig": "components.trainer.config.augmentation",
-    "EvaluationConfig": "components.evaluation.config",
-    "IngestConfig": "components.ingest.config",
-    "ModelConfig": "components.trainer.config.model",
-    "PredictConfig": "components.predict.config",
-    "TrainerConfig": "components.trainer.config.training",
-    "TrainingConfig": "components.trainer.config.training",
-    "TransformConfig": "components.transform.config",
-    "ValidationConfig": "components.validation.config",
-    "statistics_options": "components.validation.statistics_gen",
-    "to_json": "components.contract.configuration",
+    "AugmentationConfig": ".trainer.config.augmentation",
+    "EvaluationConfig": ".evaluation.config",
+    "IngestConfig": ".ingest.config",
+    "ModelConfig": ".trainer.config.model",
+    "PredictConfig": ".predict.config",
+    "TrainerConfig": ".trainer.config.training",
+    "TrainingConfig": ".trainer.config.training",
+    "TransformConfig": ".transform.config",
+    "ValidationConfig": ".validation.config",
+    "statistics_options": ".validation.statistics_gen",
+    "to_json": ".contract.configuration",
 }
 _PLACES = COMPONENTS | _OTHERS
 
@@ -75,7 +75,7 @@ __all__ = [*_PLACES]
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    return getattr(importlib.import_module(_PLACES[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from setup import COMMANDS, FOLDERS, PACKAGE, rename
+from setup import COMMANDS, FOLDERS, PACKAGE, name_commands, rename_imports
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,21 +21,24 @@ ROOT = Path(__file__).parent.parent
     "line",
     [
         "from |components.ingest.config import IngestConfig",
-        "    >>> from |components import ImageExampleGen",
-        'RUN_FN = "|components.trainer.run_fn.run_fn"',
-        "# See `|components.contract.example`.",
-        # Paths of other packages.
+        "from |components import ImageExampleGen",
+        "if lazily:\n    from |pipeline_def.config import config, options",
+        # What only looks like one of our modules.
         "from kfp import components",
+        "from . import components",
         "components.append(one)",
-        'spec.get("components", {})',
-        "job.components.ingest",
-        "# frontend/src/components.ingest",
+        "text = 'from components.ingest import config'",
     ],
 )
-def test_dotted_paths_are_renamed_and_nothing_else(line: str) -> None:
+def test_imports_of_our_modules_are_renamed_and_nothing_else(line: str) -> None:
     becomes = line.replace("|", f"{PACKAGE}.")
-    assert rename(line.replace("|", "")) == becomes
-    assert rename(becomes) == becomes
+    assert rename_imports(line.replace("|", "")) == becomes
+    assert rename_imports(becomes) == becomes
+
+
+def test_an_import_that_cannot_be_renamed_stops_the_build() -> None:
+    with pytest.raises(ValueError, match=r"`import components\.ingest` cannot be renamed"):
+        rename_imports("import components.ingest")
 
 
 @pytest.mark.parametrize(
@@ -43,12 +46,10 @@ def test_dotted_paths_are_renamed_and_nothing_else(line: str) -> None:
     [
         ("Next: uv run local_runner.py serve", "Next: tfx-images serve"),
         ("usage: kfp_runner.py check FILE", "usage: tfx-images-kfp check FILE"),
-        ("my_local_runner.py", "my_local_runner.py"),
     ],
 )
 def test_runners_become_commands(line: str, becomes: str) -> None:
-    assert rename(line) == becomes
-    assert rename(becomes) == becomes
+    assert name_commands(line) == becomes
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,9 @@ _OUTPUTS = {
     "suspects": ImageSuspects,
 }
 
+# Named, not imported: stages exchange artifacts.
+_PREVIEW_FN = f"{__package__.rpartition('.')[0]}.trainer.input.preview.preview"
+
 
 class ImageReportSpec(component_spec.ComponentSpec):
     """Inputs from the earlier steps; outputs for people, the interface and machines."""
@@ -78,8 +81,7 @@ class ImageReport(base_component.BaseComponent):
         *,
         pipeline: str = "images",
         code: str = "",
-        # Named, not imported: components know nothing of the pipeline's definition.
-        preview_fn: str = "components.trainer.input.preview.preview",
+        preview_fn: str = _PREVIEW_FN,
         **inputs: types.BaseChannel,
     ) -> None:
         """Connect the outputs of the earlier steps.
@@ -87,7 +89,7 @@ class ImageReport(base_component.BaseComponent):
         Args:
             pipeline: name of the pipeline.
             code: digest of all our source files, if known.
-            preview_fn: dotted path of a function like `components.trainer.input.preview.preview`.
+            preview_fn: dotted path of a function that draws augmented images, by default the Trainer's.
             inputs: a channel for each input of `ImageReportSpec`, by name; `model` is optional.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}

@@ -20,7 +20,7 @@ from components.transform.component import ImageTransform
 from components.transform.config import TransformConfig, read_custom_config
 
 # A name, so that creating a pipeline does not import the training code.
-_RUN_FN = "components.trainer.run_fn.run_fn"
+_RUN_FN = f"{__package__}.run_fn.run_fn"
 
 
 class Driver(LookupDriver):

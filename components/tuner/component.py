@@ -15,7 +15,7 @@ from components.trainer.config.model import ExportConfig
 from components.trainer.config.training import TrainerConfig
 from components.tuner.executor import Executor
 
-_TUNER_FN = "components.tuner.executor.tuner_fn"
+_TUNER_FN = f"{__package__}.executor.tuner_fn"
 
 
 class ImageTunerSpec(component_spec.ComponentSpec):

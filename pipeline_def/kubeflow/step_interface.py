@@ -14,7 +14,7 @@ from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER, TUNER
 
-COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
+COMMAND = ("python", "-m", f"{__package__}.step.entrypoint")
 """Command of every step, and of each worker of it."""
 
 FAILED = 1
