@@ -36,7 +36,7 @@ _OTHERS = {
     "PredictConfig": ".predict.config",
     "TrainerConfig": ".trainer.config.training",
     "TrainingConfig": ".trainer.config.training",
-    "TransformConfig": ".transform.config",
+    "TransformConfig": ".images.options",
     "ValidationConfig": ".validation.config",
     "statistics_options": ".validation.statistics_gen",
     "to_json": ".contract.configuration",
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from components.evaluation.baseline import BaselineFinder as BaselineFinder
     from components.evaluation.component import ImageEvaluator as ImageEvaluator
     from components.evaluation.config import EvaluationConfig as EvaluationConfig
+    from components.images.options import TransformConfig as TransformConfig
     from components.ingest.component import ImageExampleGen as ImageExampleGen
     from components.ingest.config import IngestConfig as IngestConfig
     from components.predict.component import ImagePredictor as ImagePredictor
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from components.trainer.config.training import TrainerConfig as TrainerConfig
     from components.trainer.config.training import TrainingConfig as TrainingConfig
     from components.transform.component import ImageTransform as ImageTransform
-    from components.transform.config import TransformConfig as TransformConfig
     from components.tuner.component import ImageTuner as ImageTuner
     from components.validation.config import ValidationConfig as ValidationConfig
     from components.validation.gate import AnomalyGate as AnomalyGate

@@ -125,7 +125,7 @@ def transformed(
     ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
 ) -> nodes.Transformed:
     """`image_folder` after Transform to 32 x 32 pixels."""
-    from components.transform.config import TransformConfig
+    from components.images.options import TransformConfig
     from tests import nodes
 
     target = tmp_path_factory.mktemp("transformed")

@@ -24,9 +24,9 @@ from components.contract.example import (
     SHA256,
     WIDTH,
 )
+from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor as IngestExecutor
-from components.transform.config import TransformConfig
 from components.transform.executor import Executor as TransformExecutor
 from pipeline_def.config.config import Config
 from pipeline_def.steps import STEPS

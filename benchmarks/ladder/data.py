@@ -17,6 +17,7 @@ from components.contract.example import ENCODED, FILENAME, LABEL_ID
 from components.images.canonical import canonicalize, decode
 from components.images.check import check_image
 from components.images.check_result import Rejected, usable
+from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source
 from components.ingest.plan.shard_plan import path_hash
@@ -25,7 +26,6 @@ from components.records.record_index import write_indexed_shard
 from components.records.shard_files import shard_path, write_index
 from components.storage.fetch import read_files
 from components.trainer.input.shards import Shards
-from components.transform.config import TransformConfig
 
 _SHARDS = 16
 _AT_ONCE = 64

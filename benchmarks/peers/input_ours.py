@@ -18,7 +18,7 @@ from benchmarks.measuring.limits import (
     process_per_core,
 )
 from benchmarks.peers.readers import LABELS, OFFSETS, PACKED, Epoch, Job, Samples, measure_epochs
-from components.transform.config import TransformConfig
+from components.images.options import TransformConfig
 
 OURS = {
     "ours": {"reader": "indexed", "cache": "none"},

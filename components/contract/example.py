@@ -43,6 +43,9 @@ SLICINGS = ("class", "size", "luminance", "format", "folder")
 ALL_COLUMNS = "columns"
 """The entry of `evaluation.slices` that stands for every column of few values."""
 
+LABEL_VOCABULARY = "labels"
+"""Name of the label vocabulary in the transform graph."""
+
 INDEX_FILE = "index.json"
 """Counts the records of each shard; lies next to the split folders of an Examples artifact."""
 

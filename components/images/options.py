@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
 
-from components.contract.configuration import Count, Number, Positive, configuration, require
+from components.contract.configuration import (
+    Count,
+    Number,
+    Positive,
+    configuration,
+    from_dict,
+    require,
+)
+from components.contract.example import LABEL_VOCABULARY
 from components.host.machine import available_cpus
 
 CHANNELS = 3
@@ -140,3 +149,11 @@ class TransformConfig:
             "transform.fit is 'letterbox', but crops of transform.storage 'originals' have no "
             "bars: choose transform.fit crop or stretch.",
         )
+
+
+def read_custom_config(fields: Mapping[str, Any]) -> tuple[TransformConfig, ImageOptions]:
+    """Return the configuration of an ImageTransform, and how ingest shrank its images."""
+    transform = {
+        name: value for name, value in fields.items() if name not in ("ingest", LABEL_VOCABULARY)
+    }
+    return from_dict(TransformConfig, transform), from_dict(ImageOptions, fields.get("ingest", {}))

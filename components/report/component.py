@@ -89,7 +89,7 @@ class ImageReport(base_component.BaseComponent):
         Args:
             pipeline: name of the pipeline.
             code: digest of all our source files, if known.
-            preview_fn: dotted path of a function that draws augmented images, by default the Trainer's.
+            preview_fn: dotted path of a function that draws augmented images; by default Trainer's.
             inputs: a channel for each input of `ImageReportSpec`, by name; `model` is optional.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}

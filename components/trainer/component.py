@@ -13,11 +13,10 @@ from tfx.utils import json_utils
 from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError
 from components.contract.lookup_driver import LookupDriver
+from components.images.options import TransformConfig, read_custom_config
 from components.trainer.config.training import TrainerConfig
 from components.trainer.executor import Executor
 from components.trainer.networks.weights_file import look_up
-from components.transform.component import ImageTransform
-from components.transform.config import TransformConfig, read_custom_config
 
 # A name, so that creating a pipeline does not import the training code.
 _RUN_FN = f"{__package__}.run_fn.run_fn"
@@ -132,9 +131,11 @@ def complete(config: TrainerConfig, transform_graph: types.BaseChannel) -> Train
 def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
     """Return the configuration of the ImageTransform that writes `transform_graph`."""
     producer = getattr(transform_graph, "producer_component", None)
-    if not isinstance(producer, ImageTransform):
+    fields = json.loads(getattr(producer, "exec_properties", {}).get("custom_config") or "{}")
+    # TFX's own Transform may have a `custom_config` with other fields.
+    if "ingest" not in fields:
         raise ConfigurationError(
             "transform_graph does not come from an ImageTransform of this pipeline: configure how "
             "the images were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
         )
-    return read_custom_config(json.loads(producer.exec_properties["custom_config"]))[0]
+    return read_custom_config(fields)[0]

@@ -1,7 +1,7 @@
 """Trainer's run_fn: from the transformed examples to the exported model.
 
 `preparation.py` finds the images and the network, `phases.py` runs the phases of a training, each a
-`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature and thresholds,
+`TrainingLoop` (`loop.py`) of steps (`step.py`); `calibration.py` fits a temperature and thresholds,
 `image_pass.py` describes the images, and `components/trainer/export` exports the model.
 """
 

@@ -16,8 +16,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import standard_artifacts
 
 from components.contract.configuration import require, to_dict
-from components.images.options import SHRINKING
-from components.transform.config import TransformConfig
+from components.images.options import SHRINKING, TransformConfig
 from components.transform.executor import Executor, preprocessing_fn
 
 # The local runner's choice for photographs without pretrained weights.

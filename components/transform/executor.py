@@ -21,11 +21,11 @@ from tfx.utils import proto_utils
 from components.contract.artifact_files import list_names, make_folders, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
-from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
+from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
 from components.images.canonical import canonicalize
+from components.images.options import read_custom_config
 from components.records.record_index import read_rows
 from components.records.shard_files import UNFINISHED, read_index, write_index
-from components.transform.config import LABEL_VOCABULARY, read_custom_config
 from components.transform.shard_writer import TransformShard, transformed_name
 
 Shards = Mapping[str, Collection[str]]

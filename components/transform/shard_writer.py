@@ -8,13 +8,21 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256, TRAIN
+from components.contract.example import (
+    ENCODED,
+    FILENAME,
+    LABEL,
+    LABEL_ID,
+    LABEL_VOCABULARY,
+    SHA256,
+    TRAIN,
+)
 from components.host.machine import available_cpus
 from components.host.progress import add_progress
+from components.images.options import TransformConfig
 from components.images.original import keep_original
 from components.records.record_index import write_indexed_shard
 from components.records.shard_work import ConcurrentDoFn
-from components.transform.config import LABEL_VOCABULARY, TransformConfig
 
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64

@@ -5,13 +5,13 @@ from dataclasses import field
 
 from components.contract.configuration import Positive, Text, configuration, require
 from components.evaluation.config import EvaluationConfig
+from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig, check_originals
 from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.training import TrainingConfig, TransferConfig, check_search
-from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.tracking import TrackingConfig

@@ -10,8 +10,7 @@ from PIL import Image
 
 from components.images.canonical import canonicalize, decode
 from components.images.check import check_image
-from components.images.options import ImageOptions
-from components.transform.config import TransformConfig
+from components.images.options import ImageOptions, TransformConfig
 from tests.pictures import encode, picture
 
 Fit = Literal["crop", "stretch"]

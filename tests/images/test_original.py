@@ -9,9 +9,9 @@ from PIL import Image
 
 from components.images import original
 from components.images.canonical import decode_file
+from components.images.options import TransformConfig
 from components.images.original import keep_original
 from components.images.transcode import as_seen
-from components.transform.config import TransformConfig
 from tests.pictures import encode, picture, turned
 
 # TensorFlow takes seconds to load.

@@ -8,8 +8,8 @@ import yaml
 
 import kfp_runner
 from components.contract.configuration import from_json
+from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
-from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.kubeflow.specification import Spec

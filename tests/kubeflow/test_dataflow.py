@@ -22,7 +22,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.transform.config import TransformConfig
+from components.images.options import TransformConfig
 from components.validation.statistics_gen import Executor as StatisticsExecutor
 from tests import nodes
 from tests.evaluation.predictions_sample import make_predictions

@@ -19,8 +19,8 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
-from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute

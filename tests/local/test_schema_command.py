@@ -11,7 +11,7 @@ from tfx.utils import io_utils
 import local_runner
 from components.contract.errors import StorageError
 from components.contract.example import ENCODED, LABEL
-from components.transform.config import TransformConfig
+from components.images.options import TransformConfig
 from components.validation.config import ValidationConfig
 from components.validation.curated_schema import read_schema
 from pipeline_def.config.config import Config

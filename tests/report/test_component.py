@@ -28,6 +28,7 @@ from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_F
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.contract.suspects import SUSPECTS_FILE
 from components.evaluation.prediction_writer import join_parts, open_part
+from components.images.options import TransformConfig
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.metrics.classification_metrics import measure
@@ -46,7 +47,6 @@ from components.report.metrics_file import (
 from components.report.metrics_file import MATRIX_CLASSES_IN_UI as MOST_CLASSES
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE
-from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from tests import nodes
 from tests.evaluation.predictions_sample import make_predictions

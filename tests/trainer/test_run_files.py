@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainerConfig
@@ -12,7 +13,6 @@ from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.phases import Phase
 from components.trainer.run_files import describe_input, name_user
 from components.trainer.training_input import TrainingInput
-from components.transform.config import TransformConfig
 
 
 def describe(

@@ -23,6 +23,7 @@ from components.contract.model_files import (
     WEIGHTS_FILE,
 )
 from components.images.canonical import canonicalize, decode
+from components.images.options import TransformConfig
 from components.records.record_reader import read_features
 from components.trainer import preparation
 from components.trainer import run_fn as trainer
@@ -37,7 +38,6 @@ from components.trainer.loop.step_loop import StepLoop
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts
 from components.trainer.trained_on import TRAINED_ON_FILE, write_trained_on
-from components.transform.config import TransformConfig
 from tests import nodes
 from tests.conftest import SIZE
 from tests.pictures import encode, picture

@@ -18,12 +18,11 @@ from components.contract import example
 from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError, DataError
 from components.images.canonical import canonicalize, decode
-from components.images.options import ImageOptions
+from components.images.options import ImageOptions, TransformConfig, read_custom_config
 from components.ingest.config import IngestConfig
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.trainer.input.shards import RecordTable, Shards
-from components.transform.config import TransformConfig, read_custom_config
 from components.transform.executor import describe_shards
 from tests import nodes
 from tests.conftest import SIZE

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, get_value, resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.transform.config import TransformConfig
 from components.tuner.space import Choices, find_space, find_start, list_changes
 from components.tuner.study import Study, find_importance
 from components.tuner.trials import Trial

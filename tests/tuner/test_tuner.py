@@ -13,11 +13,11 @@ import yaml
 
 from components.contract.errors import ConfigurationError
 from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FILE
+from components.images.options import TransformConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop.checkpoint import Checkpoints
 from components.trainer.tuned import apply_hyperparameters
-from components.transform.config import TransformConfig
 from components.tuner.trials import Trial, TrialRunner, attempt
 from tests.conftest import SIZE
 from tests.trainer.input.shard_folder import ShardFolder

@@ -11,8 +11,8 @@ from components.contract.configuration import (
     configuration,
     require,
 )
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
-from components.transform.config import TransformConfig
 
 
 @configuration("input")

@@ -18,10 +18,10 @@ from components.contract.configuration import (
 )
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig, check_originals
 from components.trainer.config.model import ExportConfig, ModelConfig
-from components.transform.config import TransformConfig
 
 
 @configuration("training")

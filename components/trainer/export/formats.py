@@ -28,11 +28,10 @@ from components.contract.model_files import (
     format_file,
 )
 from components.images.canonical import canonicalize, decode
-from components.images.options import CHANNELS, ImageOptions
+from components.images.options import CHANNELS, ImageOptions, TransformConfig
 from components.images.portable import prepare
 from components.trainer.export import conversion_process
 from components.trainer.export.signatures import SCOPE, Classifier
-from components.transform.config import TransformConfig
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR|\bis not supported\b")

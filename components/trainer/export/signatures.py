@@ -14,10 +14,10 @@ from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
+from components.images.options import TransformConfig
 from components.trainer.export.decoding import Decoded, decode_files
 from components.trainer.export.explanation import make_explain
 from components.trainer.export.graph_digest import write_identity
-from components.transform.config import TransformConfig
 
 if TYPE_CHECKING:
     from components.trainer.export.transform_graph import TransformGraph

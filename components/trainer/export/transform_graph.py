@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
-from components.transform.config import LABEL_VOCABULARY
+from components.contract.example import LABEL_VOCABULARY
 
 
 class TransformGraph:

@@ -20,12 +20,11 @@ import tensorflow as tf
 from components.contract.errors import ConfigurationError, StorageError
 from components.host.machine import available_memory, fits_in_memory, gib
 from components.host.progress import add_progress
-from components.images.options import CHANNELS
+from components.images.options import CHANNELS, TransformConfig
 from components.trainer.config.input import InputConfig, reject_pixel_cache
 from components.trainer.input.host_calls import Pixels, empty_aligned
 from components.trainer.input.sampler import Int64Array
 from components.trainer.input.shards import Shards
-from components.transform.config import TransformConfig
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from components.contract.example import ENCODED, LABEL_ID, TRAIN
 from components.host.machine import available_cpus
 from components.images.canonical import canonicalize, decode
+from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input.cache import cache_pixels, resolve_cache
 from components.trainer.input.host_calls import (
@@ -44,7 +45,6 @@ from components.trainer.input.shards import (
     map_shards,
 )
 from components.trainer.input.stream import INTERLEAVE, read_in_order, shuffle_epochs
-from components.transform.config import TransformConfig
 
 BATCHES_AHEAD = 2
 """Batches that are prepared before the training step that needs them."""

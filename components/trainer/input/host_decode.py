@@ -15,11 +15,10 @@ import simplejpeg
 import tensorflow as tf
 
 from components.images.canonical import decode_jpeg
-from components.images.options import CHANNELS
+from components.images.options import CHANNELS, TransformConfig
 from components.trainer.input.host_calls import BatchMemory, Pixels
 from components.trainer.input.sampler import Int64Array
 from components.trainer.input.shards import RecordTable
-from components.transform.config import TransformConfig
 
 Images = Pixels | Sequence[Pixels]
 """uint8 [images, height, width, 3]."""

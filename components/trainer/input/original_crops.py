@@ -15,10 +15,9 @@ import numpy.typing as npt
 import simplejpeg
 
 from components.images.jpeg_frame import read_frame, upper_rows
-from components.images.options import CHANNELS
+from components.images.options import CHANNELS, TransformConfig
 from components.trainer.input.host_calls import BatchMemory, Pixels
 from components.trainer.input.sampler import TrainingOrder
-from components.transform.config import TransformConfig
 
 NUMBERS = 5
 """Random numbers in [0, 1) per crop: area, aspect ratio, top, left, and mirroring."""

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
+from components.images.options import TransformConfig
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.input.shards import Shards
-from components.transform.config import TransformConfig
 
 # Size of a read, and of the readahead of each shard. From a bucket with 30 ms a request, 16 streams
 # of 30 MB shards gave 9,300 images/s with 4 MiB and readahead, 3,400 without readahead, as streams

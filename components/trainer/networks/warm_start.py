@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from components.contract.errors import ModelError
+from components.contract.example import LABEL_VOCABULARY
 from components.storage.folder import explaining_errors, is_file, open_folder, read_bytes
 from components.storage.saved_model import find_damage, list_versions, model_digest, whole_versions
-from components.transform.config import LABEL_VOCABULARY
 
 if TYPE_CHECKING:
     import numpy as np

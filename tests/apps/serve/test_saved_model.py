@@ -45,8 +45,8 @@ def export(folder: Path) -> None:
 
     from components.contract.example import ENCODED
     from components.images.canonical import canonicalize
+    from components.images.options import TransformConfig
     from components.trainer.export.signatures import Classifier, make_signatures, save_atomically
-    from components.transform.config import TransformConfig
 
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
     features = tf_keras.layers.Conv2D(8, 3, activation="relu")(

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import describe_chosen, find_ineffective
 from tests.config.command import parsed

@@ -12,8 +12,8 @@ import tf_keras
 
 from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
+from components.images.options import TransformConfig
 from components.trainer.export.signatures import Classifier, make_signatures
-from components.transform.config import TransformConfig
 from tests.pictures import encode, picture, png_bomb
 
 CONFIG = TransformConfig(size=16, storage="raw")

@@ -16,6 +16,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, FILENAME
 from components.evaluation.format_measurement import measure_formats
 from components.host.machine import require_formats
+from components.images.options import TransformConfig
 from components.metrics.evaluation_files import (
     PLAIN_RESIZE,
     read_format_results,
@@ -27,7 +28,6 @@ from components.records.tfrecord import serialize
 from components.trainer.config.model import ModelConfig
 from components.trainer.export.formats import export_formats
 from components.trainer.export.signatures import Classifier
-from components.transform.config import TransformConfig
 from tests.pictures import COLOURS, encode, picture
 from tests.trainer.networks.networks import build
 

@@ -15,12 +15,12 @@ from components.contract.artifact_files import read_json
 from components.contract.example import ENCODED
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import canonicalize
+from components.images.options import TransformConfig
 from components.metrics.unknowns import Unknowns
 from components.predict.model import RankingModel
 from components.trainer.export.formats import export_formats
 from components.trainer.export.signatures import Classifier, make_signatures, save_atomically
 from components.trainer.loop.calibration import fit_known
-from components.transform.config import TransformConfig
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.versions import Versions
 from tests.apps.serve.serving import ask, instances, running

@@ -8,8 +8,8 @@ import tf_keras
 from tensorflow_serving.apis import prediction_log_pb2
 
 from components.contract.example import ENCODED
+from components.images.options import TransformConfig
 from components.trainer.export.signatures import Classifier, make_signatures, write_warmup
-from components.transform.config import TransformConfig
 from tests.pictures import picture
 
 SIZE = 16

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode
+from components.images.options import TransformConfig
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import shard_path, write_index
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.shards import Shards
-from components.transform.config import TransformConfig
 from tests.pictures import COLOURS, encode, picture
 
 SIZE = 32

@@ -15,6 +15,7 @@ from tensorflow.python.framework.config import disable_op_determinism, is_op_det
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.host.machine import process_memory
+from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input import cache, dataset
 from components.trainer.input.dataset import make_dataset
@@ -29,7 +30,6 @@ from components.trainer.input.shards import (
 )
 from components.trainer.input.split_statistics import patch_covariance, pixel_moments
 from components.trainer.input.stream import open_epochs_ahead
-from components.transform.config import TransformConfig
 from tests.trainer.input.shard_folder import (
     BATCH,
     CONFIG,

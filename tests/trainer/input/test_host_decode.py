@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from components.images.canonical import decode
+from components.images.options import TransformConfig
 from components.trainer.input.host_calls import BatchMemory, forget_calls, guard
 from components.trainer.input.host_decode import HostDecoder, cut_windows
 from components.trainer.input.shards import RecordTable
-from components.transform.config import TransformConfig
 from tests.pictures import encode, picture
 
 SIZE = 33

@@ -12,6 +12,7 @@ from PIL import Image
 
 from components.contract.errors import ConfigurationError
 from components.images.canonical import canonicalize, decode
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainerConfig
@@ -20,7 +21,6 @@ from components.trainer.input.dataset import ReadPlan
 from components.trainer.input.original_crops import CropRule, OriginalDecoder, scale_for
 from components.trainer.input.preview import preview
 from components.trainer.input.sampler import TrainingOrder
-from components.transform.config import TransformConfig
 from tests.pictures import COLOURS, encode, picture
 from tests.trainer.input.shard_folder import (
     BATCH,

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from components.images.canonical import canonicalize, decode
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.training import TrainingConfig
 from components.trainer.input.augmentation.augment import augment
 from components.trainer.input.preview import preview
-from components.transform.config import TransformConfig
 from tests.pictures import encode, picture
 from tests.trainer.input.shard_folder import ShardFolder
 

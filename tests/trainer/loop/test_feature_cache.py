@@ -10,13 +10,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop import feature_cache
 from components.trainer.loop.feature_cache import FeatureCache
 from components.trainer.training_input import TrainingInput
-from components.transform.config import TransformConfig
 from tests.trainer.input.shard_folder import FEATURE_SPEC, SIZE, ShardFolder
 
 BATCH = 8

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
+from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ModelConfig
@@ -25,7 +26,6 @@ from components.trainer.loop.optimizer import Schedule
 from components.trainer.loop.step import Step
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import build_model, precision
-from components.transform.config import TransformConfig
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
 
 BATCH = 16

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from components.contract.errors import ModelError
 from components.contract.example import ENCODED, LABEL_ID
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
+from components.images.options import TransformConfig
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.trainer.config.augmentation import AugmentationConfig
@@ -32,7 +33,6 @@ from components.trainer.loop.phases import Phase, Shared, Training
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.training_input import TrainingInput
-from components.transform.config import TransformConfig
 from tests.pictures import encode
 from tests.trainer.input.shard_folder import FEATURE_SPEC
 

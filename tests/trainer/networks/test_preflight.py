@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError
+from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig, TransferConfig
-from components.transform.config import TransformConfig
 from pipeline_def.config import preflight
 from pipeline_def.config.config import Config
 from pipeline_def.config.preflight import check_accelerator

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ConfigurationError, ModelError
+from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.networks.networks import build_model
@@ -20,7 +21,6 @@ from components.trainer.networks.warm_start import (
     start_from,
     start_key,
 )
-from components.transform.config import TransformConfig
 
 CONFIG = TrainerConfig(
     transform=TransformConfig(size=16),

@@ -17,6 +17,7 @@ import tf_keras
 from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256
 from components.contract.model_files import HISTORY_FILE, TRAINING_FILE
+from components.images.options import TransformConfig
 from components.metrics.fold_predictions import read_folds
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
@@ -30,7 +31,6 @@ from components.trainer.loop.cross_validation.folds import FoldResult, Validated
 from components.trainer.loop.cross_validation.images import SmallSet
 from components.trainer.loop.phases import Training
 from components.trainer.training_input import TrainingInput
-from components.transform.config import TransformConfig
 from tests.pictures import COLOURS, encode, picture
 from tests.trainer.input.shard_folder import FEATURE_SPEC
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
 from components.contract.model_files import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
+from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop.distribution.workers import (
@@ -20,7 +21,6 @@ from components.trainer.loop.distribution.workers import (
     report_lost_worker,
     require_agreement,
 )
-from components.transform.config import TransformConfig
 from tests import nodes
 from tests.conftest import SIZE
 from tests.trainer.loop.distribution.trainer_process import cluster, start
