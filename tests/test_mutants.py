@@ -46,10 +46,10 @@ MUTANTS = {
         "tests/trainer/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(
-        "components/trainer/loop/checkpoint.py",
-        "code_digest(step, given.model.build_fn, given.augmentation.fn)",
+        "components/trainer/executor.py",
+        'exec_properties.get("code_digest") or ""',
         '""',
-        "tests/trainer/test_run_fn.py::test_same_code_configuration_and_data_share_checkpoints",
+        "tests/trainer/test_run_fn.py::test_the_executor_passes_on_the_digest_of_the_code",
     ),
     "a model below the majority class is blessed": Mutant(
         "components/evaluation/executor.py",

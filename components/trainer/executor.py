@@ -32,6 +32,7 @@ class Executor(executor.GenericExecutor):
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> Any:
         fn_args = super()._GetFnArgs(input_dict, output_dict, exec_properties)
+        fn_args.custom_config["code"] = exec_properties.get("code_digest") or ""
         if found := input_dict.get("tuner_run"):
             fn_args.custom_config["tuner_run"] = artifact_utils.get_single_uri(found)
         return fn_args

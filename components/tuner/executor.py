@@ -20,6 +20,7 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx.components.tuner import executor
 from tfx.components.tuner.component import TunerFnResult
 from tfx.types import artifact_utils
+from tfx.utils import json_utils
 
 from components.contract.artifacts import Artifacts
 from components.trainer.config.recipes import get_value
@@ -30,7 +31,6 @@ from components.trainer.training_input import TrainingInput
 from components.trainer.tuned import FOLDS, copy_folder, save_trained
 from components.tuner.search import Outcome, search
 from components.tuner.trials import DONE
-from pipeline_def.steps import TUNER
 
 
 class Executor(executor.Executor):
@@ -40,8 +40,11 @@ class Executor(executor.Executor):
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Search as `tuner_fn` says."""
+        fields = json_utils.loads(exec_properties["custom_config"])
+        fields["code"] = exec_properties.get("code_digest") or ""
+        properties = {**exec_properties, "custom_config": json_utils.dumps(fields)}
         tuner = executor.search(
-            input_dict, exec_properties, self._get_tmp_dir(), print_tuning_summary=False
+            input_dict, properties, self._get_tmp_dir(), print_tuning_summary=False
         )
         executor.write_best_hyperparameters(tuner, output_dict)
         tuner.save(artifact_utils.get_single_uri(output_dict["tuner_run"]))
@@ -59,7 +62,7 @@ class SearchTuner(BaseTuner):
         """Prepare to search with what TFX passes, the fields of `TrainerConfig` among it."""
         oracle = Oracle(Objective("val_accuracy", "max"))
         super().__init__(oracle, directory=fn_args.working_dir)
-        self._fn_args, self._study = fn_args, checkpoint_dir(fn_args, TUNER.id)
+        self._fn_args, self._study = fn_args, checkpoint_dir(fn_args)
         self._logs = os.path.join(self._study, "logs")
         self._data: TrainingInput
         self._found: Outcome

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.contract import example
-from components.contract.configuration import to_dict
+from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ModelError
 from components.contract.image_table import read_embeddings, read_images
 from components.contract.model_files import (
@@ -32,7 +32,6 @@ from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.export.signatures import export_model, save_atomically
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.shards import Shards
-from components.trainer.loop import checkpoint
 from components.trainer.loop.checkpoint import checkpoint_dir
 from components.trainer.loop.step_loop import StepLoop
 from components.trainer.networks.networks import build_model
@@ -378,9 +377,42 @@ def arguments_of(config: TrainerConfig, **more: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_same_code_configuration_and_data_share_checkpoints(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_executor_passes_on_the_digest_of_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from tfx.types.standard_artifacts import Examples, Model, ModelRun
+
+    from components.trainer.executor import Executor
+
+    def artifact(kind: Any) -> list[Any]:
+        made = kind()
+        made.uri = str(tmp_path / kind.TYPE_NAME)
+        return [made]
+
+    passed: list[Any] = []
+
+    def listen(fn_args: Any) -> None:
+        passed.append(fn_args.custom_config)
+        os.makedirs(fn_args.serving_model_dir)
+
+    examples = artifact(Examples)
+    examples[0].split_names = '["train", "eval"]'
+    monkeypatch.setattr("tfx.components.util.udf_utils.get_fn", lambda *_: listen)
+    Executor().Do(
+        {"examples": examples},
+        {"model": artifact(Model), "model_run": artifact(ModelRun)},
+        {
+            "train_args": '{"splits": ["train"]}',
+            "eval_args": '{"splits": ["eval"]}',
+            "custom_config": json.dumps(to_dict(TrainerConfig())),
+            "code_digest": "0123456789abcdef",
+        },
+    )
+    assert from_dict(TrainerConfig, passed[0]).code == "0123456789abcdef"
+
+
+@pytest.mark.slow
+def test_same_code_configuration_and_data_share_checkpoints() -> None:
     config = TrainerConfig(checkpoints="/here")
     same = os.path.basename(checkpoint_dir(arguments_of(config)))
     moved = checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
@@ -398,8 +430,7 @@ def test_same_code_configuration_and_data_share_checkpoints(
         arguments_of(config, transform_graph_path="other"),
     ]
     found = {same, *(os.path.basename(checkpoint_dir(other)) for other in others)}
-    monkeypatch.setattr(checkpoint, "code_digest", lambda *_: "a new loss")
-    found.add(os.path.basename(checkpoint_dir(arguments_of(config))))
+    found.add(os.path.basename(checkpoint_dir(arguments_of(replace(config, code="a new loss")))))
     assert len(found) == 6
 
 

@@ -11,15 +11,12 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
+from components.images.options import TransformConfig
 from components.trainer.config.model import APPLICATIONS, ModelConfig
-from components.trainer.config.training import can_search
-
-if TYPE_CHECKING:
-    from components.trainer.config.training import TrainerConfig
-    from pipeline_def.config.config import Config
+from components.trainer.config.training import TrainingConfig, can_search
 
 # A rule of thumb, not measured.
 _ENOUGH_FOR_CIFAR = 2_000
@@ -38,8 +35,25 @@ Values = Mapping[str, Any]
 """`section.field` → value."""
 
 
-Sections = TypeVar("Sections", "Config", "TrainerConfig")
-"""The whole configuration, or that of the Trainer step."""
+class SectionsLike(Protocol):
+    """The sections that a recipe reads, of the whole configuration or of `TrainerConfig`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def transform(self) -> TransformConfig:
+        """Section `transform`."""
+
+    @property
+    def model(self) -> ModelConfig:
+        """Section `model`."""
+
+    @property
+    def training(self) -> TrainingConfig:
+        """Section `training`."""
+
+
+Sections = TypeVar("Sections", bound=SectionsLike)
 
 
 @dataclass(frozen=True)
@@ -100,9 +114,7 @@ def resolve_each(
     }
 
 
-def _choose_network(
-    config: Config | TrainerConfig, *, shorter_side: int, images: int
-) -> tuple[str, int]:
+def _choose_network(config: SectionsLike, *, shorter_side: int, images: int) -> tuple[str, int]:
     """Return the name of the network and its image size, pixels."""
     model, wanted = config.model, config.transform.size
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
@@ -117,7 +129,7 @@ def _choose_network(
     return name, size
 
 
-def name_pretrained(config: Config, *, shorter_side: int) -> str:
+def name_pretrained(config: SectionsLike, *, shorter_side: int) -> str:
     """Return the network that `model.weights` lets start from ImageNet's weights; "" if none.
 
     auto does so for photographs, and for a network that the user names, unless the recipe is for
@@ -142,7 +154,7 @@ def _suitable_network(model: ModelConfig, *, size: int, images: int) -> str:
     return "resnet9" if size <= SMALL_SIDE and images >= _ENOUGH_FOR_CIFAR else "cnn"
 
 
-def _find_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> Recipe:
+def _find_recipe(config: SectionsLike, *, images: int, size: int) -> Recipe:
     """Return the recipe that `training.recipe` names, or the one that suits the images."""
     name: str = config.training.recipe
     why = "you asked for it"
@@ -155,7 +167,7 @@ def _find_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> R
     return Recipe(name, why, values)
 
 
-def _choose_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> tuple[str, str]:
+def _choose_recipe(config: SectionsLike, *, images: int, size: int) -> tuple[str, str]:
     if config.model.pretrained:
         return "transfer", "model.weights are given"
     if size > SMALL_SIDE:
@@ -212,7 +224,7 @@ def nest_values(values: Values) -> dict[str, dict[str, Any]]:
     return sections
 
 
-def get_value(config: Config | TrainerConfig, key: str) -> Any:
+def get_value(config: SectionsLike, key: str) -> Any:
     """Return the value of an option, as `section.field`."""
     section, field = key.split(".")
     return getattr(getattr(config, section), field)

@@ -242,6 +242,10 @@ class TrainerConfig:
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:
     beside the logs of this attempt, where no other attempt finds them."""
 
+    code: Text = ""
+    """Digest of the step's code, so that no other code resumes its checkpoints; the executor takes
+    it from the property `code_digest`."""
+
     def __post_init__(self) -> None:
         """Check the sections against each other."""
         check_originals(self.transform, self.input, self.augmentation)

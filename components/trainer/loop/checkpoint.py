@@ -26,8 +26,6 @@ from components.trainer.loop.distribution.workers import (
 )
 from components.trainer.networks.warm_start import start_key
 from components.trainer.networks.weights_file import weights_version
-from pipeline_def.code_digest import code_digest
-from pipeline_def.steps import TRAINER
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -202,7 +200,7 @@ def write_whole(path: str, content: bytes) -> None:
     tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
 
 
-def checkpoint_dir(fn_args: Any, step: str = TRAINER.id) -> str:
+def checkpoint_dir(fn_args: Any) -> str:
     """Return a folder that only further attempts at the same training or search find.
 
     The same training has the same data, which the URIs of its artifacts identify, configuration,
@@ -210,8 +208,8 @@ def checkpoint_dir(fn_args: Any, step: str = TRAINER.id) -> str:
     of this attempt, or for Tuner in its temporary folder.
 
     Args:
-        fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
-        step: id of Trainer or Tuner.
+        fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`, the
+            digest of the step's code among them.
 
     Raises:
         ModelError: the file of `model.weights` is missing.
@@ -222,9 +220,8 @@ def checkpoint_dir(fn_args: Any, step: str = TRAINER.id) -> str:
         return os.path.join(fn_args.model_run_dir or fn_args.working_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     given = from_dict(TrainerConfig, fn_args.custom_config)
-    code = code_digest(step, given.model.build_fn, given.augmentation.fn)
     start = weights_version(given.model) or start_key(given.model.start, given.pushed)
-    key = [*data, config, code, start, fn_args.hyperparameters]
+    key = [*data, config, start, fn_args.hyperparameters]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]
     text = json.dumps(key, sort_keys=True).replace(output, '"')
