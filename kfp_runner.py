@@ -13,8 +13,8 @@ from components.host.stopping import stop_with
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; return the exit status."""
     # Not at the top: Ctrl-C must work from the first import on.
+    from components.host.startup import exit_status
     from pipeline_def.kubeflow.commands import COMMANDS, overview
-    from pipeline_def.startup import exit_status
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Libraries warn about GPUs and Python versions, which do not matter here.

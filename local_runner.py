@@ -11,8 +11,8 @@ _STOPPED = "stopped; finished steps are kept."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
     # Imported here, so that Ctrl-C works from the first import on.
+    from components.host.startup import exit_status
     from pipeline_def.commands import choose_command
-    from pipeline_def.startup import exit_status
 
     arguments = sys.argv[1:] if argv is None else argv
 
@@ -27,7 +27,7 @@ def run_program() -> None:
     """Run as a program, which ends here."""
     stop_with(f"local_runner.py: {_STOPPED}")
     status = main()
-    from pipeline_def.startup import end_process
+    from components.host.startup import end_process
 
     end_process(status)
 

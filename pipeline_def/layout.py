@@ -2,6 +2,8 @@
 
 import os
 
+from components.host.lock import LOCK_FILE
+
 
 class Layout:
     """Paths below the folder `output`."""
@@ -10,7 +12,7 @@ class Layout:
         """Join the names of all files and folders with `output`, a path or URL."""
         self.output = output
 
-        self.lock = os.path.join(output, ".lock")
+        self.lock = os.path.join(output, LOCK_FILE)
         """File that a run locks while it writes."""
 
         self.artifacts = os.path.join(output, "artifacts")

@@ -6,6 +6,9 @@ here, and wire it in `pipeline.py`, which takes its ids from the rows.
 
 from dataclasses import dataclass
 
+# This package and `components` lie in the same folder.
+_COMPONENTS = f"{__package__.removesuffix('pipeline_def')}components"
+
 DATA = "data"
 MANIFEST = "ingest.manifest"
 CORRECTIONS = "ingest.corrections"
@@ -21,8 +24,9 @@ class PipelineStep:
     id: str
     component: str
     """Class, as `components` exports it."""
-    code: tuple[str, ...]
-    """Modules that the component names: lookup, executor, and functions by dotted path."""
+    modules: tuple[str, ...]
+    """Modules of `components` that the component names: lookup, executor, and functions by dotted
+    path."""
     settings: tuple[str, ...] = ()
     """Configuration sections that decide what the step does."""
     needs: str = ""
@@ -31,50 +35,55 @@ class PipelineStep:
     """Options that name places outside the pipeline's artifacts which the step or its lookup opens:
     STORAGE holds pushed models, listings and statistics of earlier runs."""
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Dotted paths of `modules`, here and in the wheel."""
+        return tuple(f"{_COMPONENTS}.{name}" for name in self.modules)
+
 
 EXAMPLE_GEN = PipelineStep(
     id="ImageExampleGen",
     component="ImageExampleGen",
-    code=("components.ingest.lookup", "components.ingest.executor"),
+    modules=("ingest.lookup", "ingest.executor"),
     settings=("data", "ingest"),
     opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )
 STATISTICS_GEN = PipelineStep(
     id="StatisticsGen",
     component="ImageStatisticsGen",
-    code=("components.validation.statistics_gen",),
+    modules=("validation.statistics_gen",),
 )
 SCHEMA_GEN = PipelineStep(
     id="SchemaGen",
     component="ImageSchemaGen",
-    code=("components.validation.schema_gen",),
+    modules=("validation.schema_gen",),
     settings=("validation",),
 )
 EXAMPLE_VALIDATOR = PipelineStep(
     id="ExampleValidator",
     component="ImageValidator",
-    code=("components.validation.lookup", "components.validation.validator"),
+    modules=("validation.lookup", "validation.validator"),
     settings=("validation",),
     opens=(STORAGE,),
 )
 ANOMALY_GATE = PipelineStep(
     id="AnomalyGate",
     component="AnomalyGate",
-    code=("components.validation.gate",),
+    modules=("validation.gate",),
     settings=("validation",),
     opens=(STORAGE,),
 )
 TRANSFORM = PipelineStep(
     id="Transform",
     component="ImageTransform",
-    code=("components.transform.executor",),
+    modules=("transform.executor",),
     settings=("transform",),
 )
 _TRAINING = ("transform", "input", "augmentation", "model", "training", "transfer")
 TUNER = PipelineStep(
     id="Tuner",
     component="ImageTuner",
-    code=("components.trainer.networks.weights_file", "components.tuner.executor"),
+    modules=("trainer.networks.weights_file", "tuner.executor"),
     settings=_TRAINING,
     needs="training.minutes",
     opens=(WEIGHTS,),
@@ -82,9 +91,9 @@ TUNER = PipelineStep(
 TRAINER = PipelineStep(
     id="Trainer",
     component="ImageTrainer",
-    code=(
-        *("components.trainer.networks.weights_file", "components.trainer.executor"),
-        "components.trainer.run_fn",
+    modules=(
+        *("trainer.networks.weights_file", "trainer.executor"),
+        "trainer.run_fn",
     ),
     settings=_TRAINING,
     opens=(WEIGHTS,),
@@ -92,31 +101,31 @@ TRAINER = PipelineStep(
 BASELINE_FINDER = PipelineStep(
     id="BaselineFinder",
     component="BaselineFinder",
-    code=("components.evaluation.baseline_lookup", "components.evaluation.baseline"),
+    modules=("evaluation.baseline_lookup", "evaluation.baseline"),
     opens=(STORAGE,),
 )
 EVALUATOR = PipelineStep(
     id="Evaluator",
     component="ImageEvaluator",
-    code=("components.evaluation.executor",),
+    modules=("evaluation.executor",),
     settings=("evaluation",),
 )
 REPORT = PipelineStep(
     id="ImageReport",
     component="ImageReport",
-    code=("components.report.executor", "components.trainer.input.preview"),
+    modules=("report.executor", "trainer.input.preview"),
     opens=(DATA,),  # The rejected images.
 )
 PUSHER = PipelineStep(
     id="Pusher",
     component="ImagePusher",
-    code=("components.push.executor",),
+    modules=("push.executor",),
     opens=(STORAGE,),
 )
 PREDICTOR = PipelineStep(
     id="ImagePredictor",
     component="ImagePredictor",
-    code=("components.predict.files", "components.predict.executor"),
+    modules=("predict.files", "predict.executor"),
     settings=("predict",),
     needs=PREDICT_FOLDER,
     opens=(PREDICT_FOLDER,),

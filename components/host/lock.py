@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 
 from components.contract.errors import StorageError
 
+LOCK_FILE = ".lock"
+"""In the output folder, locked by a run while it writes."""
+
 _PAUSE = 0.2
 _BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 

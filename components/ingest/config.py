@@ -17,8 +17,11 @@ from components.contract.configuration import (
 )
 from components.contract.example import is_split_name
 from components.images.options import FileOptions
-from components.ingest.source.columns import MOST_COLUMNS
-from components.ingest.source.folder_layout import LayoutOption
+
+LayoutOption = Literal["auto", "label", "split"]
+
+MOST_COLUMNS = 50
+"""Number of columns that examples hold."""
 
 
 @configuration("ingest")

@@ -22,12 +22,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from components.contract.errors import ConfigurationError, UserError, WorkerError
-from components.host.lock import is_locked
+from components.host.lock import LOCK_FILE, is_locked
 from components.host.progress import LOGGER, report_progress
+from components.host.startup import end_process, quick_imports
 from components.storage.folder import replace_file
 from components.trainer.loop.distribution.cluster import Cluster
-from pipeline_def.layout import Layout
-from pipeline_def.startup import end_process, quick_imports
 
 SECONDS = 600.0
 """How long processes wait for each other to start."""
@@ -115,7 +114,7 @@ class Handover:
             while mine not in (answer := self._read(_ANSWER)).get("workers", ()):
                 if self._read(self._cluster.name).get("id") != mine:
                     _write(file, {"id": mine, "cluster": self._cluster.listed})
-                if is_locked(Layout(str(self._folder.parent)).lock):
+                if is_locked(str(self._folder.parent / LOCK_FILE)):
                     ends = time.monotonic() + self._seconds
                 if time.monotonic() > ends:
                     raise WorkerError(

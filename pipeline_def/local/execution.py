@@ -11,6 +11,7 @@ from components.contract.errors import UserError
 from components.contract.printable import make_printable
 from components.evaluation.baseline_lookup import find_unusable
 from components.host.full_disk import explaining_full_disk
+from components.host.startup import quick_imports
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -19,7 +20,6 @@ from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.folder import Output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
-from pipeline_def.startup import quick_imports
 from pipeline_def.steps import STEPS
 
 
@@ -65,8 +65,8 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
-        from pipeline_def.local.commands.prune import keep_newest
         from pipeline_def.local.output.integrity import note_files
+        from pipeline_def.local.output.prune import keep_newest
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline

@@ -2,13 +2,13 @@
 
 import importlib
 
-from pipeline_def.startup import quick_imports
+from components.host.startup import quick_imports
 
 with quick_imports():
     for name in (
         "local_runner",
         "components.trainer.run_fn",
-        "pipeline_def.local.commands.prune",
+        "pipeline_def.local.output.prune",
         "pipeline_def.local.commands.run",
         "pipeline_def.local.display.summary_table",
         "pipeline_def.local.execution",

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.host.startup import quick_imports
 from components.ingest.write import processes as plan_processes
-from pipeline_def.startup import quick_imports
 
 ROOT = Path(__file__).parents[2]
 EXECUTE, PUBLISH = "_run_executor", "_publish_successful_execution"

@@ -7,9 +7,9 @@ import pytest
 
 from components.contract.errors import ConfigurationError
 from components.contract.example import COLUMNS, FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
-from components.ingest.config import IngestConfig
+from components.ingest.config import MOST_COLUMNS, IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.source.columns import MOST_COLUMNS, describe_columns, keep_columns
+from components.ingest.source.columns import describe_columns, keep_columns
 from components.ingest.source.listing import Listing
 from components.metrics.slices import choose_slices, describe_slices
 from tests.ingest.test_listing import touch

@@ -9,7 +9,7 @@ import pytest
 
 import local_runner
 from components.contract.errors import ConfigurationError, DataError
-from pipeline_def.local.commands.prune import keep_newest, plan_removal, prune
+from pipeline_def.local.output.prune import keep_newest, plan_removal, prune
 from tests.local.run_samples import write_run
 
 STEPS = ("ImageExampleGen", "Trainer", "Evaluator", "ImageReport", "Pusher")

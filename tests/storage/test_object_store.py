@@ -30,7 +30,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def store(server: str) -> Iterator[Any]:
-    """fsspec's file system, with images in day 2024-01-02 of `bucket`."""
+    """Fsspec's file system, with images in day 2024-01-02 of `bucket`."""
     fs, _ = open_store("minio://bucket")
     for name, data in IMAGES.items():
         fs.pipe_file(f"bucket/2024-01-02/{name}", data)

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 from components.contract.errors import ConfigurationError
 from components.contract.example import SLICINGS, SPAN
 from components.contract.printable import quote
-
-MOST_COLUMNS = 50
-"""Number of columns that examples hold."""
+from components.ingest.config import MOST_COLUMNS
 
 Plain = str | int | float
 _LONGEST_TEXT = 200

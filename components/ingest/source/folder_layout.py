@@ -9,15 +9,13 @@ import posixpath
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal
 
 from components.contract.artifact_files import list_names, on_disk
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN, is_split_name
 from components.contract.printable import quote, quote_path
+from components.ingest.config import LayoutOption
 from components.storage.folder import list_folders
-
-LayoutOption = Literal["auto", "label", "split"]
 
 _SPLIT_OF_WORD = {
     "train": TRAIN,

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import quote, quote_path
-from components.ingest.source.columns import MOST_COLUMNS, Several, spell
+from components.ingest.config import MOST_COLUMNS
+from components.ingest.source.columns import Several, spell
 from components.storage.folder import read_bytes, reason_of
 
 _Fields = Mapping[str | None, Any]

@@ -9,6 +9,7 @@ from tf_keras import layers
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.functions import describe_error, import_function, mistake
+from components.trainer.networks.layers import Dropout as ResumingDropout
 from components.trainer.networks.parts import join, make_backbone, make_head
 
 _LOGGER = logging.getLogger(__name__)
@@ -114,8 +115,8 @@ def _warn_of_generators(model: tf_keras.Model, path: str) -> None:
         _LOGGER.warning(
             "Layer %s of model.build_fn %s draws random numbers that no checkpoint stores: a "
             "resumed training will differ a little from an uninterrupted one. "
-            "components.trainer.networks.layers.Dropout resumes exactly.",
-            *(random[0], path),
+            "%s.Dropout resumes exactly.",
+            *(random[0], path, ResumingDropout.__module__),
         )
 
 

@@ -208,7 +208,7 @@ def make_app(
     """Build the application with its limits."""
     review = Review(facts, decisions, pictures)
     routes = [
-        *make_page_routes("pipeline_def.apps.review"),
+        *make_page_routes(__package__),
         Route("/api/images", review.list_images),
         Route("/api/images/{digest}/neighbors", review.find_neighbors),
         Route("/api/pictures/{digest}", review.show),

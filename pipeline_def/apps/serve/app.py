@@ -198,4 +198,4 @@ def _make_page_routes(options: ServerOptions) -> list[Route]:
     most = int(options.max_request_bytes * 0.74)
     settings = {"model": f"/v1/models/{options.name}", "most_bytes": most}
     texts = {"/settings.json": (json.dumps(settings), "application/json")}
-    return make_page_routes("pipeline_def.apps.serve", texts)
+    return make_page_routes(__package__, texts)

@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from components.report import page as report_page
+
 # No external resources, no inline scripts, no framing by other pages.
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -34,7 +36,7 @@ def make_page_routes(
         "/": (_read(package, "page.html"), "text/html"),
         # The colors are those of the report.
         "/style.css": (
-            _read("components.report.page", "tokens.css") + _read(package, "style.css"),
+            _read(report_page.__name__, "tokens.css") + _read(package, "style.css"),
             "text/css",
         ),
         "/page.js": (_read(package, "page.js"), "text/javascript"),

@@ -18,6 +18,7 @@ from typing import Any
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import LookupInput
+from components.host.startup import import_libraries, stub_evaluator_module
 from components.storage.folder import read_bytes, write_json
 from components.trainer.loop.distribution.cluster import Cluster
 from pipeline_def.code_digest import code_digest
@@ -32,7 +33,6 @@ from pipeline_def.kubeflow.step.executor_io import (
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
-from pipeline_def.startup import import_libraries, stub_evaluator_module
 from pipeline_def.steps import TRAINER
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ModelError
 from components.contract.printable import make_printable, quote
+from components.host.startup import quick_imports
 from components.predict.model import import_quietly
 from components.storage.saved_model import (
     model_digest,
@@ -20,7 +21,6 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.locations import find_runs
-from pipeline_def.startup import quick_imports
 
 ROLLBACK_USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import make_printable, quote
+from components.host.startup import seconds_since_start
 from components.trainer.loop.distribution.cluster import Cluster
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
@@ -26,7 +27,6 @@ from pipeline_def.local.output.locations import choose_output, make_absolute
 from pipeline_def.local.preparation import prepare
 from pipeline_def.runs.record import read_records
 from pipeline_def.runs.selection import list_evaluated
-from pipeline_def.startup import seconds_since_start
 
 USAGE = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
 

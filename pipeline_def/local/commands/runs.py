@@ -70,7 +70,7 @@ def _compare(config: Config, wanted: Sequence[str], *, to: str | None, as_json: 
 
 
 def _prune(config: Config, wanted: str, *, confirmed: bool) -> None:
-    from pipeline_def.local.commands.prune import prune
+    from pipeline_def.local.output.prune import prune
 
     with lock_output(Layout(working_folder(config))):
         config, opened = open_output(config)

@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
+from components.host.startup import end_process
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainingConfig
 from components.trainer.loop.distribution.strategy import find_strategy
-from pipeline_def.startup import end_process
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
 from tests.trainer.loop.test_loop import Training, linear, network
 

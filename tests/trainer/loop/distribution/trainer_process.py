@@ -16,8 +16,8 @@ from typing import Any
 
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
+from components.host.startup import end_process, quick_imports
 from components.trainer.config.training import TrainerConfig
-from pipeline_def.startup import end_process, quick_imports
 
 RUN_FN = "components.trainer.run_fn.run_fn"
 

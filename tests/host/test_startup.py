@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from components.contract.errors import ServiceError
-from pipeline_def.startup import exit_status
+from components.host.startup import exit_status
 
 _IMPORTS = """
 import os, sys
 os.environ.pop("ARROW_DEFAULT_MEMORY_POOL", None)
-from pipeline_def.startup import quick_imports
+from components.host.startup import quick_imports
 with quick_imports():
     import pipeline_def.pipeline, pipeline_def.local.runner, pipeline_def.local.results
 unused = {"keras", "keras_tuner", "kubernetes", "google.cloud.bigquery"}
@@ -27,7 +27,7 @@ print(pyarrow.default_memory_pool().backend_name)
 
 _END = """
 import atexit, sys, threading, time
-from pipeline_def.startup import end_process, seconds_since_start
+from components.host.startup import end_process, seconds_since_start
 time.sleep(0.2)
 assert 0.2 < seconds_since_start() < 60
 atexit.register(print, "cleaned up")
@@ -70,7 +70,7 @@ def test_terminals_that_take_ascii_only() -> None:
     code = """
 import sys
 from components.contract.errors import ServiceError
-from pipeline_def.startup import exit_status
+from components.host.startup import exit_status
 def command():
     print("█ caf\\xe9")
     raise ServiceError("gs://…")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from components.contract.errors import ConfigurationError, DataError, StorageError, UserError
 from components.contract.printable import describe_bytes, make_printable, read_number
+from components.host.startup import quick_imports
 from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
@@ -16,7 +17,6 @@ from pipeline_def.local.output.checks import check_metadata
 from pipeline_def.runs.history import find_producers, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import read_runs
-from pipeline_def.startup import quick_imports
 
 
 @dataclass(frozen=True)
