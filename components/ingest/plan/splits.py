@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import quote
@@ -186,7 +184,7 @@ def find_rule(
     bounds = {}
     for label, of_label in groups.items():
         units = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
-        units += ((position, 1) for position in np.unique(positions[label]).tolist())
+        units += ((position, 1) for position in sorted(set(positions[label])))
         bounds[label] = find_bounds(sorted(units), listing.fractions_of(label))
     return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
 

@@ -13,7 +13,8 @@ from pipeline_def.local.output.locations import find_runs
 from pipeline_def.runs.table import show_lineage, show_runs
 
 USAGE = """usage: local_runner.py runs [--output DIR]
-                            [--compare A B | --lineage VERSION | --prune N [--yes]]
+                            [--compare A B | --lineage VERSION |
+                             --prune N [--yes]]
 
 Lists the runs of an output folder, newest last, with their changes and results.
 
