@@ -10,7 +10,6 @@ from components.trainer.input.sampler import (
     Int64Array,
     Sampler,
     ShuffledSampler,
-    TrainingOrder,
 )
 
 COUNTS = [23, 17, 20, 31, 9]
@@ -46,12 +45,6 @@ def test_shards_are_mixed_two_at_a_time() -> None:
                     open_shards.clear()
                 open_shards.add(shard)
         assert changes == len(COUNTS)
-
-
-def test_workers_take_the_batches_of_one_in_turn() -> None:
-    alone = TrainingOrder(start=4).batch_numbers(4, count=6).tolist()
-    parts = [TrainingOrder(pipelines=2, pipeline=i).batch_numbers(2, count=3) for i in range(2)]
-    assert np.stack(parts, axis=1).ravel().tolist() == alone
 
 
 # Records of three classes in random order: 11, 3 and 1 of them, and no label id 2.

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze, save_backbone
+from components.trainer.networks.parts import Parts, freeze
+from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import CLASSES, IMAGES, build
 
 NETWORKS = """

@@ -10,9 +10,8 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError, ModelError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.layers import Whitening
+from components.trainer.networks.layers import Whitening, build_resnet9
 from components.trainer.networks.networks import precision
-from components.trainer.networks.own_networks import build_resnet9
 from components.trainer.networks.parts import Parts
 from tests.trainer.networks.networks import (
     CLASSES,

@@ -9,7 +9,8 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze, save_backbone, unfreeze_everything
+from components.trainer.networks.parts import Parts, freeze, unfreeze_everything
+from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train, values
 
 CNN = ModelConfig(name="cnn", width=2)

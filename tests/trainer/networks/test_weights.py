@@ -8,7 +8,8 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze, save_backbone
+from components.trainer.networks.parts import Parts, freeze
+from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train, values
 from tests.trainer.networks.test_networks import three_layers
 

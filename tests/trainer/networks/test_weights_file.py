@@ -13,8 +13,8 @@ import pytest
 
 from components.contract.errors import ModelError, StorageError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks import parts
-from components.trainer.networks.parts import write_weights
+from components.trainer.networks import weights
+from components.trainer.networks.weights import write_weights
 from components.trainer.networks.weights_file import name_network, read_weights, weights_version
 
 LAYERS = {
@@ -45,7 +45,7 @@ def test_what_was_written_is_read_in_order(file: Path) -> None:
 def test_names_of_many_layers_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "_NAMES_PER_ATTRIBUTE", 2)
+    monkeypatch.setattr(weights, "_NAMES_PER_ATTRIBUTE", 2)
     layers = {f"layer_{number}": [np.zeros(1)] for number in range(5)}
     write_weights(str(tmp_path / "w.h5"), layers, network="")
     assert list(read_weights(str(tmp_path / "w.h5")).layers) == [*layers]
