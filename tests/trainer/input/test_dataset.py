@@ -52,7 +52,7 @@ Stream = list[tuple[bytes, int]]
 First = Callable[[InputConfig, TrainingOrder], Stream]
 
 
-@pytest.fixture(params=READERS.values(), ids=READERS.keys())
+@pytest.fixture(params=[*READERS.values()], ids=[*READERS])
 def options(request: pytest.FixtureRequest) -> InputConfig:
     return request.param  # type: ignore[no-any-return]
 

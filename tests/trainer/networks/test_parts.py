@@ -35,15 +35,6 @@ def moved(before: list[Any], after: list[Any]) -> list[bool]:
     return [not np.array_equal(old, new) for old, new in zip(before, after, strict=True)]
 
 
-@pytest.mark.slow
-def test_backbone_and_head_together_are_the_model(model: tf_keras.Model) -> None:
-    parts = Parts.of(model)
-    np.testing.assert_array_equal(parts.head(parts.backbone(IMAGES)), model(IMAGES))
-    assert {id(weight) for weight in model.weights} == {
-        id(weight) for weight in [*parts.backbone.weights, *parts.head.weights]
-    }
-
-
 def has_kernel(layer: Any) -> bool:
     return any(len(weight.shape) == 4 for weight in layer.weights)
 

@@ -59,12 +59,6 @@ def test_a_file_in_a_store_is_read(file: Path) -> None:
     assert list(read_weights(url).layers) == [*LAYERS]
 
 
-@pytest.mark.parametrize("weights", ["none", "imagenet"])
-def test_there_is_nothing_to_check_without_a_file(weights: str) -> None:
-    name_network(ModelConfig(name="mobilenet_v2", weights=weights))
-    assert weights_version(ModelConfig(name="mobilenet_v2", weights=weights)) == ""
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -91,17 +85,9 @@ def test_an_unknown_store_is_rejected() -> None:
         name_network(config("nowhere://bucket/w.h5"))
 
 
-@pytest.mark.parametrize("kept", [0.3, 0.9])
-def test_a_truncated_file_is_one_sentence(file: Path, kept: float) -> None:
-    os.truncate(file, int(file.stat().st_size * kept))
+def test_a_truncated_file_is_one_sentence(file: Path) -> None:
+    os.truncate(file, int(file.stat().st_size * 0.9))
     with pytest.raises(ModelError, match=r"backbone.weights.h5 is damaged"):
-        read_weights(str(file))
-
-
-def test_a_file_that_lost_an_array_is_damaged(file: Path) -> None:
-    with h5py.File(file, "a") as opened:
-        del opened["conv/0"]
-    with pytest.raises(ModelError, match=r"is damaged"):
         read_weights(str(file))
 
 
