@@ -82,12 +82,8 @@ def cache_pixels(
 ) -> tuple[Pixels, Int64Array]:
     """Decode a split once, into memory or a local file, depending on `options.cache`.
 
-    Args:
-        dataset: all whole images and label ids of `shards` in order; not read if `cache: file`
-            finds its file.
-        shards: shards of the split.
-        config: form of the images.
-        options: cache and its folder.
+    `dataset` yields all whole images and label ids of `shards` in order; it is not read if `cache:
+    file` finds its file.
 
     Returns:
         uint8 [records, stored, stored, 3], aligned for TensorFlow, and int64 [records].
@@ -122,15 +118,9 @@ def _fingerprint(shards: Shards, config: TransformConfig) -> str:
 
 
 def open_pixels(entry: Path, shape: tuple[int, ...], fill: Fill) -> tuple[Pixels, Int64Array]:
-    """Map the pixels in the folder `entry` into memory; write them first if there are none.
+    """Map the pixels in the folder `entry` into memory; let `fill` write them first if necessary.
 
-    Args:
-        entry: its name identifies the images.
-        shape: shape of the pixels, [images, height, width, channels].
-        fill: writes the pixels.
-
-    Returns:
-        uint8 of `shape`, and int64 [images].
+    Return uint8 of `shape`, [images, height, width, channels], and int64 [images].
 
     Raises:
         StorageError: the folder cannot be written, or the disk is full.

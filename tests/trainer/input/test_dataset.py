@@ -1,5 +1,4 @@
 import dataclasses
-import doctest
 import functools
 import itertools
 import time
@@ -17,7 +16,7 @@ from components.contract.errors import ConfigurationError, DataError, StorageErr
 from components.host.machine import process_memory
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
-from components.trainer.input import cache, dataset
+from components.trainer.input import cache
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.host_calls import empty_aligned, sharing_captured
 from components.trainer.input.sampler import TrainingOrder
@@ -74,11 +73,6 @@ def rare_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
     """24 training images in two shards: 18 of class 0, 5 of class 1, one of class 2."""
     labels = [0] * 9 + [1] * 3 + [2] + [0] * 9 + [1] * 2
     return write_shards(tmp_path_factory.mktemp("rare"), labels={"train": labels}, train=[13, 11])
-
-
-def test_docstring_examples() -> None:
-    failed, tried = doctest.testmod(dataset)
-    assert (failed, tried) == (0, 6)
 
 
 def test_evaluation_reads_every_example_once_in_order(

@@ -8,7 +8,6 @@ from components.trainer.input import sampler
 from components.trainer.input.sampler import (
     ClassBalancedSampler,
     Int64Array,
-    Sampler,
     ShuffledSampler,
 )
 
@@ -86,7 +85,7 @@ def test_the_seed_decides_and_the_epochs_differ() -> None:
 @pytest.mark.parametrize(
     "order", [ClassBalancedSampler(LABELS, seed=1), ShuffledSampler([9, 6], mixed=1, seed=1)]
 )
-def test_samplers_have_random_access(order: Sampler) -> None:
+def test_samplers_have_random_access(order: ShuffledSampler | ClassBalancedSampler) -> None:
     whole = order.at(np.arange(5000))
     asked = np.random.default_rng(0).integers(0, 5000, (7, 40))
     assert order.at(asked).tolist() == whole[asked].tolist()
