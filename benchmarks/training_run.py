@@ -21,7 +21,7 @@ from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig
-from components.trainer.input.augmentation.augment import augment
+from components.trainer.input.augment import augment
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.loop.log import TrainingLog

@@ -12,7 +12,6 @@ from PIL import Image, UnidentifiedImageError
 
 from components.images import jpeg_check
 from components.images.check_result import Category, CheckedImage, Note, Rejected, check_size
-from components.images.color import drop_png_profile, find_transform
 from components.images.iso_media import check_boxes, is_iso_media
 from components.images.jpeg_frame import START, state_orientation
 from components.images.options import ImageOptions
@@ -20,7 +19,9 @@ from components.images.transcode import (
     UNKNOWN_RANGE,
     Pixels,
     as_seen,
+    drop_png_profile,
     find_orientation,
+    find_transform,
     make_thumbprint,
     mean_luminance,
     shrink,

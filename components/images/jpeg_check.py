@@ -7,7 +7,6 @@ import re
 import simplejpeg
 
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
-from components.images.color import make_transform, read_jpeg_profile
 from components.images.jpeg_frame import (
     END,
     FRAMES,
@@ -23,7 +22,9 @@ from components.images.options import ImageOptions
 from components.images.transcode import (
     Pixels,
     make_thumbprint,
+    make_transform,
     mean_luminance,
+    read_jpeg_profile,
     shrink,
     to_jpeg,
     turn,

@@ -11,13 +11,13 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import from_dict
+from components.images.pixel_statistics import patch_covariance, pixel_moments
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainerConfig
 from components.trainer.export.transform_graph import TransformGraph
-from components.trainer.input.augmentation.augment import check_own
+from components.trainer.input.augment import check_own
 from components.trainer.input.shards import Shards
-from components.trainer.input.split_statistics import patch_covariance, pixel_moments
 from components.trainer.loop.distribution.strategy import (
     find_strategy,
     limit_threads,
@@ -79,11 +79,11 @@ class Preparation:
 def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfig], tf_keras.Model]:
     """Return a function that builds a network for the training images."""
     config = data.config
-    mean, variance = pixel_moments(data.read_in_order(data.train))
+    mean, variance = pixel_moments(data.read_in_order(data.train).as_numpy_iterator())
 
     @functools.cache
     def find_patches() -> Any:
-        return patch_covariance(data.read_in_order(data.train))
+        return patch_covariance(data.read_in_order(data.train).as_numpy_iterator())
 
     def build(model: ModelConfig) -> tf_keras.Model:
         # However many networks this process has built, the first weights are the same.

@@ -45,7 +45,6 @@ from components.trainer.loop.distribution.workers import (
     report_lost_worker,
 )
 from components.trainer.networks.networks import make_plain, precision
-from components.trainer.networks.parts import save_backbone
 from components.trainer.networks.warm_start import (
     NETWORK_FILE,
     WarmStart,
@@ -54,6 +53,7 @@ from components.trainer.networks.warm_start import (
     shorten,
     start_from,
 )
+from components.trainer.networks.weights import save_backbone
 from components.trainer.preparation import Preparation, read_config, start_devices
 from components.trainer.run_files import describe_model, describe_training
 from components.trainer.trained_on import Ids, check_unseen, list_keys, write_trained_on

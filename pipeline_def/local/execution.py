@@ -116,7 +116,7 @@ def _check_functions(config: Config, *, classes: int) -> None:
 
         check_build_fn(config.model, size=size, classes=classes)
     if config.augmentation.fn:
-        from components.trainer.input.augmentation.augment import check_own
+        from components.trainer.input.augment import check_own
 
         check_own(config.augmentation.fn, size=size)
 

@@ -187,13 +187,18 @@ WRONG = {
         ["--input.cache_folder", "/ssd"],
         "it needs input.cache file",
     ),
+    "a cache without a folder for it": (["--input.cache", "file"], "set input.cache_folder"),
     "originals that nothing is cut out of": (
         ["--transform.storage", "originals"],
         "augmentation.min_crop_area is 1, but transform.storage is 'originals'.*set it to 0.08",
     ),
     "pixels kept of originals": (
-        ["--transform.storage=originals", "--augmentation.min_crop_area=0.1", "--input.cache=file"],
-        "input.cache is 'file', but transform.storage is 'originals'.*choose input.cache none",
+        [
+            "--transform.storage=originals",
+            "--augmentation.min_crop_area=0.1",
+            "--input.cache=decoded",
+        ],
+        "input.cache is 'decoded', but transform.storage is 'originals'.*choose input.cache none",
     ),
     "originals with a margin": (
         ["--transform.storage", "originals", "--transform.margin", "8"],

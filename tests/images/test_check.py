@@ -160,18 +160,12 @@ ODD = {
     "EXIF as text in a PNG": turned_png("Raw profile type exif", f"\nexif\n{len(HEX)}\n{HEX}\n"),
     "XMP behind a JPEG": encode(picture(1), "JPEG") + SAYS_SIX,
     "XMP in a JPEG's comment": encode(picture(1), "JPEG", comment=SAYS_SIX),
-    "XMP in a GIF": encode(picture(1).convert("P"), "GIF", comment=SAYS_SIX),
-    "XMP behind a BMP": encode(picture(1), "BMP") + SAYS_SIX,
     "XMP in a PNG's comment": turned_png("Comment", XMP),
     "one more EXIF in a PNG": encode(picture(1), "PNG") + b"eXIf" + bytes.fromhex(HEX),
     "two tags": camera(1, exif=exif(ENTRY, ENTRY.replace(b"\6", b"\1"))),
     "no TIFF header": camera(1, exif=exif(ENTRY).replace(b"*", b"?")),
     "behind more segments than the graph skips": behind(1001 * COMMENT, camera(6)),
-    **{
-        f"{kind} {number}": encode(picture(1), kind, exif=turned(number))
-        for kind in ("TIFF", "WEBP", "AVIF")
-        for number in (3, 5, 6, 8)
-    },
+    **{f"{kind} 6": encode(picture(1), kind, exif=turned(6)) for kind in ("TIFF", "WEBP", "AVIF")},
 }
 
 
@@ -277,30 +271,12 @@ def test_scans_after_the_image_are_ignored(options: Any) -> None:
         check_image(parts[:-2] + b"\xff\xda\0\2" * 300 + b"\xff\xd9", CONFIG)
 
 
-def test_limits_above_those_of_pillow() -> None:
-    wide = dataclasses.replace(CONFIG, max_image_mpixels=400)
-    data = png_bomb(20_000, 15_000)
-    with pytest.raises(Rejected) as caught:
-        check_image(data, wide)
-    # Its header is accepted, but its data are truncated.
-    assert caught.value.category != Category.TOO_LARGE
-
-
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 def test_a_side_above_the_limit_of_decoders_is_rejected(kind: str) -> None:
     data = encode(Image.new("RGBA", (1_000_001, 1)), kind)
     with pytest.raises(Rejected, match="1000001 x 1 pixels, longer side above 65500") as caught:
         check_image(data, IngestConfig())
     assert caught.value.category == Category.TOO_LARGE
-
-
-def test_reasons_do_not_name_tensorflow_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pillow's message is plainer, but it may decode what TensorFlow does not."""
-    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: None)
-    with pytest.raises(Rejected, match=r"^PNG: ") as caught:
-        check_image(PNG[: len(PNG) // 2], CONFIG)
-    assert "{{" not in str(caught.value)
-    assert "[Op:" not in str(caught.value)
 
 
 def test_transcoding_to_jpeg_is_smaller() -> None:
@@ -325,13 +301,10 @@ def test_header_check_decodes_nothing_and_finds_truncated_files(image_format: st
 
 SHRUNK = {
     "a photograph": ("JPEG", "RGB", (600, 800), (96, 128)),
-    "a little larger": ("JPEG", "RGB", (120, 150), (96, 120)),
     "upright": ("JPEG", "RGB", (900, 300), (288, 96)),
     "gray": ("JPEG", "L", (300, 400), (96, 128)),
     "PNG": ("PNG", "RGB", (300, 400), (96, 128)),
-    "gray PNG": ("PNG", "L", (300, 400), (96, 128)),
     "WebP": ("WEBP", "RGB", (300, 400), (96, 128)),
-    "BMP": ("BMP", "RGB", (300, 400), (96, 128)),
 }
 
 

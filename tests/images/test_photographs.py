@@ -14,9 +14,9 @@ from PIL import Image, ImageCms, ImageOps
 from components.images.canonical import decode_file
 from components.images.check import check_image, convert, count_pixels
 from components.images.check_result import Category, Note, Rejected
-from components.images.color import read_jpeg_profile
 from components.images.options import ImageOptions
 from components.images.thumbnails import make_thumbnail
+from components.images.transcode import read_jpeg_profile
 from tests.pictures import (
     ADOBE_RGB,
     DISPLAY_P3,

@@ -3,9 +3,15 @@
 import cv2
 import numpy as np
 import numpy.typing as npt
+import pytest
 from PIL import Image, ImageStat
 
-from components.images.pixel_statistics import STATISTICS, measure_pixels
+from components.images.pixel_statistics import (
+    STATISTICS,
+    measure_pixels,
+    patch_covariance,
+    pixel_moments,
+)
 from tests.pictures import picture
 
 SIDE = 64
@@ -53,3 +59,17 @@ def test_gray_and_blank_images() -> None:
 def test_no_images_have_no_statistics() -> None:
     found = measure_pixels(np.empty((0, 8, 8, 3), np.uint8))
     assert {name: values.shape for name, values in found.items()} == dict.fromkeys(STATISTICS, (0,))
+
+
+def test_moments_of_the_first_images_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.images.pixel_statistics._IMAGES", 5)
+    images = np.random.default_rng(0).integers(0, 256, (8, 5, 5, 3), np.uint8)
+    batches = [(images[:3], None), (images[3:], None)]
+    mean, variance = pixel_moments(batches)
+    pixels = images[:5].reshape(-1, 3).astype(float)
+    np.testing.assert_allclose(mean, pixels.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(variance, pixels.var(axis=0), rtol=1e-9)
+    corners = [images[:5, y : y + 4, x : x + 4] for y in (0, 1) for x in (0, 1)]
+    vectors = np.concatenate(corners, axis=-1).reshape(-1, 12)
+    expected = np.cov(vectors, rowvar=False, bias=True)
+    np.testing.assert_allclose(patch_covariance(batches), expected)

@@ -12,7 +12,6 @@ from components.images.portable import prepare
 from tests.pictures import picture
 
 PIXELS = np.asarray(picture(3, height=130, width=170))
-NOISE = np.random.default_rng(1).integers(0, 256, PIXELS.shape, np.uint8)
 # As it is; smaller; larger by a whole and by another factor; flat and tall.
 SIZES = ((30, 30), (20, 17), (60, 90), (101, 131), (1, 40))
 
@@ -40,11 +39,3 @@ def test_pixels_are_prepared_like_files(
         expected = decode(canonicalize(file, config, ingest=shrinking), config).numpy()
         found = prepare(image[np.newaxis], config, ingest=shrinking).numpy()
         assert np.abs(found.astype(int) - expected).mean() <= difference
-
-
-def test_a_plain_resize_is_another_one() -> None:
-    config = TransformConfig(size=30, storage="png", fit="stretch")
-    expected = np.round(tf.image.resize(NOISE, [30, 30]).numpy())
-    [found] = prepare(NOISE[np.newaxis], config, antialias=False).numpy()
-    assert np.abs(found - expected).max() <= 1
-    assert np.abs(found - prepare(NOISE[np.newaxis], config).numpy()).mean() > 20

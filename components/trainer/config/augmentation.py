@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from components.contract.configuration import Fraction, Number, Text, configuration
-from components.trainer.config.functions import check_path
+from components.trainer.config.model import check_path
 
 
 @configuration("augmentation")

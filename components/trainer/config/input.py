@@ -2,11 +2,10 @@
 
 from typing import Annotated, Literal
 
-from annotated_types import Gt, Interval
+from annotated_types import Interval
 
 from components.contract.configuration import (
     Count,
-    Number,
     Text,
     configuration,
     require,
@@ -32,13 +31,8 @@ class InputConfig:
     the system's page cache keeps local shards in memory anyway."""
 
     cache_folder: Text | None = None
-    """Folder on a fast local disk for `cache: file`. Unset: your own folder below `$XDG_CACHE_HOME`
-    or `~/.cache`. A cache file of the same images is reused."""
-
-    cache_file_gib: Annotated[Number, Gt(0)] = 100.0
-    """Maximum size of all files in `cache_folder` together, GiB; the least recently used ones are
-    removed to make room. 100 holds 700,000 images of 224 pixels and leaves room on the disk of a
-    workstation."""
+    """Folder on a fast local disk for `cache: file`. A cache of the same images is reused; files
+    that you do not need anymore are yours to remove."""
 
     threads: Annotated[Count, Interval(le=1024)] = 0
     """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""
@@ -52,6 +46,10 @@ class InputConfig:
         require(
             self.cache_folder is None or self.cache == "file",
             f"input.cache_folder is {self.cache_folder!r}: it needs input.cache file.",
+        )
+        require(
+            self.cache != "file" or bool(self.cache_folder),
+            "input.cache is 'file': set input.cache_folder to a folder on a fast local disk.",
         )
 
 

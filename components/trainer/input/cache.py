@@ -1,16 +1,13 @@
 """Which cache keeps the images for later epochs, whether it fits, and the pixels in it."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import logging
-import math
 import os
 import shutil
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +28,8 @@ _LOGGER = logging.getLogger(__name__)
 # Largest fraction of the available memory for an explicit choice: training and its model need some.
 _MOST_FRACTION = 0.8
 
-# NumPy's files, in a folder for each split that appears whole or not at all. A killed process
-# leaves an unfinished one, which may go an hour after the last write.
-_PIXELS, _LABELS, _UNFINISHED, _ABANDONED = "pixels.npy", "labels.npy", ".unfinished", 3600.0
+# NumPy's files, in a folder for each split that appears whole or not at all.
+_PIXELS, _LABELS = "pixels.npy", "labels.npy"
 
 Fill = Callable[[Pixels, Int64Array], None]
 """Writes pixels and label ids into arrays, [images, height, width, channels] and [images]."""
@@ -64,11 +60,6 @@ def resolve_cache(
     if cache == "encoded":
         stored = sum(tf.io.gfile.stat(path).length for shards in splits for path in shards.paths)
         _require_memory("encoded", stored, instead="none")
-    if cache == "file" and decoded > options.cache_file_gib * 2**30:
-        raise ConfigurationError(
-            f"input.cache is 'file', which takes {gib(decoded)}, but input.cache_file_gib is "
-            f"{options.cache_file_gib:g}: raise it, or choose input.cache none."
-        )
     return dataclasses.replace(options, cache=cache)
 
 
@@ -91,12 +82,8 @@ def cache_pixels(
 ) -> tuple[Pixels, Int64Array]:
     """Decode a split once, into memory or a local file, depending on `options.cache`.
 
-    Args:
-        dataset: all whole images and label ids of `shards` in order; not read if `cache: file`
-            finds its file.
-        shards: shards of the split.
-        config: form of the images.
-        options: cache and its folder.
+    `dataset` yields all whole images and label ids of `shards` in order; it is not read if `cache:
+    file` finds its file.
 
     Returns:
         uint8 [records, stored, stored, 3], aligned for TensorFlow, and int64 [records].
@@ -107,9 +94,8 @@ def cache_pixels(
         pixels, labels = empty_aligned(shape), np.empty(shards.total, np.int64)
         fill(pixels, labels)
         return pixels, labels
-    folder = Path(options.cache_folder) if options.cache_folder else default_folder()
-    entry = folder / f"{shards.split}-{_fingerprint(shards, config)}"
-    return open_pixels(entry, shape, limit=int(options.cache_file_gib * 2**30), fill=fill)
+    entry = Path(options.cache_folder or "") / f"{shards.split}-{_fingerprint(shards, config)}"
+    return open_pixels(entry, shape, fill)
 
 
 def _fill(dataset: tf.data.Dataset, shards: Shards, pixels: Pixels, labels: Int64Array) -> None:
@@ -131,60 +117,29 @@ def _fingerprint(shards: Shards, config: TransformConfig) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def default_folder() -> Path:
-    """Return this user's private cache folder, and create it if necessary.
+def open_pixels(entry: Path, shape: tuple[int, ...], fill: Fill) -> tuple[Pixels, Int64Array]:
+    """Map the pixels in the folder `entry` into memory; let `fill` write them first if necessary.
 
-    Source: the XDG Base Directory Specification; a relative `XDG_CACHE_HOME` is ignored.
-
-    Raises:
-        StorageError: it cannot be created, or belongs to another user.
-    """
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    root = named if named.is_absolute() else Path("~/.cache").expanduser()
-    folder = root / "tfx-image-pipeline" / "pixels"
-    with _explain_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            raise StorageError(
-                f"{folder} belongs to another user, who could change the pixels in it: set "
-                f"input.cache_folder to another folder."
-            )
-        folder.chmod(0o700)
-    return folder
-
-
-def open_pixels(
-    entry: Path, shape: tuple[int, ...], *, limit: int, fill: Fill
-) -> tuple[Pixels, Int64Array]:
-    """Map the pixels in the folder `entry` into memory; write them first if there are none.
-
-    Another process may remove the files meanwhile: what is mapped stays readable.
-
-    Args:
-        entry: its name identifies the images; its parent holds all cached pixels.
-        shape: shape of the pixels, [images, height, width, channels].
-        limit: largest size of all cached pixels, bytes; the least recently used go first.
-        fill: writes the pixels.
-
-    Returns:
-        uint8 of `shape`, and int64 [images].
+    Return uint8 of `shape`, [images, height, width, channels], and int64 [images].
 
     Raises:
-        StorageError: the pixels do not fit, or the folder cannot be written.
+        StorageError: the folder cannot be written, or the disk is full.
     """
-    with _explain_errors(entry.parent):
-        entry.parent.mkdir(parents=True, exist_ok=True)
+    try:
         if not entry.exists():
-            _make_room(entry.parent, math.prod(shape), limit=limit)
+            entry.parent.mkdir(parents=True, exist_ok=True)
             _write(entry, shape, fill)
-        with contextlib.suppress(PermissionError):  # Another user's, in a shared folder.
-            os.utime(entry)
         # Copy on write, as TensorFlow takes over only writable memory.
         return np.load(entry / _PIXELS, mmap_mode="c"), np.load(entry / _LABELS)
+    except OSError as error:
+        raise StorageError(
+            f"input.cache is 'file', but {entry.parent} cannot be used: {error}. Choose another "
+            f"input.cache_folder, or another input.cache."
+        ) from error
 
 
 def _write(entry: Path, shape: tuple[int, ...], fill: Fill) -> None:
-    unfinished = entry.with_name(f"{entry.name}-{uuid.uuid4().hex}{_UNFINISHED}")
+    unfinished = entry.with_name(f"{entry.name}-{uuid.uuid4().hex}.unfinished")
     unfinished.mkdir()
     try:
         pixels: Any = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
@@ -202,41 +157,3 @@ def _write(entry: Path, shape: tuple[int, ...], fill: Fill) -> None:
             unfinished.rename(entry)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _make_room(folder: Path, needed: int, *, limit: int) -> None:
-    """Remove the least recently used pixels until `needed` bytes fit."""
-    entries = sorted(folder.glob(f"*/{_PIXELS}"), key=lambda path: path.parent.stat().st_mtime)
-    used = sum(path.stat().st_size for path in entries)
-    while used + needed > limit or shutil.disk_usage(folder).free < needed:
-        if not entries:
-            free = shutil.disk_usage(folder).free
-            raise StorageError(
-                f"input.cache is 'file', which takes {gib(needed)} of the {gib(limit)} of "
-                f"input.cache_file_gib; in {folder} {gib(used)} are in use, and {gib(free)} of the "
-                f"disk are free: choose another input.cache_folder, or input.cache none."
-            )
-        used -= _remove(entries.pop(0))
-
-
-def _remove(pixels: Path) -> int:
-    """Remove pixels unless they are being written; return the bytes freed."""
-    status, entry = pixels.stat(), pixels.parent
-    if entry.suffix == _UNFINISHED and time.time() - status.st_mtime < _ABANDONED:
-        return 0
-    with contextlib.suppress(PermissionError):
-        shutil.rmtree(entry)
-        return status.st_size
-    return 0
-
-
-@contextlib.contextmanager
-def _explain_errors(folder: Path) -> Iterator[None]:
-    """Turn system errors into a message for the user."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"input.cache is 'file', but {folder} cannot be used: {error}. Choose another "
-            f"input.cache_folder, or another input.cache."
-        ) from error

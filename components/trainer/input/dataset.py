@@ -158,15 +158,6 @@ class ReadPlan:
             int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror the image. Without
             an order, the central windows. For crops of originals, float32 [batch, 5]: the random
             numbers of `CropRule.draw`.
-
-        >>> shards = Shards("examples", "train", {})
-        >>> config = TransformConfig(size=24, margin=8)
-        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), TrainingOrder(flip=True))
-        >>> plan.draw_windows(tf.constant(5, tf.int64), tf.range(3)).numpy().tolist()
-        [[4, 1, 0], [0, 6, 1], [4, 5, 0]]
-        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), order=None)
-        >>> plan.draw_windows(tf.constant(5, tf.int64), tf.range(2)).numpy().tolist()
-        [[4, 4, 0], [4, 4, 0]]
         """
         margin, order = self.config.margin, self.order
         if order is None or not self.random_windows:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from components.contract.configuration import from_dict
 from components.images.canonical import canonicalize, decode
 from components.trainer.config.training import TrainerConfig
-from components.trainer.input.augmentation.augment import augment
+from components.trainer.input.augment import augment
 from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
 from components.trainer.input.sampler import TrainingOrder
 

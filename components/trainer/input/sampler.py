@@ -136,10 +136,6 @@ class ClassBalancedSampler:
         return records
 
 
-Sampler = ShuffledSampler | ClassBalancedSampler
-"""An endless sequence of record numbers with random access, which lets training resume."""
-
-
 def _split_by(numbers: Int64Array) -> list[Int64Array]:
     """Return the indices of each distinct number, in ascending order of the numbers."""
     places = np.argsort(numbers, kind="stable")

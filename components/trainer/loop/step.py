@@ -11,7 +11,7 @@ import tf_keras
 
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.training import TrainingConfig
-from components.trainer.input.augmentation.augment import augment
+from components.trainer.input.augment import augment
 from components.trainer.loop.optimizer import Schedule, WeightAverage, make_optimizer
 
 # Augmented images that a step returns, for TensorBoard.

@@ -8,7 +8,7 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError
-from components.trainer.config.functions import describe_error, import_function, mistake
+from components.trainer.config.model import describe_error, import_function, mistake
 from components.trainer.networks.layers import Dropout as ResumingDropout
 from components.trainer.networks.parts import join, make_backbone, make_head
 

@@ -1,7 +1,7 @@
 """Builds every network: uint8 images in, one logit per class out, in plain Keras.
 
 A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
-(`own_networks.py`), of `keras.applications` (`config/model.py`) or of the user (`build_fn.py`), and
+(`layers.py`), of `keras.applications` (`config/model.py`) or of the user (`build_fn.py`), and
 starts from random weights or from a file (`weights.py`).
 """
 
@@ -25,8 +25,13 @@ from components.images.options import CHANNELS
 from components.storage.folder import reason_of
 from components.trainer.config.model import APPLICATIONS, ModelConfig, Pixels
 from components.trainer.networks.build_fn import build_own
-from components.trainer.networks.layers import Dropout, Standardization
-from components.trainer.networks.own_networks import BATCH_NORM_MOMENTUM, build_cnn, build_resnet9
+from components.trainer.networks.layers import (
+    BATCH_NORM_MOMENTUM,
+    Dropout,
+    Standardization,
+    build_cnn,
+    build_resnet9,
+)
 from components.trainer.networks.parts import join, make_backbone, make_head
 from components.trainer.networks.weights import load_weights
 

@@ -1,24 +1,16 @@
 """A model's two parts, backbone and head, and which of their layers are trained."""
 
-import contextlib
-import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError
-from components.trainer.networks.layers import Dropout
-from components.trainer.networks.weights_file import NETWORK
 
 _BACKBONE, _HEAD = "backbone", "head"
-# HDF5 limits an attribute to 64 KiB.
-_NAMES_PER_ATTRIBUTE = 500
 
 # Names of the layers of a block share this: `block_3_expand` and `expanded_conv_project` of
 # MobileNet, `block2b_dwconv2` and `top_conv` of EfficientNet, `conv4_block6_1_conv` and
@@ -46,7 +38,7 @@ class Parts:
         Raises:
             ConfigurationError: the model cannot be divided.
         """
-        if not _is_divided(model):
+        if not is_divided(model):
             raise ConfigurationError(
                 "The network of model.build_fn cannot be divided into features and a last Dense "
                 "layer, because it does not end in a chain of Keras layers: leave model.weights at "
@@ -64,7 +56,7 @@ class Parts:
         """
         blocks: dict[str, list[Any]] = {}
         current = ""
-        for layer in _leaves(self.backbone):
+        for layer in leaves(self.backbone):
             if found := _BLOCK.search(layer.name):
                 current = found[0]
             elif _has_kernel(layer):
@@ -128,53 +120,19 @@ def unfreeze_everything(model: tf_keras.Model) -> None:
     model.trainable = True
 
 
-def save_backbone(model: tf_keras.Model, path: str) -> bool:
-    """Write the weights of the backbone, from which `model.weights` starts other trainings.
-
-    They include mean and variance of the pixels. A network that cannot be divided has no backbone:
-    return False.
-    """
-    if not _is_divided(model):
-        return False
-    with _unfrozen(model), tempfile.TemporaryDirectory() as folder:
-        local = os.path.join(folder, "backbone.weights.h5")
-        arrays: dict[str, Any] = {}
-        for layer in weighted_layers(model.get_layer(_BACKBONE)):
-            # Models within a model may have layers of the same name.
-            name = layer.name if layer.name not in arrays else f"{layer.name}_{len(arrays)}"
-            arrays[name] = layer.get_weights()
-        write_weights(local, arrays, network=model.name)
-        tf.io.gfile.copy(local, path, overwrite=True)
-    return True
-
-
-def weighted_layers(model: tf_keras.Model) -> list[Any]:
-    """Return the layers with weights, in order, without the call counters of dropout."""
-    return [layer for layer in _leaves(model) if layer.weights and not isinstance(layer, Dropout)]
-
-
-def _is_divided(model: tf_keras.Model) -> bool:
+def is_divided(model: tf_keras.Model) -> bool:
+    """Return whether a model has a backbone and a head."""
     return {_BACKBONE, _HEAD} <= {layer.name for layer in model.layers}
 
 
-@contextlib.contextmanager
-def _unfrozen(model: tf_keras.Model) -> Iterator[None]:
-    """Unfreeze everything within the block: frozen weights change Keras's order in a layer."""
-    frozen = [layer for layer in model.submodules if not getattr(layer, "trainable", True)]
-    unfreeze_everything(model)
-    yield
-    for layer in frozen:
-        layer.trainable = False
-
-
-def _leaves(model: tf_keras.Model) -> Iterator[Any]:
+def leaves(model: tf_keras.Model) -> Iterator[Any]:
     """Yield the layers of a functional model and of functional models within it.
 
     Any other inner model counts as one layer, as in files of Keras 2.
     """
     for layer in model.layers:
         if type(layer).__name__ == "Functional":
-            yield from _leaves(layer)
+            yield from leaves(layer)
         else:
             yield layer
 
@@ -192,31 +150,3 @@ def _merge_without_kernel(blocks: Iterable[list[Any]]) -> list[list[Any]]:
         else:
             merged[-1] = [*merged[-1], *block]
     return merged
-
-
-def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
-    """Write the weights of each layer by name, in the format of Keras 2, which keeps their order.
-
-    `network` is `model.name`, or another name of the network.
-    """
-    import h5py  # type: ignore[import-untyped]
-
-    with h5py.File(path, "w") as file:
-        file.attrs[NETWORK] = network
-        file.attrs.update({"backend": "tensorflow", "keras_version": "2.16.0"})
-        _write_names(file, "layer_names", list(layers))
-        for layer, arrays in layers.items():
-            names = [str(number) for number in range(len(arrays))]
-            group = file.require_group(layer)
-            _write_names(group, "weight_names", names)
-            for name, array in zip(names, arrays, strict=True):
-                group.create_dataset(name, data=array)
-
-
-def _write_names(group: Any, attribute: str, names: list[str]) -> None:
-    """Write a list of names as Keras does: split into several attributes if it is long."""
-    size = _NAMES_PER_ATTRIBUTE
-    parts = [names[start : start + size] for start in range(0, len(names), size)]
-    for number, part in enumerate(parts):
-        name = f"{attribute}{number}" if len(parts) > 1 else attribute
-        group.attrs[name] = [name.encode() for name in part]

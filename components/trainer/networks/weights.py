@@ -1,19 +1,23 @@
-"""Loads the weights of a file into a network, or names the network that they fit."""
+"""Loads the weights of a file into a network, and saves those of its backbone."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 from components.trainer.networks.layers import Dropout
-from components.trainer.networks.parts import Parts, weighted_layers
-from components.trainer.networks.weights_file import StoredWeights, read_weights
+from components.trainer.networks.parts import Parts, is_divided, leaves, unfreeze_everything
+from components.trainer.networks.weights_file import NETWORK, StoredWeights, read_weights
 
 if TYPE_CHECKING:
     from components.trainer.networks.weights_file import Array
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 _STANDARDIZATION = "standardization"
 # The last layer of classes and, in MobileNetV3, the one before it.
 _MAX_TOP_LAYERS = 2
+# HDF5 limits an attribute to 64 KiB.
+_NAMES_PER_ATTRIBUTE = 500
 
 _Pairs = list[tuple[Any, "Array"]]
 
@@ -61,7 +67,7 @@ def _pairings(stored: StoredWeights, network: tf_keras.Model) -> Iterator[_Pairs
     number, newer releases by layer name.
     """
     if stored.in_order:
-        ours = [layer.weights for layer in weighted_layers(network)]
+        ours = [layer.weights for layer in _weighted_layers(network)]
         yield _zip(ours, [*stored.layers.values()])
         return
     for by_name in (False, True):
@@ -108,7 +114,7 @@ def _explain(stored: StoredWeights, network: tf_keras.Model, config: ModelConfig
     if fitting and fitting != (config.build_fn or config.name).rpartition(".")[2]:
         setting = "model.name" if fitting in (*OWN_NETWORKS, *APPLICATIONS) else "model.build_fn"
         return f"it contains weights of {fitting}; set {setting} to that, or use another file"
-    ours = weighted_layers(network)
+    ours = _weighted_layers(network)
     if stored.in_order:
         for layer, (_, arrays) in zip(ours, stored.layers.items(), strict=False):
             shapes, found = [tuple(v.shape) for v in layer.weights], [a.shape for a in arrays]
@@ -116,3 +122,66 @@ def _explain(stored: StoredWeights, network: tf_keras.Model, config: ModelConfig
                 hint = "; model.width must be the same" if config.name in OWN_NETWORKS else ""
                 return f"{layer.name} has weights of shapes {shapes}, the file has {found}{hint}"
     return f"it has {len(stored.layers)} layers with weights, the network has {len(ours)}"
+
+
+def save_backbone(model: tf_keras.Model, path: str) -> bool:
+    """Write the weights of the backbone, from which `model.weights` starts other trainings.
+
+    They include mean and variance of the pixels. A network that cannot be divided has no backbone:
+    return False.
+    """
+    if not is_divided(model):
+        return False
+    with _unfrozen(model), tempfile.TemporaryDirectory() as folder:
+        local = os.path.join(folder, "backbone.weights.h5")
+        arrays: dict[str, Any] = {}
+        for layer in _weighted_layers(Parts.of(model).backbone):
+            # Models within a model may have layers of the same name.
+            name = layer.name if layer.name not in arrays else f"{layer.name}_{len(arrays)}"
+            arrays[name] = layer.get_weights()
+        write_weights(local, arrays, network=model.name)
+        tf.io.gfile.copy(local, path, overwrite=True)
+    return True
+
+
+def _weighted_layers(model: tf_keras.Model) -> list[Any]:
+    """Return the layers with weights, in order, without the call counters of dropout."""
+    return [layer for layer in leaves(model) if layer.weights and not isinstance(layer, Dropout)]
+
+
+@contextlib.contextmanager
+def _unfrozen(model: tf_keras.Model) -> Iterator[None]:
+    """Unfreeze everything within the block: frozen weights change Keras's order in a layer."""
+    frozen = [layer for layer in model.submodules if not getattr(layer, "trainable", True)]
+    unfreeze_everything(model)
+    yield
+    for layer in frozen:
+        layer.trainable = False
+
+
+def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
+    """Write the weights of each layer by name, in the format of Keras 2, which keeps their order.
+
+    `network` is `model.name`, or another name of the network.
+    """
+    import h5py  # type: ignore[import-untyped]
+
+    with h5py.File(path, "w") as file:
+        file.attrs[NETWORK] = network
+        file.attrs.update({"backend": "tensorflow", "keras_version": "2.16.0"})
+        _write_names(file, "layer_names", list(layers))
+        for layer, arrays in layers.items():
+            names = [str(number) for number in range(len(arrays))]
+            group = file.require_group(layer)
+            _write_names(group, "weight_names", names)
+            for name, array in zip(names, arrays, strict=True):
+                group.create_dataset(name, data=array)
+
+
+def _write_names(group: Any, attribute: str, names: list[str]) -> None:
+    """Write a list of names as Keras does: split into several attributes if it is long."""
+    size = _NAMES_PER_ATTRIBUTE
+    parts = [names[start : start + size] for start in range(0, len(names), size)]
+    for number, part in enumerate(parts):
+        name = f"{attribute}{number}" if len(parts) > 1 else attribute
+        group.attrs[name] = [name.encode() for name in part]

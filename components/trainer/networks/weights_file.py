@@ -23,7 +23,7 @@ from components.contract.configuration import from_dict
 from components.contract.errors import ModelError
 from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
-from components.storage.folder import is_local, open_folder, reason_of, storage_error
+from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 from components.trainer.networks.warm_start import start_key
 
@@ -161,16 +161,13 @@ def _check_file(url: str) -> None:
 @contextlib.contextmanager
 def _reading(url: str) -> Iterator[None]:
     """Turn errors of a file system into ours."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ModelError(
-            f"model.weights {url} does not exist: name an existing file, auto or none."
-        ) from error
-    except ModelError:
-        raise
-    except Exception as error:  # Each file system has its own errors.
-        raise storage_error("read", url, error) from error
+    with explaining_errors("read", url):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ModelError(
+                f"model.weights {url} does not exist: name an existing file, auto or none."
+            ) from error
 
 
 @contextlib.contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +18,3 @@ def shard_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
     return write_shards(
         tmp_path_factory.mktemp("shards"), train=[23, 17, 20, 31, 9], evaluation=[13, 7]
     )
-
-
-@pytest.fixture(autouse=True)
-def _own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path / "caches"))

@@ -10,7 +10,6 @@ import simplejpeg
 import tensorflow as tf
 from PIL import Image
 
-from components.contract.errors import ConfigurationError
 from components.images.canonical import canonicalize, decode
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
@@ -199,12 +198,6 @@ def test_evaluation_reads_originals_as_the_served_model_does(folder: ShardFolder
     batches = list(folder.dataset("train", CONFIG).as_numpy_iterator())
     expected = decode(canonicalize(tf.constant(folder.images["train"]), CONFIG), CONFIG)
     np.testing.assert_array_equal(np.concatenate([images for images, _ in batches]), expected)
-
-
-@pytest.mark.parametrize("cache", ["decoded", "file"])
-def test_pixels_of_originals_are_not_cached(folder: ShardFolder, cache: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"input.cache is '{cache}'.*transform.storage"):
-        folder.dataset("train", CONFIG, options=InputConfig(cache=cache), order=ORDER)
 
 
 @pytest.mark.slow

@@ -8,10 +8,9 @@ import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageOps
 
 from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.input.augmentation import policy
-from components.trainer.input.augmentation.augment import augment
-from components.trainer.input.augmentation.policy import (
-    RANGES,
+from components.trainer.input import policy
+from components.trainer.input.augment import augment
+from components.trainer.input.policy import (
     Operation,
     apply_operations,
 )
@@ -34,13 +33,13 @@ STRENGTHS = [-1.0, -0.5, 0.0, 0.1, 0.3, 0.7, 1.0]
 
 def enhanced(enhancer: Callable[[Image.Image], ImageEnhance._Enhance]) -> Oracle:
     def enhance(image: Image.Image, strength: float) -> Image.Image:
-        return enhancer(image).enhance(1 + strength * RANGES.enhancement)
+        return enhancer(image).enhance(1 + strength * policy.ENHANCEMENT)
 
     return enhance
 
 
 def posterized(image: Image.Image, strength: float) -> Image.Image:
-    return ImageOps.posterize(image, 8 - round(abs(strength) * RANGES.lost_bits))
+    return ImageOps.posterize(image, 8 - round(abs(strength) * policy.LOST_BITS))
 
 
 def solarized(image: Image.Image, strength: float) -> Image.Image:
@@ -67,8 +66,8 @@ def about_center(matrix: Array) -> tuple[float, ...]:
 
 
 def coefficients(kind: Operation, strength: float) -> tuple[float, ...]:
-    shear, angle = strength * RANGES.shear, math.radians(strength * RANGES.rotation)
-    steps = [round(strength * min(RANGES.translation * s, RANGES.most_pixels)) for s in (56, 40)]
+    shear, angle = strength * policy.SHEAR, math.radians(strength * policy.DEGREES)
+    steps = [round(strength * min(policy.TRANSLATION * s, policy.MOST_PIXELS)) for s in (56, 40)]
     return {
         Operation.SHEAR_X: about_center(np.array([[1, shear], [0, 1]])),
         Operation.SHEAR_Y: about_center(np.array([[1, 0], [shear, 1]])),

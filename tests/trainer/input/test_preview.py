@@ -10,7 +10,7 @@ from components.images.canonical import canonicalize, decode
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.training import TrainingConfig
-from components.trainer.input.augmentation.augment import augment
+from components.trainer.input.augment import augment
 from components.trainer.input.preview import preview
 from tests.pictures import encode, picture
 from tests.trainer.input.shard_folder import ShardFolder

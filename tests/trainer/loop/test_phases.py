@@ -31,7 +31,8 @@ from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.feature_cache import FeatureCache
 from components.trainer.loop.phases import Phase, Shared, Training
 from components.trainer.networks.networks import build_model
-from components.trainer.networks.parts import Parts, save_backbone
+from components.trainer.networks.parts import Parts
+from components.trainer.networks.weights import save_backbone
 from components.trainer.training_input import TrainingInput
 from tests.pictures import encode
 from tests.trainer.input.shard_folder import FEATURE_SPEC

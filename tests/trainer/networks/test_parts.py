@@ -9,7 +9,8 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze, save_backbone, unfreeze_everything
+from components.trainer.networks.parts import Parts, freeze, unfreeze_everything
+from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train, values
 
 CNN = ModelConfig(name="cnn", width=2)
@@ -32,15 +33,6 @@ def model(built: tuple[tf_keras.Model, list[Any]]) -> tf_keras.Model:
 
 def moved(before: list[Any], after: list[Any]) -> list[bool]:
     return [not np.array_equal(old, new) for old, new in zip(before, after, strict=True)]
-
-
-@pytest.mark.slow
-def test_backbone_and_head_together_are_the_model(model: tf_keras.Model) -> None:
-    parts = Parts.of(model)
-    np.testing.assert_array_equal(parts.head(parts.backbone(IMAGES)), model(IMAGES))
-    assert {id(weight) for weight in model.weights} == {
-        id(weight) for weight in [*parts.backbone.weights, *parts.head.weights]
-    }
 
 
 def has_kernel(layer: Any) -> bool:

@@ -8,8 +8,9 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze, save_backbone
-from tests.trainer.networks.networks import IMAGES, build, train, values
+from components.trainer.networks.parts import Parts, freeze
+from components.trainer.networks.weights import save_backbone
+from tests.trainer.networks.networks import IMAGES, build, train
 from tests.trainer.networks.test_networks import three_layers
 
 CNN = ModelConfig(name="cnn", width=2)
@@ -103,16 +104,3 @@ def test_the_first_layer_that_differs_is_named(
     tf_keras.Model(images, tf_keras.layers.Conv2D(4, 5)(images)).save_weights(file)
     with pytest.raises(ModelError, match=r"mobilenet_v2: Conv1 has weights of shapes"):
         build(ModelConfig(name="mobilenet_v2", weights=file))
-
-
-@pytest.mark.slow
-def test_weights_with_the_layer_of_classes(tmp_path: Path) -> None:
-    network = tf_keras.applications.MobileNetV2(
-        input_shape=(32, 32, 3), include_top=True, weights=None, pooling="avg", classes=9
-    )
-    file = str(tmp_path / "w.h5")
-    network.save_weights(file)
-    model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1)
-    ours = values(Parts.of(model).backbone.weights)[2:]
-    for expected, found in zip(values(network.weights), ours, strict=False):
-        np.testing.assert_array_equal(expected, found)

@@ -7,11 +7,11 @@ import simplejpeg
 import tensorflow as tf
 from PIL import Image
 
-from components.images import original
 from components.images.canonical import decode_file
 from components.images.options import TransformConfig
-from components.images.original import keep_original
 from components.images.transcode import as_seen
+from components.transform import shard_writer
+from components.transform.shard_writer import keep_original
 from tests.pictures import encode, picture, turned
 
 # TensorFlow takes seconds to load.
@@ -67,7 +67,7 @@ def test_quality_and_chroma_follow_the_configuration(chroma: Any, expected: str)
 
 @pytest.mark.parametrize("file", [KEPT["4:2:0"], CHANGED["PNG"]], ids=["JPEG", "PNG"])
 def test_a_huge_image_is_shrunk_once(monkeypatch: pytest.MonkeyPatch, file: bytes) -> None:
-    monkeypatch.setattr(original, "_MOST_PIXELS", 1200)
+    monkeypatch.setattr(shard_writer, "_MOST_PIXELS", 1200)
     pixels = simplejpeg.decode_jpeg(keep_original(file, CONFIG), "RGB")
     assert pixels.shape == (30, 40, 3)
     expected = np.asarray(PICTURE.resize((40, 30), Image.Resampling.BOX))

@@ -12,14 +12,16 @@ import tensorflow as tf
 
 from components.images.options import CHANNELS
 from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.functions import describe_error, import_function, mistake
-from components.trainer.input.augmentation.augmentation_random import (
+from components.trainer.config.model import describe_error, import_function, mistake
+from components.trainer.input.pixel_ops import (
     AugmentationRandom,
+    apply_geometry,
+    change_colors,
     draw_numbers,
+    mean_colors,
+    rounded,
 )
-from components.trainer.input.augmentation.color_ops import change_colors, mean_colors, rounded
-from components.trainer.input.augmentation.geometric_ops import apply_geometry
-from components.trainer.input.augmentation.policy import apply_policy
+from components.trainer.input.policy import apply_policy
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 

@@ -1,1 +1,0 @@
-"""Random changes of training images, in the training step; start with `augment.py`."""
