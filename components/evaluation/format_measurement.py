@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -16,10 +16,9 @@ from components.contract.example import ENCODED, FILENAME, decode_text
 from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
 from components.host.machine import require_formats
 from components.images.canonical import canonicalize, decode, decode_upright
-from components.images.options import CHANNELS, TransformConfig
-from components.images.portable import prepare
+from components.images.options import TransformConfig
 from components.images.upright import read_orientations
-from components.metrics.evaluation_files import PLAIN_RESIZE, FormatResult
+from components.metrics.evaluation_files import FormatResult
 from components.metrics.predictions import Evaluated, Predictions
 from components.metrics.proof import AccuracyChange
 from components.records.shard_files import list_shards
@@ -38,7 +37,7 @@ def measure_formats(
     *,
     max_drop: float,
 ) -> list[FormatResult]:
-    """Measure the exports that Trainer wrote, if any, and what a plain resize would cost.
+    """Measure the exports that Trainer wrote, if any.
 
     Raises:
         ConfigurationError: the runtime of a format is not installed.
@@ -59,16 +58,10 @@ def measure_formats(
     model = read()
     rows = {name: row for row, name in enumerate(model.filenames)}
     versions = [_Version.load(kind, folder, model.candidate) for kind in kinds]
-    plain = replace(versions[0], kind=PLAIN_RESIZE, bytes=0)
-    resize, resized = _make_plain_resize(form, for_onnx=kinds[0] == ONNX), False
     for name, pixels, seen in _read_images(examples_uri, split, form):
         for version in versions:
             version.predict(rows[name], pixels if version.kind == ONNX else seen)
-        plain.predict(rows[name], resize(pixels[np.newaxis])[0].numpy())
-        resized |= pixels.shape[:2] != (form.stored_size, form.stored_size)
-    measured = [version.compare(max_drop) for version in versions]
-    cost = replace(plain.compare(1.0), reason="what a wrong preparation costs")
-    return [*measured, *rejected, *([cost] if resized else [])]
+    return [*(version.compare(max_drop) for version in versions), *rejected]
 
 
 def _read_images(
@@ -140,17 +133,6 @@ class _Version:
             # Counts on the same images: exact, apart from the rounding of the quotients.
             reason=lost if drop > max_drop + 1e-9 else "",
         )
-
-
-def _make_plain_resize(form: TransformConfig, *, for_onnx: bool) -> Any:
-    """Return the preparation of an application that resizes as most libraries do by default."""
-    plain = replace(form.without_margin() if for_onnx else form, storage="png")
-
-    @tf.function(input_signature=[tf.TensorSpec([1, None, None, CHANNELS], tf.uint8)])
-    def resize(pixels: tf.Tensor) -> tf.Tensor:
-        return prepare(pixels, plain, antialias=False)
-
-    return resize
 
 
 def _load_onnx(content: bytes) -> _Run:

@@ -67,11 +67,6 @@ def naming_fold(name: str) -> Iterator[None]:
         _folds.pop()
 
 
-def report_fold(text: str) -> None:
-    """Log the end of a fold in a line that a runner may leave on the screen."""
-    LOGGER.info(text, extra={"progress": (1, 1), "lasting": True})
-
-
 def report_result(text: str) -> None:
     """Log a short line that a runner may leave on the screen."""
     LOGGER.info(text, extra={"progress": (1, 1), "lasting": True})

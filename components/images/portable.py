@@ -17,11 +17,7 @@ _Taps = tuple[tf.Tensor, tf.Tensor]
 
 
 def prepare(
-    pixels: tf.Tensor,
-    config: TransformConfig,
-    *,
-    ingest: ImageOptions | None = None,
-    antialias: bool = True,
+    pixels: tf.Tensor, config: TransformConfig, *, ingest: ImageOptions | None = None
 ) -> tf.Tensor:
     """Return what the model sees of decoded images.
 
@@ -29,7 +25,6 @@ def prepare(
         pixels: uint8 [batch, height, width, 3], upright, of any size.
         config: size, format, and how to make other shapes square.
         ingest: how ingest shrinks images.
-        antialias: off: resize as many libraries do, which shows what that costs.
 
     Returns:
         uint8 [batch, size, size, 3], as `decode(canonicalize(files))`, but for what storing the
@@ -40,7 +35,7 @@ def prepare(
         smaller = tf.reduce_min(tf.shape(images)[1:3]) <= ingest.shrink
         given = images
         images = tf.cond(smaller, lambda: given, lambda: _shrink(given, ingest))
-    resized = _fit(images, config.stored_size, config.fit, antialias=antialias)
+    resized = _fit(images, config.stored_size, config.fit)
     middle = slice(config.margin // 2, config.margin // 2 + config.seen_size)
     return tf.cast(resized[:, middle, middle], tf.uint8)
 
@@ -66,23 +61,23 @@ def _shrink(images: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
     return tf.round(resized * tf.where(aliased, 1 / pixels, 1))
 
 
-def _fit(images: tf.Tensor, size: int, fit: str, *, antialias: bool) -> tf.Tensor:
+def _fit(images: tf.Tensor, size: int, fit: str) -> tf.Tensor:
     """Resize to whole numbers, float32 [batch, size, size, 3]."""
     shape = tf.shape(images)
     if fit == "letterbox":
-        resized = _letterbox(images, size, antialias=antialias)
+        resized = _letterbox(images, size)
     else:
         if fit == "crop":
             side = tf.minimum(shape[1], shape[2])
             top, left = (shape[1] - side) // 2, (shape[2] - side) // 2
             images = images[:, top : top + side, left : left + side]
             shape = tf.shape(images)
-        weights = [_triangle(shape[i], size, antialias=antialias) for i in (1, 2)]
+        weights = [_triangle(shape[i], size) for i in (1, 2)]
         resized = tf.round(_resize(images, *weights))
     return tf.ensure_shape(tf.clip_by_value(resized, 0, 255), [None, size, size, CHANNELS])
 
 
-def _letterbox(images: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
+def _letterbox(images: tf.Tensor, size: int) -> tf.Tensor:
     shape = tf.shape(images)[1:3]
     scale = size / tf.reduce_max(shape)
     inner = tf.maximum(tf.cast(tf.round(tf.cast(shape, tf.float64) * scale), tf.int32), 1)
@@ -92,7 +87,7 @@ def _letterbox(images: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
     for side, target, margin in zip(*map(tf.unstack, (shape, inner, before)), strict=True):
         row = tf.range(size) - margin
         within = tf.cast((row >= 0) & (row < target), tf.float32)[:, tf.newaxis]
-        numbers, weight = _triangle(side, target, antialias=antialias, rows=row)
+        numbers, weight = _triangle(side, target, rows=row)
         weights.append((numbers, weight * within))
         inside.append(within)
     resized = tf.round(_resize(images, *weights))
@@ -125,7 +120,7 @@ def _triangle(
     before: tf.Tensor,
     after: tf.Tensor,
     *,
-    antialias: bool,
+    antialias: bool = True,
     rows: tf.Tensor | None = None,
 ) -> _Taps:
     """Return the taps of `tf.image.resize`: a triangle around each pixel's center.

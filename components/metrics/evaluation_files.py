@@ -12,9 +12,6 @@ from components.metrics.proof import Grade
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
-PLAIN_RESIZE = "resized without antialiasing"
-"""Kind of a `FormatResult` that shows what another resize would cost this model."""
-
 _FILE, _THRESHOLDS_FILE, _FORMATS_FILE = "verdict.json", "thresholds.json", "formats.json"
 
 
@@ -38,7 +35,7 @@ class FormatResult:
     """An export in another format, measured on the images that the model is evaluated on."""
 
     kind: str
-    """onnx, float16, dynamic or int8; or `PLAIN_RESIZE`."""
+    """onnx, float16, dynamic or int8."""
     bytes: int = 0
     """Size of its file."""
     accuracy: float = 0.0

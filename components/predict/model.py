@@ -4,7 +4,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -53,7 +52,6 @@ class ImageModel:
         import tensorflow as tf
 
         self.errors, self._tensor, self._string = tf.errors, tf.constant, tf.string
-        self._read, self._stack = tf.io.read_file, tf.stack
         try:
             # Signatures alone do not keep the model's variables alive.
             self._model = tf.saved_model.load(folder)
@@ -68,22 +66,17 @@ class ImageModel:
         self.outputs = {name: [*of.structured_outputs] for name, of in self._functions.items()}
         """Signature → names of its outputs."""
 
-    def predict(self, signature: str, files: Sequence[bytes | Path]) -> dict[str, Any]:
+    def predict(self, signature: str, files: Sequence[bytes]) -> dict[str, Any]:
         """Return each output as an array with one row per file.
 
         Args:
             signature: one of `outputs`.
-            files: image files, or paths, which TensorFlow reads without Python's lock.
+            files: image files.
 
         Raises:
             OpError: TensorFlow failed; `find_reason` extracts the reason.
         """
-        if any(isinstance(file, Path) for file in files):
-            images = self._stack(
-                [self._read(str(file)) if isinstance(file, Path) else file for file in files]
-            )
-        else:
-            images = self._tensor([*files], self._string)
+        images = self._tensor([*files], self._string)
         outputs = self._functions[signature](**{INPUT: images})
         return {name: value.numpy() for name, value in outputs.items()}
 

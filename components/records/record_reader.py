@@ -11,12 +11,12 @@ import google_crc32c
 
 from components.contract.artifact_files import on_disk, reading
 from components.contract.errors import StorageError
-from components.contract.wire_format import read_varint
 from components.records.tfrecord import (
     HEADER_BYTES,
     field_head,
     frame,
     masked_crc,
+    read_varint,
     serialize,
 )
 

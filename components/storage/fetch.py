@@ -13,9 +13,9 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.checksums import checksum_matches
 from components.storage.folder import is_local, open_folder
 from components.storage.folder_listing import MISSING, local_version
+from components.storage.retry import checksum_matches
 
 
 class _ListedFile(Protocol):

@@ -124,10 +124,7 @@ def write_json(url: str, content: Any) -> None:
     Raises:
         StorageError: the file cannot be written.
     """
-    fs, path = open_folder(url)
-    with explaining_errors("write", url):
-        fs.makedirs(os.path.dirname(path), exist_ok=True)
-        fs.pipe_file(path, json.dumps(content).encode())
+    replace_file(url, json.dumps(content).encode())
 
 
 def replace_file(url: str, content: bytes) -> None:

@@ -18,10 +18,10 @@ import fsspec
 
 from components.contract.artifact_files import move_paths
 from components.contract.errors import StorageError
-from components.storage.checksums import checksum_matches
 from components.storage.fetch import Unread, read_remote
 from components.storage.folder import open_folder, storage_error
 from components.storage.folder_listing import Found, find_files
+from components.storage.retry import checksum_matches
 
 _LEDGER = ".mirror.json"
 _UNFINISHED = ".unfinished"

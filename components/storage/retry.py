@@ -1,11 +1,13 @@
-"""Retry requests to a store: which errors, how long, how often, and what the log says.
+"""Retry requests to a store, and compare what arrives with the checksums of a listing.
 
 Source: "Retry strategy" in the documentation of Cloud Storage: truncated exponential backoff with
 jitter, a deadline, and only for requests that may safely be made twice.
 """
 
 import asyncio
+import base64
 import collections
+import hashlib
 import itertools
 import logging
 import random
@@ -13,6 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+
+import google_crc32c
 
 from components.contract.errors import StorageError
 
@@ -113,3 +117,20 @@ class Retrier:
                 self._succeeded.add(kind)
                 return response
         raise AssertionError
+
+
+def checksum_matches(data: bytes, checksum: str) -> bool:
+    """Compare data with the checksum of a listing; one of an unknown kind always matches."""
+    kind, _, expected = checksum.partition(":")
+    return kind not in _DIGESTS or digest(data, kind) == expected
+
+
+def digest(data: bytes, kind: str) -> str:
+    """Return the checksum of data, crc32c or md5, in base64, as stores list it."""
+    return base64.b64encode(_DIGESTS[kind](data)).decode()
+
+
+_DIGESTS: dict[str, Callable[[bytes], bytes]] = {
+    "crc32c": lambda data: google_crc32c.value(data).to_bytes(4, "big"),
+    "md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
+}

@@ -15,7 +15,7 @@ from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import find_models, require_majority_accuracy
 from components.evaluation.slice_counts import measures_auc
 from components.evaluation.tfma_files import make_eval_config
-from components.evaluation.thresholds import describe_thresholds
+from components.evaluation.verdict import describe_thresholds
 from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
 

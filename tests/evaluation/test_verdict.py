@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.thresholds import (
+from components.evaluation.verdict import (
+    MeasuredAccuracy,
     ThresholdCheck,
     check_thresholds,
+    decide,
     find_missed,
+    measure_accuracy,
 )
-from components.evaluation.verdict import MeasuredAccuracy, decide, measure_accuracy
 from components.metrics.evaluation_files import Verdict
 from components.metrics.predictions import OVERALL
 from components.metrics.proof import explain_grade

@@ -40,11 +40,3 @@ def test_pixels_are_prepared_like_files(
         expected = decode(canonicalize(file, config, ingest=shrinking), config).numpy()
         found = prepare(image[np.newaxis], config, ingest=shrinking).numpy()
         assert np.abs(found.astype(int) - expected).mean() <= difference
-
-
-def test_a_plain_resize_is_another_one() -> None:
-    config = TransformConfig(size=30, storage="png", fit="stretch")
-    expected = np.round(tf.image.resize(NOISE, [30, 30]).numpy())
-    [found] = prepare(NOISE[np.newaxis], config, antialias=False).numpy()
-    assert np.abs(found - expected).max() <= 1
-    assert np.abs(found - prepare(NOISE[np.newaxis], config).numpy()).mean() > 20

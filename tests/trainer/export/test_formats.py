@@ -18,7 +18,6 @@ from components.evaluation.format_measurement import measure_formats
 from components.host.machine import require_formats
 from components.images.options import TransformConfig
 from components.metrics.evaluation_files import (
-    PLAIN_RESIZE,
     read_format_results,
     write_format_results,
 )
@@ -142,36 +141,6 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
         assert "0.250 below that of the model; at most 0.01" in result.reason or not wrong
     write_format_results(str(tmp_path), results)
     assert read_format_results(str(tmp_path)) == tuple(results)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kinds", [["onnx"], ["float16"]])
-def test_the_cost_of_a_plain_resize_is_measured(tmp_path: Path, kinds: Any) -> None:
-    """Stripes of a pixel are gray to who antialiases, and black or white to who does not."""
-    classifier = Classifier(network())
-    config = TransformConfig(size=SIZE, storage="png", fit="stretch")
-    blue = np.zeros([SIZE * 4, SIZE * 4, 3], np.uint8)
-    blue[:, 1::4, 0] = blue[:, 2::4, 0] = 250  # what the nearest pixels see
-    blue[..., 2] = 140
-    path = shard_path(str(tmp_path), "eval", 0, 1)
-    with open_shard(path) as writer:
-        features: dict[str, Any] = {ENCODED: encode(Image.fromarray(blue), "PNG")}
-        writer.write(serialize(features | {FILENAME: "stripes"}))
-    write_index(str(tmp_path), {"eval": {Path(path).name: 1}})
-    folder, images = tmp_path / "model" / "Format-Exports", [pixels_of(0)]
-    given: dict[str, Any] = {"labels": list(COLOURS), "config": config, "ingest": {}}
-    export_formats(classifier, kinds, str(folder), images=images, **given)
-    seen = tf.image.resize(blue, [SIZE, SIZE], antialias=True)
-    probabilities = classifier.probabilities(tf.cast(tf.round(seen), tf.uint8)[tf.newaxis]).numpy()
-    predictions = Predictions(tuple(COLOURS), np.array([0]), probabilities)
-    evaluated = Evaluated(("stripes",), {}, predictions, None)
-    model, examples = str(tmp_path / "model"), str(tmp_path)
-    right, plain = measure_formats(model, examples, "eval", lambda: evaluated, max_drop=0.01)
-    assert (right.kind, right.accuracy, right.reason) == (kinds[0], 1, "")
-    assert right.difference < 0.002
-    assert (plain.kind, plain.accuracy, plain.drop) == (PLAIN_RESIZE, 0, 1)
-    assert plain.difference > 0.5
-    assert plain.reason
 
 
 @pytest.mark.slow
