@@ -190,11 +190,7 @@ _WORDS = (*map(os.strerror, _FULL), "database or disk is full")
 
 @contextlib.contextmanager
 def explaining_full_disk(output: str) -> Iterator[None]:
-    """Turn an error caused by a full disk into a `StorageError`.
-
-    Args:
-        output: the folder written to, besides that of temporary files.
-    """
+    """Turn an error of a full disk, that of `output` or of temporary files, into `StorageError`."""
     try:
         yield
     except Exception as error:

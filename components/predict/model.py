@@ -44,11 +44,7 @@ class ImageModel:
     """A loaded SavedModel. It is thread-safe."""
 
     def __init__(self, folder: str) -> None:
-        """Load the SavedModel in `folder`, a path or URL. This takes seconds.
-
-        Raises:
-            ModelError: it cannot be loaded.
-        """
+        """Load the SavedModel in `folder`, or raise `ModelError`. This takes seconds."""
         import tensorflow as tf
 
         self.errors, self._tensor, self._string = tf.errors, tf.constant, tf.string
@@ -67,14 +63,9 @@ class ImageModel:
         """Signature → names of its outputs."""
 
     def predict(self, signature: str, files: Sequence[bytes]) -> dict[str, Any]:
-        """Return each output as an array with one row per file.
+        """Return each output of a signature, one of `outputs`, as an array with one row per file.
 
-        Args:
-            signature: one of `outputs`.
-            files: image files.
-
-        Raises:
-            OpError: TensorFlow failed; `find_reason` extracts the reason.
+        TensorFlow may raise an `OpError`, of which `find_reason` extracts the reason.
         """
         images = self._tensor([*files], self._string)
         outputs = self._functions[signature](**{INPUT: images})
@@ -85,14 +76,10 @@ class RankingModel:
     """A served model that returns the most probable labels of each image. It is thread-safe."""
 
     def __init__(self, folder: str, *, top: int) -> None:
-        """Load the SavedModel in `folder`, a path or URL. This takes seconds.
+        """Load a pushed version, or the export of Trainer, from `folder`. This takes seconds.
 
-        Args:
-            folder: a pushed version, or the export of Trainer.
-            top: number of labels for each image.
-
-        Raises:
-            ModelError: it cannot be loaded, or does not take image files.
+        Raises `ModelError` if it cannot be loaded, or does not take image files. `top` is the
+        number of labels for each image.
         """
         self._model, self._top = ImageModel(folder), top
         if not set(self._model.outputs.get(DEFAULT_SIGNATURE, ())) >= _REQUIRED_OUTPUTS:
@@ -142,13 +129,8 @@ def predict_each(
 ) -> list[_Prediction | Exception]:
     """Predict all files in one batch; bisect a batch that fails, to find the files at fault.
 
-    Args:
-        predict: returns a prediction for each file, or raises.
-        files: image files.
-        errors: exceptions caused by a file or by the size of a batch. Others propagate.
-
-    Returns:
-        The prediction or exception of each file, in order.
+    Return the prediction or exception of each file, in order. Exceptions other than `errors`, which
+    a file or the size of a batch causes, propagate.
     """
     if not files:
         return []

@@ -33,9 +33,8 @@ Value = bytes | str | int | float
 def serialize(features: Mapping[str, Value]) -> list[bytes]:
     """Serialize a `tf.train.Example` with one value per feature.
 
-    Returns:
-        Consecutive parts of the output of `SerializeToString(deterministic=True)`; values of type
-        bytes are parts of their own, not copied.
+    Return consecutive parts of the output of `SerializeToString(deterministic=True)`; values of
+    type bytes are parts of their own, not copied.
 
     Source: `tensorflow/core/example/feature.proto` and the protocol buffers' wire format.
     """
@@ -153,9 +152,7 @@ def encode_varint(value: int) -> bytes:
 def read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return the number at a position and the position after it.
 
-    Raises:
-        IndexError: the message ends within the number.
-        ValueError: the number has more than 64 bits.
+    Raises `IndexError` if the message ends within the number, `ValueError` above 64 bits.
     """
     value = shift = 0
     while True:

@@ -50,9 +50,8 @@ class Found(NamedTuple):
 def find_files(folder: str) -> Sequence[Found]:
     """List everything below `folder`, sorted by path; many entries stay on disk.
 
-    Raises:
-        DataError: the folder does not exist, or is a file.
-        StorageError: the folder cannot be listed.
+    Raises `DataError` if the folder does not exist or is a file, `StorageError` if it cannot be
+    listed.
     """
     fs, root = open_folder(folder)
     if not is_local(fs):
@@ -69,12 +68,7 @@ def find_files(folder: str) -> Sequence[Found]:
 
 
 def find_file(path: str) -> Found | None:
-    """Describe the file at a path or URL; return None if it is a folder.
-
-    Raises:
-        DataError: there is neither a file nor a folder of this name.
-        StorageError: the store does not respond.
-    """
+    """Describe the file at a path or URL; None if it is a folder, `DataError` if it is neither."""
     fs, place = open_folder(path)
     name = place.rsplit("/", 1)[-1]
     with explaining_errors("read", path):

@@ -71,11 +71,9 @@ class Retrier:
     """Retries requests to one store, and remembers which kinds of them have succeeded."""
 
     def __init__(self, find_cause: Callable[[Exception], str | None], store: str = "") -> None:
-        """Retry requests to a store.
+        """Retry errors for which `find_cause` returns a cause in a few words.
 
-        Args:
-            find_cause: describes a temporary error in a few words; returns None for others.
-            store: name for the final error message; "" raises the last error instead.
+        After the deadline a `StorageError` names the `store`; without one, the last error is raised.
         """
         self._store, self._find_cause = store, find_cause
         self._succeeded: set[str] = set()
@@ -83,16 +81,9 @@ class Retrier:
     async def call(
         self, attempt: Callable[[], Awaitable[_Response]], *, kind: str, request: str
     ) -> _Response:
-        """Call `attempt` until it succeeds or the deadline passes.
+        """Call `attempt`, which makes a request once, until it succeeds or the deadline passes.
 
-        Args:
-            attempt: makes the request once.
-            kind: kind of request; until one of a kind succeeds, its deadline is shorter.
-            request: description for the log.
-
-        Raises:
-            StorageError: the deadline has passed.
-            Exception: an error of `attempt` that is not temporary.
+        Until a request of its `kind` succeeds, the deadline is shorter. `request` is for the log.
         """
         began = _clock()
         for number in itertools.count():

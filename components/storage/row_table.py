@@ -31,12 +31,9 @@ class RowTable(Sequence[_Row], Generic[_Row]):
     def __init__(
         self, rows: Iterable[_Row], kind: _Kind[_Row], file: BinaryIO | None = None
     ) -> None:
-        """Write the rows to the end of a file, by default a temporary one.
+        """Write rows, of what `marshal` takes, to the end of a file, which may hold other tables.
 
-        Args:
-            rows: tuples of what `marshal` takes.
-            kind: makes a row of an iterable.
-            file: may hold other tables.
+        `kind` makes a row of an iterable. Without a file, it is a temporary one.
         """
         self._file = file or _make_file()
         self._kind = kind
