@@ -1,13 +1,15 @@
 """Anomalies of the data, as TFX's ExampleValidator writes them."""
 
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-ANOMALIES_FILE = "SchemaDiff.pb"
-"""Name of TFX's file in the folder of a split."""
+from components.contract.artifact_files import open_file
+from components.contract.properties import ArtifactLike
 
 _Info: TypeAlias = anomalies_pb2.AnomalyInfo
 
@@ -25,6 +27,17 @@ class Anomaly:
 
     def __str__(self) -> str:
         return f"{self.split}: {self.feature}: {self.text}"
+
+
+def read_anomalies(artifact: ArtifactLike) -> dict[str, list[Anomaly]]:
+    """Read what ExampleValidator found: split → anomalies, both sorted."""
+    found = {}
+    for split in sorted(json.loads(artifact.split_names or "[]")):
+        path = os.path.join(artifact.uri, f"Split-{split}", "SchemaDiff.pb")
+        with open_file(path, "rb") as file:
+            anomalies = anomalies_pb2.Anomalies.FromString(file.read())
+        found[split] = list(list_anomalies(anomalies, split))
+    return found
 
 
 def list_anomalies(anomalies: anomalies_pb2.Anomalies, split: str) -> Iterator[Anomaly]:

@@ -33,14 +33,11 @@ def proportion_interval(hits: int, examples: int) -> Interval:
 def paired_difference(more: int, less: int, examples: int) -> tuple[float, float]:
     """Return the difference of two accuracies on the same examples, and its standard error.
 
+    `more` are the examples that only the first model is right about, `less` those of the second.
+
     Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
     Proportions Based on Paired Data". It adds one disagreement in each direction, so the error is
     above 0 even if the models agree on every example.
-
-    Args:
-        more: examples that only the first model is right about.
-        less: examples that only the second is right about.
-        examples: all of them.
     """
     pairs = examples + 2
     gained, lost = (more + 1) / pairs, (less + 1) / pairs

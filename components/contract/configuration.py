@@ -38,11 +38,8 @@ Text = Annotated[str, Strict(), AfterValidator(_reject_nul)]
 def configuration(section: str = "") -> Callable[[type[_Config]], type[_Config]]:
     """Make a class a frozen dataclass whose instances pydantic validates.
 
-    An invalid value raises `ConfigurationError`, which names the field, quotes the value and says
-    what is allowed.
-
-    Args:
-        section: name of the class's section in the configuration, for error messages.
+    An invalid value raises `ConfigurationError`, which names the `section` of the class and the
+    field, quotes the value and says what is allowed.
     """
     settings = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -84,11 +81,7 @@ _make_adapter: Any = functools.cache(pydantic.TypeAdapter)
 
 
 def from_dict(kind: type[_Config], fields: Mapping[str, Any]) -> _Config:
-    """Rebuild and validate a dataclass from the output of `to_dict`.
-
-    Raises:
-        ConfigurationError: a field is unknown, or its value is not allowed.
-    """
+    """Rebuild a dataclass from the output of `to_dict`, and validate it as `configuration` does."""
     try:
         made: _Config = _make_adapter(kind).validate_python(fields)
     except pydantic.ValidationError as error:

@@ -22,10 +22,7 @@ _MOST_SUGGESTIONS = 3
 def explain(error: ValidationError, owner: Any, section: str = "") -> str:
     """Describe the first of pydantic's errors in one sentence.
 
-    Args:
-        error: raised for an instance of `owner`.
-        owner: a configuration class.
-        section: name of its section, which the message puts before the field.
+    `section` is the name of the section of `owner`, a configuration class.
     """
     errors: list[Any] = error.errors(include_url=False)
     # A misspelled required field is missing as well.
@@ -62,10 +59,7 @@ def explain(error: ValidationError, owner: Any, section: str = "") -> str:
 def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     """Return " Did you mean 'x'?" for a misspelled name, or "" if no known name is close.
 
-    Args:
-        name: as typed.
-        known: names that exist, `section.field` or plain.
-        prefix: printed before each suggestion, such as "--".
+    Names are `section.field` or plain; `prefix`, such as "--", is printed before each suggestion.
     """
     close = " or ".join(f"'{prefix}{similar}'" for similar in find_similar(name, known))
     return f" Did you mean {close}?" if close else ""
@@ -101,8 +95,7 @@ def get_fields(kind: Any) -> Mapping[str, Any]:
 def find_field(owner: Any, path: Sequence[int | str]) -> tuple[str, Any]:
     """Follow a path of fields, list indices and mapping keys as far as it exists.
 
-    Returns:
-        The path as text, such as `thresholds[0].metric`, and the type of what it leads to.
+    Return it as text, such as `thresholds[0].metric`, and the type of what it leads to.
     """
     place, kind = "", owner
     for part in path:

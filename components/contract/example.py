@@ -1,4 +1,4 @@
-"""What a record holds, and the splits that records belong to."""
+"""What a record holds, the splits that records belong to, and the files beside them."""
 
 import re
 from collections.abc import Mapping
@@ -102,3 +102,14 @@ def encode_text(value: str) -> bytes:
 def spell_path(path: str) -> str:
     """Spell a path as the table of images does, which holds no invalid bytes."""
     return encode_text(path).decode(errors="backslashreplace")
+
+
+REJECTS_FILE = "rejects.jsonl"
+SKIPPED_FILE = "skipped.jsonl"
+DUPLICATES_FILE = "duplicates.jsonl"
+NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
+CORRECTIONS_FILE = "corrections.jsonl"
+SUMMARY_FILE = "summary.json"
+
+LABEL_IS_ALREADY = "the label is already"
+"""Beginning of the reason why a correction that its folder has made, too, was not applied."""

@@ -121,11 +121,7 @@ def write_image_table(folder: str, *, rows: int) -> Iterator[ImageTableWriter]:
 
 
 def read_images(folder: str) -> Any:
-    """Read `images.parquet` as a `pyarrow.Table`; None if the trainer has written none.
-
-    Raises:
-        StorageError: it is damaged.
-    """
+    """Read `images.parquet` as a `pyarrow.Table`; None if the trainer has written none."""
     opened = open_images(folder)
     return opened and opened.read()
 
@@ -175,11 +171,7 @@ class Texts:
 
 
 def read_embeddings(folder: str) -> Embeddings | None:
-    """Read `embeddings.npy`, mapped into memory if it is on disk; None if there are none.
-
-    Raises:
-        StorageError: it is damaged.
-    """
+    """Read `embeddings.npy`, mapped into memory if it is on disk; None if there are none."""
     path = os.path.join(folder, EMBEDDINGS_FILE)
     try:
         with reading(path):

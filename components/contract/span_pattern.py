@@ -11,11 +11,7 @@ _DIGITS = {"YYYY": 4, "MM": 2, "DD": 2}
 
 
 def find_root(pattern: str) -> str:
-    """Return the folder above the first placeholder of a pattern.
-
-    Raises:
-        ConfigurationError: the pattern has no placeholder.
-    """
+    """Return the folder above the first placeholder of a pattern, or raise `ConfigurationError`."""
     if not (first := PLACEHOLDER.search(pattern)):
         raise ConfigurationError(
             f"ingest.window is set, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."

@@ -52,8 +52,13 @@ from components.evaluation.prediction_writer import find_unseen, join_parts, rep
 from components.evaluation.slice_counts import CountedModels, measure_models, measures_auc
 from components.evaluation.smoke_test import SmokeTest
 from components.evaluation.tfma_files import write_results
-from components.evaluation.thresholds import check_thresholds, describe_thresholds
-from components.evaluation.verdict import MeasuredAccuracy, decide, measure_accuracy
+from components.evaluation.verdict import (
+    MeasuredAccuracy,
+    check_thresholds,
+    decide,
+    describe_thresholds,
+    measure_accuracy,
+)
 from components.metrics.evaluation_files import (
     Verdict,
     write_format_results,

@@ -37,11 +37,7 @@ def measure_formats(
     *,
     max_drop: float,
 ) -> list[FormatResult]:
-    """Measure the exports that Trainer wrote, if any.
-
-    Raises:
-        ConfigurationError: the runtime of a format is not installed.
-    """
+    """Measure the exports that Trainer wrote, if any."""
     folder = os.path.join(model_uri, FORMATS_FOLDER)
     try:
         manifest = read_json(os.path.join(folder, MANIFEST_FILE))

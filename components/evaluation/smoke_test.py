@@ -36,13 +36,7 @@ class SmokeTest:
     """A process that predicts images; a context manager that ends it."""
 
     def __init__(self, model: str, images: Mapping[str, bytes], *, seconds: float) -> None:
-        """Start the process.
-
-        Args:
-            model: folder of the SavedModel.
-            images: file name → image file, as in the examples. Without any, the test passes.
-            seconds: timeout.
-        """
+        """Start a process that predicts `images`, file name → image file; there may be none."""
         self._names = list(images)
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds

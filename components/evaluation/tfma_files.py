@@ -26,7 +26,7 @@ from components.contract.example import LABEL_ID
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.slice_counts import CountedModel, CountedModels, SliceValues
-from components.evaluation.thresholds import MissedThreshold, ThresholdCheck, list_thresholds
+from components.evaluation.verdict import MissedThreshold, ThresholdCheck, list_thresholds
 from components.metrics.metric_table import AUC, METRICS
 from components.metrics.predictions import OVERALL, SliceKey
 from components.records.tfrecord import RecordWriter

@@ -19,17 +19,14 @@ _BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 
 @contextlib.contextmanager
 def locked(path: str, subject: str, *, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a file while the context is open; wait for its holder first.
+    """Hold the lock of the file at `path` while the context is open; wait for its holder first.
 
-    Where the file system has no locks, the context opens without one.
+    Where the file system has no locks, the context opens without one. The file is kept.
 
     Args:
-        path: path of the file, which is created and kept.
+        path: path of the file.
         subject: what the lock protects, such as "the output folder /out".
         say: called with a sentence on why the lock has to wait, or cannot be had.
-
-    Raises:
-        StorageError: the file cannot be created.
     """
     descriptor = _open(path, subject)
     try:

@@ -1,4 +1,4 @@
-"""Memory, CPUs and packages that this process may use, within the limits of its container.
+"""Memory, CPUs, disks and packages that this process may use, within the limits of its container.
 
 Source: proc(5); "Memory" and "CPU" in the kernel's admin-guide/cgroup-v2, and cgroup-v1/memory and
 scheduler/sched-bwc for version 1. A group cannot exceed the limits of its parents.
@@ -6,17 +6,20 @@ scheduler/sched-bwc for version 1. A group cannot exceed the limits of its paren
 
 import contextlib
 import ctypes
+import errno
 import gc
 import importlib.util
 import math
 import mmap
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, StorageError
 from components.contract.model_files import ONNX
 from components.contract.printable import read_number
 
@@ -178,3 +181,48 @@ def require_formats(kinds: Iterable[str]) -> None:
             f"export.formats has onnx, which needs the package {' and '.join(missing)}: run "
             "`uv sync --extra onnx`, or install `tfx-image-pipeline[onnx]`."
         )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# TensorFlow, Beam and SQLite raise errors with only a text.
+_WORDS = (*map(os.strerror, _FULL), "database or disk is full")
+
+
+@contextlib.contextmanager
+def explaining_full_disk(output: str) -> Iterator[None]:
+    """Turn an error of a full disk, that of `output` or of temporary files, into `StorageError`."""
+    try:
+        yield
+    except Exception as error:
+        full = next(filter(_is_full, _chain(error)), None)
+        if full is None:
+            raise
+        folder = _find_folder(full, output)
+        free = shutil.disk_usage(folder).free / 2**20
+        raise StorageError(
+            f"No space left in {folder}; {free:,.1f} MiB are free there now. Make space and run "
+            "again: finished steps are kept."
+        ) from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors that caused it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    return any(word in str(error) for word in _WORDS)
+
+
+def _find_folder(error: BaseException, output: str) -> str:
+    """Return the folder of the file that could not be written, or else the fuller disk's."""
+    named = getattr(error, "filename", None)
+    if isinstance(named, str) and os.path.isdir(folder := os.path.dirname(named)):
+        return folder
+    return min((output, tempfile.gettempdir()), key=lambda path: shutil.disk_usage(path).free)

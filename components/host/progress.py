@@ -23,13 +23,7 @@ def report_progress(*, done: float, total: float, unit: str, note: str = "") -> 
     """Log that `done` of `total` `unit`s are finished; a runner may draw a bar.
 
     The record's `progress` attribute is `(done, total)`, so that no text needs parsing; the log of
-    a Kubeflow step shows the line itself.
-
-    Args:
-        done: finished units; may be fractional, such as 2.5 epochs.
-        total: number of all units.
-        unit: name of the unit, plural.
-        note: text to append.
+    a Kubeflow step shows the line itself. `done` may be fractional, such as 2.5 epochs.
     """
     text = f"{math.floor(done):,} of {total:,.0f} {unit}" + (f", {note}" if note else "")
     LOGGER.info(text, extra={"progress": (done, total)})
@@ -38,13 +32,8 @@ def report_progress(*, done: float, total: float, unit: str, note: str = "") -> 
 def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int) -> None:
     """Log the end of an epoch in a short line that a runner may leave on the screen.
 
-    Like `report_progress`, but the record's `lasting` attribute is true. Example:
-    `12/60 acc .947 val .972 1,751/s`.
-
-    Args:
-        values: metrics of the epoch.
-        epoch: number of the finished epoch, from 1.
-        epochs: largest number of epochs.
+    Epochs count from 1. Unlike `report_progress`, the record's `lasting` attribute is true.
+    Example: `12/60 acc .947 val .972 1,751/s`.
     """
     text = f"{epoch:>{len(str(epochs))}}/{epochs} acc {_short(values['accuracy'])}"
     # Training on all images has none to evaluate on.
@@ -65,11 +54,6 @@ def naming_fold(name: str) -> Iterator[None]:
         yield
     finally:
         _folds.pop()
-
-
-def report_fold(text: str) -> None:
-    """Log the end of a fold in a line that a runner may leave on the screen."""
-    LOGGER.info(text, extra={"progress": (1, 1), "lasting": True})
 
 
 def report_result(text: str) -> None:

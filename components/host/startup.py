@@ -131,16 +131,10 @@ def seconds_since_start() -> float:
 
 
 def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> int:
-    """Run a command of a runner and print the message of a `UserError`.
+    """Run a command of a runner and return its status; print the message of a `UserError`.
 
-    Args:
-        command: returns its own exit status: 0, or 1 for a failed run.
-        program: printed before the message.
-        stopped: printed after Ctrl-C.
-
-    Returns:
-        The status to exit with: of the command or of the error's class, 130 after Ctrl-C, 141 after
-        a broken pipe, as with `| head`.
+    The status is 130 after Ctrl-C, when `stopped` is printed, and 141 after a broken pipe, as with
+    `| head`. `program` is printed before a message.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

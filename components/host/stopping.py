@@ -27,11 +27,7 @@ _caught: list[None] = []
 
 @contextlib.contextmanager
 def before_stopping(act: Callable[[], str | None]) -> Iterator[None]:
-    """Call `act` if the process is stopped while the context is open.
-
-    Args:
-        act: may return a better sentence to end with.
-    """
+    """Call `act`, which may return a better last sentence, if the process is stopped meanwhile."""
     _acts.append(act)
     try:
         yield

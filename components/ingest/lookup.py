@@ -47,10 +47,10 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_spans
-from components.storage.checksums import digest
 from components.storage.fetch import Unread
 from components.storage.folder import is_file
 from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
+from components.storage.retry import digest
 from components.storage.row_table import keep, sort
 
 LISTING_PROPERTY = "listing"

@@ -64,14 +64,10 @@ def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
     """Return the one-vs-rest ROC AUC and average precision of each class, [classes] each.
 
     Equal to scikit-learn's `roc_auc_score` and `average_precision_score` of each column, which
-    take 30 times as long, too long for slices and resamples.
+    take 30 times as long, too long for slices and resamples. NaN for a class without examples or
+    without others, or with scores that are not finite.
 
-    Args:
-        ids: [examples], column of the true class; -1 is none of them.
-        probabilities: [examples, classes].
-
-    Returns:
-        NaN for a class without examples or without others, or with scores that are not finite.
+    `ids` are the columns of the true classes, [examples], where -1 is none of them.
     """
     areas = np.full((probabilities.shape[1], 2), np.nan)
     # Of many classes, a slice holds few.

@@ -32,14 +32,10 @@ _MOST_RESAMPLES, _LEAST_RESAMPLES, _MOST_DRAWN = 1000, 200, 50_000_000
 
 
 def f1_interval(right: int, either: int) -> Interval:
-    """Return the interval of the F1 of a class.
+    """Return the interval of the F1 of a class, whose examples `right` are predicted as it.
 
-    The Jaccard index J is the fraction of examples that are both, among those that are of the class
-    or predicted as it. F1 = 2 J / (1 + J) rises with J, so Wilson's interval carries over.
-
-    Args:
-        right: examples that are of the class and predicted as it.
-        either: examples that are of the class or predicted as it, at least one.
+    `either` are those that are of the class or predicted as it, at least one. The Jaccard index J
+    is the fraction of both. F1 = 2 J / (1 + J) rises with J, so Wilson's interval carries over.
     """
     jaccard = proportion_interval(right, either)
     return Interval(*(2 * end / (1 + end) for end in (jaccard.low, jaccard.high)))
@@ -61,9 +57,6 @@ def estimate_intervals(
     Accuracies use `proportion_interval` and `paired_interval`, other metrics `bootstrap`. Left out
     are ece, auc above 10 classes or 10,000 examples × classes, top-k accuracy of at most k classes,
     and metrics for which `bootstrap` returns NaN.
-
-    Returns:
-        Metric → interval of its value, and of its change; no changes without a baseline.
     """
     models = [candidate, baseline] if baseline else [candidate]
 
@@ -118,22 +111,16 @@ def _name(low: Floats, high: Floats, *, least: float) -> dict[str, Interval]:
 def bootstrap(
     estimate: Callable[[Ints], Floats], examples: int, *, seed: int
 ) -> tuple[Floats, Floats]:
-    """Return bootstrap intervals of the values that `estimate` returns.
+    """Return bootstrap intervals of the values that `estimate` returns: low and high, [...] each.
 
     The ends are the 2.5 % and 97.5 % quantiles of 1,000 resamples, fewer above 50,000 examples, at
     least 200 (Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapters 10 and 13),
     minus twice the bias: resamples are biased against the value, as the value is against the truth.
     That matters for means over classes of few examples. The intervals are too narrow where the
-    examples show only a few mistakes.
+    examples show only a few mistakes. NaN for a value that is NaN in some resample, equal in all,
+    or outside of its own interval because of the bias.
 
-    Args:
-        estimate: returns [...] for the row numbers of a resample, [examples].
-        examples: number of examples, and size of each resample.
-        seed: same seed, same intervals.
-
-    Returns:
-        Low and high, [...] each; NaN for a value that is NaN in some resample, equal in all, or
-        outside of its own interval because of the bias.
+    `estimate` returns [...] for the row numbers of a resample of the size of `examples`.
     """
     random = np.random.default_rng(seed)
     resamples = min(max(_MOST_DRAWN // examples, _LEAST_RESAMPLES), _MOST_RESAMPLES)

@@ -73,10 +73,8 @@ class PredictionStats:
     def of(cls, ids: Ints, probabilities: Scores) -> Self:
         """Compare probabilities [examples, classes] with the columns of the true classes.
 
-        Args:
-            ids: [examples]; -1 for a label unknown to the model: always wrong, with the highest
-                possible loss.
-            probabilities: normalized here to a sum of 1 in each row.
+        `ids` [examples] are -1 for a label unknown to the model: always wrong, with the highest
+        possible loss. Probabilities are normalized to a sum of 1 in each row.
         """
         if len(ids) > _BLOCK:
             starts = range(0, len(ids), _BLOCK)

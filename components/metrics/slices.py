@@ -39,11 +39,7 @@ _BRIGHTNESSES = (64, 128, 192)
 
 
 def choose_slices(slices: Sequence[str], columns: Columns) -> list[str]:
-    """Replace the entry `columns` by the names of all columns with few slices.
-
-    Raises:
-        ConfigurationError: an entry is neither a slicing nor a column.
-    """
+    """Replace the entry `columns` by the names of all columns with few slices."""
     for name in slices:
         if name not in (*SLICINGS, ALL_COLUMNS, *columns):
             known = ", ".join((*SLICINGS, ALL_COLUMNS, *columns))
@@ -61,9 +57,8 @@ def describe_slices(
 ) -> dict[str, list[str]]:
     """Return slicing → value of every example of a batch.
 
-    Args:
-        features: key of `components.contract.example` → [examples]; unmeasured luminance is NaN.
-        columns: further columns that are slicings.
+    `features` are key → [examples], with NaN for unmeasured luminance; `columns` are further
+    slicings.
     """
     sides = np.minimum(features[HEIGHT], features[WIDTH])
     names = [os.path.dirname(decode_text(name)) for name in features[FILENAME]]

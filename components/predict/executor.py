@@ -91,12 +91,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Write the tables and `summary.json`, or nothing if the model is not blessed.
-
-        Raises:
-            DataError: there is no such folder.
-            RuntimeError: a file was lost.
-        """
+        """Write the tables and `summary.json`, or nothing if the model is not blessed."""
         self._log_startup(input_dict, output_dict, exec_properties)
         predictions = artifact_utils.get_single_instance(output_dict["predictions"])
         blessing = input_dict.get("model_blessing")

@@ -40,14 +40,10 @@ class Source:
 
 
 def find_sources(named: Sequence[str]) -> list[Source]:
-    """Find the files to predict.
+    """Find the files to predict: files and folders that are `named` as paths or URLs.
 
-    Args:
-        named: files and folders, as paths or URLs. Hidden and system files in a folder are skipped,
-            but not if they are named themselves.
-
-    Raises:
-        DataError: one of them does not exist, or there are no files.
+    Hidden and system files in a folder are skipped, but not if they are named themselves. Raises
+    `DataError` if one of them does not exist, or there are no files.
     """
     pairs = itertools.chain.from_iterable(map(_find, named))
     # Group neighbors, so that files of one folder are read together.

@@ -71,11 +71,7 @@ class Tally:
         """Answered images that the model calls unknown."""
 
     def count(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-        """Yield the outcomes and count them.
-
-        Raises:
-            RuntimeError: the number of outcomes differs from the number of files.
-        """
+        """Yield the outcomes and count them; raise `RuntimeError` if a file was lost."""
         for outcome in outcomes:
             self.by_status[outcome.status] += 1
             if outcome.ranking:
@@ -100,11 +96,7 @@ def predict(
 ) -> Iterator[Outcome]:
     """Yield the outcome of each file, in order.
 
-    Args:
-        sources: the files.
-        model: receives the images as ingest would store them.
-        config: batch sizes.
-        options: options of ingest, so that the model sees images as in training.
+    The model receives the images as ingest would store them with these `options`, as in training.
     """
     tasks = itertools.chain.from_iterable(_tasks(source, options) for source in sources)
     with ThreadPoolExecutor(options.workers) as threads, ThreadPoolExecutor(1) as thread:

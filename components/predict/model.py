@@ -4,7 +4,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -45,15 +44,10 @@ class ImageModel:
     """A loaded SavedModel. It is thread-safe."""
 
     def __init__(self, folder: str) -> None:
-        """Load the SavedModel in `folder`, a path or URL. This takes seconds.
-
-        Raises:
-            ModelError: it cannot be loaded.
-        """
+        """Load the SavedModel in `folder`, or raise `ModelError`. This takes seconds."""
         import tensorflow as tf
 
         self.errors, self._tensor, self._string = tf.errors, tf.constant, tf.string
-        self._read, self._stack = tf.io.read_file, tf.stack
         try:
             # Signatures alone do not keep the model's variables alive.
             self._model = tf.saved_model.load(folder)
@@ -68,22 +62,12 @@ class ImageModel:
         self.outputs = {name: [*of.structured_outputs] for name, of in self._functions.items()}
         """Signature → names of its outputs."""
 
-    def predict(self, signature: str, files: Sequence[bytes | Path]) -> dict[str, Any]:
-        """Return each output as an array with one row per file.
+    def predict(self, signature: str, files: Sequence[bytes]) -> dict[str, Any]:
+        """Return each output of a signature, one of `outputs`, as an array with one row per file.
 
-        Args:
-            signature: one of `outputs`.
-            files: image files, or paths, which TensorFlow reads without Python's lock.
-
-        Raises:
-            OpError: TensorFlow failed; `find_reason` extracts the reason.
+        TensorFlow may raise an `OpError`, of which `find_reason` extracts the reason.
         """
-        if any(isinstance(file, Path) for file in files):
-            images = self._stack(
-                [self._read(str(file)) if isinstance(file, Path) else file for file in files]
-            )
-        else:
-            images = self._tensor([*files], self._string)
+        images = self._tensor([*files], self._string)
         outputs = self._functions[signature](**{INPUT: images})
         return {name: value.numpy() for name, value in outputs.items()}
 
@@ -92,14 +76,10 @@ class RankingModel:
     """A served model that returns the most probable labels of each image. It is thread-safe."""
 
     def __init__(self, folder: str, *, top: int) -> None:
-        """Load the SavedModel in `folder`, a path or URL. This takes seconds.
+        """Load a pushed version, or the export of Trainer, from `folder`. This takes seconds.
 
-        Args:
-            folder: a pushed version, or the export of Trainer.
-            top: number of labels for each image.
-
-        Raises:
-            ModelError: it cannot be loaded, or does not take image files.
+        Raises `ModelError` if it cannot be loaded, or does not take image files. `top` is the
+        number of labels for each image.
         """
         self._model, self._top = ImageModel(folder), top
         if not set(self._model.outputs.get(DEFAULT_SIGNATURE, ())) >= _REQUIRED_OUTPUTS:
@@ -149,13 +129,8 @@ def predict_each(
 ) -> list[_Prediction | Exception]:
     """Predict all files in one batch; bisect a batch that fails, to find the files at fault.
 
-    Args:
-        predict: returns a prediction for each file, or raises.
-        files: image files.
-        errors: exceptions caused by a file or by the size of a batch. Others propagate.
-
-    Returns:
-        The prediction or exception of each file, in order.
+    Return the prediction or exception of each file, in order. Exceptions other than `errors`, which
+    a file or the size of a batch causes, propagate.
     """
     if not files:
         return []

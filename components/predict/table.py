@@ -36,13 +36,8 @@ def check_format(path: str) -> None:
 def write_table(path: str, outcomes: Iterable[Outcome], *, top: int) -> Iterator[Outcome]:
     """Yield the outcomes and write them to `path`, which appears complete or not at all.
 
-    Args:
-        path: path or URL that ends in .parquet, .csv or .jsonl; an existing file is replaced.
-        outcomes: outcomes in the order of the rows.
-        top: number of labels for each image; a model may have fewer.
-
-    Raises:
-        StorageError: it cannot be written.
+    The path or URL ends in .parquet, .csv or .jsonl; an existing file is replaced. `top` is the
+    number of labels for each image; a model may have fewer.
     """
     check_format(path)
     open_rows = _WRITERS[os.path.splitext(path)[1]]

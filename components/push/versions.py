@@ -36,12 +36,7 @@ class WithdrawnError(Exception):
 def push_model(model: str, folder: str) -> str:
     """Push `model` to `folder` unless it is the newest version; return the path of the version.
 
-    Args:
-        model: folder of the SavedModel.
-        folder: folder of the versions, a path or URL.
-
-    Raises:
-        WithdrawnError: the newest version is a rollback from this model.
+    Raises `WithdrawnError` if the newest version is a rollback from this model.
     """
     with _exclusive(folder):
         newest = next(whole_versions(folder), None)
@@ -60,10 +55,8 @@ def push_model(model: str, folder: str) -> str:
 def restore(version: str, *, restored: str, withdrawn: Mapping[str, str]) -> str:
     """Push an earlier version again, as the newest one; return its path.
 
-    Args:
-        version: path or URL of the version.
-        restored: name of the version that was trained and pushed first.
-        withdrawn: digest of each model that must not be pushed again → its version.
+    `restored` is the name of the version that was trained and pushed first, `withdrawn` the digest
+    of each model that must not be pushed again → its version.
     """
     folder = os.path.dirname(version)
     note = json.dumps({"restored": restored, "withdrawn": dict(withdrawn)}, indent=2)

@@ -1,6 +1,7 @@
 """Reads records in place: files on disk without TensorFlow, which takes seconds to load.
 
-Features are found in the mapped file, so images that nobody uses are hardly read.
+Features are found in the mapped file, so images that nobody uses are hardly read. A truncated or
+damaged file raises a `StorageError`.
 """
 
 import mmap
@@ -11,12 +12,12 @@ import google_crc32c
 
 from components.contract.artifact_files import on_disk, reading
 from components.contract.errors import StorageError
-from components.contract.wire_format import read_varint
 from components.records.tfrecord import (
     HEADER_BYTES,
     field_head,
     frame,
     masked_crc,
+    read_varint,
     serialize,
 )
 
@@ -35,9 +36,6 @@ def read_features(
     """Yield the features in `names`, of one bytes value each, of each example of a shard.
 
     `verify` is that of `read_records`.
-
-    Raises:
-        StorageError: the file is truncated or damaged.
     """
     with reading(path):
         for record in read_records(path, verify=verify):
@@ -49,9 +47,6 @@ def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int
 
     Statistics need no more of an image: a record of 110 KB becomes one of 500 bytes. The length is
     0 if the feature is missing.
-
-    Raises:
-        StorageError: the file is truncated or damaged.
     """
     key = field_head(1, len(name)) + name.encode()
     with reading(path):
@@ -60,15 +55,10 @@ def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int
 
 
 def read_records(path: str, *, verify: Container[int] = ()) -> Iterator[memoryview]:
-    """Yield the data of each record.
+    """Yield the data of each record of a shard.
 
-    Args:
-        path: path or URL of the shard.
-        verify: numbers of the records whose checksums are verified, which reads their images. From
-            a bucket, all are.
-
-    Raises:
-        StorageError: the file is truncated or damaged.
+    Of the records whose numbers are in `verify` the checksums are verified, which reads their
+    images. From a bucket, all are.
     """
     for number, framed in enumerate(read_frames(path)):
         data = framed[HEADER_BYTES:-_FOOTER_BYTES]
@@ -82,9 +72,6 @@ def read_frames(path: str) -> Iterator[memoryview]:
     """Yield each record with its length and its checksum, which is verified in a bucket only.
 
     Source of the format: `tensorflow/core/lib/io/record_writer.h`.
-
-    Raises:
-        StorageError: the file is truncated.
     """
     if not on_disk(path):
         yield from _download_frames(path)

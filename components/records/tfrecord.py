@@ -12,7 +12,6 @@ from typing import Any, Self
 import google_crc32c
 
 from components.contract.artifact_files import on_disk, open_file
-from components.contract.wire_format import encode_varint
 
 HEADER_BYTES = 12
 """Bytes before the data of a record: its length and that length's checksum."""
@@ -25,15 +24,17 @@ _BUFFER_BYTES = 2**16
 # Below this size, copying costs less than a call for each part.
 _JOINED_BYTES = 2**14
 
+# Of a number of variable length.
+_MOST_BITS = 64
+
 Value = bytes | str | int | float
 
 
 def serialize(features: Mapping[str, Value]) -> list[bytes]:
     """Serialize a `tf.train.Example` with one value per feature.
 
-    Returns:
-        Consecutive parts of the output of `SerializeToString(deterministic=True)`; values of type
-        bytes are parts of their own, not copied.
+    Return consecutive parts of the output of `SerializeToString(deterministic=True)`; values of
+    type bytes are parts of their own, not copied.
 
     Source: `tensorflow/core/example/feature.proto` and the protocol buffers' wire format.
     """
@@ -136,3 +137,29 @@ def frame(record: Sequence[bytes]) -> Sequence[bytes]:
 def masked_crc(crc: int) -> bytes:
     """Return a CRC-32C as TFRecord files store it."""
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode a number that is not negative, seven bits per byte, as protocol buffers do."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Return the number at a position and the position after it.
+
+    Raises `IndexError` if the message ends within the number, `ValueError` above 64 bits.
+    """
+    value = shift = 0
+    while True:
+        byte = message[position]
+        value |= (byte & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+        if byte < 0x80:
+            return value, position
+        if shift > _MOST_BITS:
+            raise ValueError("a number does not end")

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from components.contract.anomalies import ANOMALIES_FILE, list_anomalies
-from components.contract.artifact_files import open_file, read_json
-from components.contract.example import EVAL, TRAIN, count_folds
-from components.contract.ingest_files import SUMMARY_FILE
+from components.contract import anomalies
+from components.contract.artifact_files import read_json
+from components.contract.example import EVAL, SUMMARY_FILE, TRAIN, count_folds
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import (
     BASELINE_PROPERTY,
@@ -204,14 +202,10 @@ def _make_header(
 
 def read_anomalies(artifact: ArtifactLike) -> dict[str, list[str]]:
     """Return split → texts of all anomalies, including drift, each prefixed with the feature."""
-    texts = {}
-    for split in sorted(json.loads(artifact.split_names or "[]")):
-        path = os.path.join(artifact.uri, f"Split-{split}", ANOMALIES_FILE)
-        with open_file(path, "rb") as file:
-            anomalies = anomalies_pb2.Anomalies.FromString(file.read())
-        found = list_anomalies(anomalies, split)
-        texts[split] = [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
-    return texts
+    return {
+        split: [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
+        for split, found in anomalies.read_anomalies(artifact).items()
+    }
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:

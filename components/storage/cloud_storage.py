@@ -7,7 +7,6 @@ the first part of `CloudStorage`, and in uploads `_call`, the asynchronous form 
 import asyncio
 import contextlib
 import functools
-import itertools
 import json
 import urllib.request
 from collections.abc import Awaitable, Callable
@@ -26,8 +25,7 @@ from yarl import URL
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.checksums import digest
-from components.storage.retry import Retrier
+from components.storage.retry import Retrier, digest
 
 PIECE = 8 * 2**20
 """Larger uploads go in pieces of this many bytes, of which only the last one is ever resent."""
@@ -196,15 +194,17 @@ class CloudStorage(GCSFileSystem):
                     "GET", "b/{}/o", bucket, json_out=True, **options, **_LISTED
                 )
 
-        async def list_below(prefix: str, delimiter: str | None) -> list[str]:
+        async def list_below(prefix: str, levels: int) -> None:
+            """List the given number of levels of folders, each folder at the same time."""
             prefixes, token = [], None
             while True:
-                page = await list_page(prefix, delimiter, token)
+                page = await list_page(prefix, "/" if levels else None, token)
                 for found in page.get("items", ()):
                     take(found)
                 prefixes += page.get("prefixes", ())
                 if not (token := page.get("nextPageToken")):
-                    return prefixes
+                    break
+            await asyncio.gather(*(list_below(folder, levels - 1) for folder in prefixes))
 
         top = f"{folder}/" if folder else ""
         first = await list_page(top, None, None)
@@ -213,10 +213,7 @@ class CloudStorage(GCSFileSystem):
                 take(found)
             return
         # Folders of splits have few, those of labels many neighbors.
-        prefixes = [top]
-        for delimiter in ("/", "/", None):
-            below = await asyncio.gather(*(list_below(p, delimiter) for p in prefixes))
-            prefixes = [*itertools.chain.from_iterable(below)]
+        await list_below(top, 2)
 
     async def read_version(self, path: str, version: str, end: int | None = None) -> bytes:
         """Read an object, or its first `end` bytes, as of a generation.

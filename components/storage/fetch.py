@@ -13,9 +13,9 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.checksums import checksum_matches
 from components.storage.folder import is_local, open_folder
 from components.storage.folder_listing import MISSING, local_version
+from components.storage.retry import checksum_matches
 
 
 class _ListedFile(Protocol):
@@ -83,13 +83,8 @@ def read_files(
     """Yield each file with its bytes, or with the reason why they cannot be used, in order.
 
     The bytes are those that were listed: size and modification time (disk), ETag (S3) or checksum
-    (where the listing has one) are compared.
-
-    Args:
-        folder: the listed folder, a path or URL.
-        files: files in it.
-        config: limits of reading.
-        first: read only this many bytes from the start of each file, without comparing checksums.
+    (where the listing has one) are compared. With `first`, only that many bytes from the start of
+    each file are read, and no checksums are compared.
     """
     fs, root = open_folder(folder)
     if is_local(fs):
@@ -193,8 +188,7 @@ async def read_remote(
 ) -> Content:
     """Read a file; retry after errors, short reads and wrong checksums.
 
-    Raises:
-        StorageError: the store is out of order, which says nothing about the file.
+    A `StorageError` says that the store is out of order, nothing about the file.
     """
     size = file.size if first is None else min(first, file.size)
     for attempt in range(_ATTEMPTS):

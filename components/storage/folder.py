@@ -1,4 +1,7 @@
-"""Open a folder on disk or in any store that fsspec supports; read and write small files in it."""
+"""Open a folder on disk or in any store that fsspec supports; read and write small files in it.
+
+What cannot be listed, read or written, here or in a store, raises a `StorageError`.
+"""
 
 import contextlib
 import io
@@ -30,11 +33,7 @@ logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 
 def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
-    """Return the file system of `folder`, a path or URL, and the path within it.
-
-    Raises:
-        StorageError: the URL's scheme is unknown, or its package is missing.
-    """
+    """Return the file system of `folder`, a path or URL, and the path within it."""
     try:
         if folder.startswith(object_store.SCHEMES):
             fs, root = object_store.open_store(folder)
@@ -63,9 +62,6 @@ def list_folders(folder: str) -> list[str]:
     """Return the names of the folders directly in `folder`; none when it does not exist.
 
     Links to folders count, even broken ones, as the newest of several folders may be one.
-
-    Raises:
-        StorageError: the folder cannot be listed.
     """
     fs, root = open_folder(folder)
     with explaining_errors("list", folder):
@@ -83,11 +79,7 @@ def list_folders(folder: str) -> list[str]:
 
 
 def is_file(url: str) -> bool:
-    """Return whether there is a file at a path or URL.
-
-    Raises:
-        StorageError: the store does not respond.
-    """
+    """Return whether there is a file at a path or URL."""
     fs, path = open_folder(url)
     if is_local(fs):
         return os.path.isfile(path)
@@ -100,11 +92,7 @@ def is_file(url: str) -> bool:
 
 
 def read_bytes(url: str) -> bytes:
-    """Read a small file at a path or URL.
-
-    Raises:
-        StorageError: the file cannot be read.
-    """
+    """Read a small file at a path or URL."""
     fs, path = open_folder(url)
     with explaining_errors("read", url):
         if is_local(fs):
@@ -119,23 +107,12 @@ def _check_regular(path: str) -> None:
 
 
 def write_json(url: str, content: Any) -> None:
-    """Write a small JSON file, and create its folder, at a path or URL.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
-    fs, path = open_folder(url)
-    with explaining_errors("write", url):
-        fs.makedirs(os.path.dirname(path), exist_ok=True)
-        fs.pipe_file(path, json.dumps(content).encode())
+    """Write a small JSON file, as `replace_file` does."""
+    replace_file(url, json.dumps(content).encode())
 
 
 def replace_file(url: str, content: bytes) -> None:
-    """Write a small file, and create its folder, at a path or URL: completely or not at all.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
+    """Write a small file, and create its folder, at a path or URL: completely or not at all."""
     fs, path = open_folder(url)
     with explaining_errors("write", url):
         if not is_local(fs):
@@ -198,11 +175,7 @@ def share(source: str, target: str) -> None:
 
 
 def open_stream(folder: str, path: str, size: int) -> BinaryIO:
-    """Open a file of `size` bytes below `folder`, a path or URL, for reading.
-
-    Raises:
-        StorageError: the file cannot be opened; also later, when its store does not respond.
-    """
+    """Open a file of `size` bytes below `folder`, a path or URL, for reading."""
     fs, root = open_folder(folder)
     place = f"{root}/{path}"
     if not is_local(fs):

@@ -4,7 +4,7 @@ import contextlib
 import heapq
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from components.storage.folder import (
     list_folders,
     open_folder,
 )
-from components.storage.row_table import RowSorter, keep
+from components.storage.row_table import RowSorter
 
 MISSING = "missing"
 """Version of an entry without a file, such as a broken link."""
@@ -50,9 +50,8 @@ class Found(NamedTuple):
 def find_files(folder: str) -> Sequence[Found]:
     """List everything below `folder`, sorted by path; many entries stay on disk.
 
-    Raises:
-        DataError: the folder does not exist, or is a file.
-        StorageError: the folder cannot be listed.
+    Raises `DataError` if the folder does not exist or is a file, `StorageError` if it cannot be
+    listed.
     """
     fs, root = open_folder(folder)
     if not is_local(fs):
@@ -69,12 +68,7 @@ def find_files(folder: str) -> Sequence[Found]:
 
 
 def find_file(path: str) -> Found | None:
-    """Describe the file at a path or URL; return None if it is a folder.
-
-    Raises:
-        DataError: there is neither a file nor a folder of this name.
-        StorageError: the store does not respond.
-    """
+    """Describe the file at a path or URL; None if it is a folder, `DataError` if it is neither."""
     fs, place = open_folder(path)
     name = place.rsplit("/", 1)[-1]
     with explaining_errors("read", path):
@@ -145,90 +139,53 @@ def _find_local(root: str) -> Sequence[Found]:
     above = set()
     for folder in (real, *real.parents):
         with contextlib.suppress(PermissionError):
-            above.add(_identify(os.stat(folder)))
-    late = RowSorter(Found._make)
-    found = keep(_find_all(root, above, late.add), Found._make)
-    rest = late.sorted()
-    return keep(heapq.merge(found, rest), Found._make) if rest else found
-
-
-def _find_all(
-    root: str, above: Set[tuple[int, int]], take: Callable[[Found], None]
-) -> Iterator[Found]:
-    """Yield entries in the order of their paths; call `take` with those out of order."""
-    for entry in _list_folder(root, follow=True):
+            above.add(_identify(folder))
+    sorter = RowSorter(Found._make)
+    for entry in _list_folder(root):
         if (file := _describe_entry(entry.name, entry)) is not None:
-            yield file
-            continue
-        # Links that lead to each other have no end of paths, so each folder is read once: at its
-        # own path, or else at that of the first link.
-        read: set[tuple[int, int]] = set()
-        links: list[str] = []
-        known = above, read, links
-        yield from _walk(root, entry.name, known, take)
-        while links:
-            for found in _walk(root, heapq.heappop(links), known, take):
-                take(found)
+            sorter.add(file)
+        else:
+            _find_below(root, entry.name, above, sorter.add)
+    return sorter.sorted()
 
 
-def _walk(
-    root: str,
-    path: str,
-    known: tuple[Set[tuple[int, int]], set[tuple[int, int]], list[str]],
-    take: Callable[[Found], None],
-) -> Iterator[Found]:
-    """Yield the files below a folder, and add links to folders to the last of `known`.
+def _find_below(
+    root: str, top: str, above: Set[tuple[int, int]], take: Callable[[Found], None]
+) -> None:
+    """Call `take` with the files below a folder of `root`, in any order.
 
-    A loop, as folders may be nested more deeply than Python's stack.
+    Links that lead to each other have no end of paths, so each folder is read once: at its own
+    path, or else at that of the first link.
     """
-    above, read, links = known
-    unread: list[Iterator[os.DirEntry[str]]] = []
-
-    def enter(path: str) -> None:
+    read: set[tuple[int, int]] = set()
+    folders, links = [top], list[str]()
+    while folders or links:
+        path = folders.pop() if folders else heapq.heappop(links)
         try:
-            folder = _identify(os.stat(f"{root}/{path}"))
+            folder = _identify(f"{root}/{path}")
         except OSError:
             take(Found(path, "", 0, MISSING, ""))
-            return
+            continue
         if folder in above or folder in read:
             take(Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", ""))
-            return
+            continue
         read.add(folder)
-        unread.append(_list_folder(f"{root}/{path}"))
-
-    enter(path)
-    while unread:
-        for entry in unread[-1]:
-            path = entry.path[len(root) + 1 :]
-            if _is_folder(entry):
-                enter(path)
-                break
-            if (file := _describe_entry(path, entry)) is not None:
-                yield file
+        for entry in _list_folder(f"{root}/{path}"):
+            below = f"{path}/{entry.name}"
+            if (file := _describe_entry(below, entry)) is not None:
+                take(file)
+            elif entry.is_symlink():
+                heapq.heappush(links, below)
             else:
-                heapq.heappush(links, path)
-        else:
-            unread.pop()
+                folders.append(below)
 
 
-def _list_folder(folder: str, *, follow: bool = False) -> Iterator[os.DirEntry[str]]:
-    """Yield entries in the order of what is below them, of links too with `follow`."""
-
-    def place(entry: os.DirEntry[str]) -> str:
-        return f"{entry.name}/" if _is_folder(entry, follow=follow) else entry.name
-
+def _list_folder(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return iter(sorted(entries, key=place))
+            return list(entries)
     except OSError as error:
         raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
-
-
-def _is_folder(entry: os.DirEntry[str], *, follow: bool = False) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=follow)
-    except OSError:
-        return False
 
 
 def _describe_entry(path: str, entry: os.DirEntry[str]) -> Found | None:
@@ -243,8 +200,9 @@ def _describe_entry(path: str, entry: os.DirEntry[str]) -> Found | None:
     return None if stat.S_ISDIR(status.st_mode) else _describe_file(path, status)
 
 
-def _identify(status: os.stat_result) -> tuple[int, int]:
+def _identify(folder: str | Path) -> tuple[int, int]:
     """Return what identifies a folder, whatever link leads to it."""
+    status = os.stat(folder)
     return status.st_dev, status.st_ino
 
 

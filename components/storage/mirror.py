@@ -18,10 +18,10 @@ import fsspec
 
 from components.contract.artifact_files import move_paths
 from components.contract.errors import StorageError
-from components.storage.checksums import checksum_matches
 from components.storage.fetch import Unread, read_remote
 from components.storage.folder import open_folder, storage_error
 from components.storage.folder_listing import Found, find_files
+from components.storage.retry import checksum_matches
 
 _LEDGER = ".mirror.json"
 _UNFINISHED = ".unfinished"
@@ -67,11 +67,7 @@ class Mirror:
         self._known = self._read_ledger()
 
     def fetch(self, names: Collection[str] | None = None) -> int:
-        """Download what is missing or outdated here; return the number of files.
-
-        Raises:
-            StorageError: the store does not respond, or there is no such bucket.
-        """
+        """Download what is missing or outdated here; return the number of files."""
         with self._lock:
             objects = {f.path: f for f in find_files(self.url) if self._is_ours(f.path, names)}
             wanted = [f for f in objects.values() if not f.problem and not self._has(f)]
@@ -86,8 +82,7 @@ class Mirror:
     def store(self, names: Collection[str] | None = None) -> None:
         """Upload what has changed here, and delete in the store what was removed here.
 
-        Raises:
-            StorageError: the store does not respond, or somebody else has written to it.
+        Raises `StorageError` if somebody else has written to it.
         """
         with self._lock:
             here = dict(self._list(names))

@@ -40,11 +40,7 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 def find_endpoint(url: str) -> str | None:
-    """Return the address of the store of `url`; None for AWS.
-
-    Raises:
-        StorageError: `url` is in Kubeflow's store, whose address is unknown.
-    """
+    """Return the address of the store of `url`; None for AWS."""
     return _given_endpoint() or (find_kubeflow_store() if url.startswith("minio://") else None)
 
 
@@ -54,11 +50,7 @@ def _given_endpoint() -> str | None:
 
 @functools.cache
 def find_kubeflow_store() -> str:
-    """Return the address of the cluster's own store: the first known service that resolves.
-
-    Raises:
-        StorageError: no known service resolves.
-    """
+    """Return the address of the cluster's own store: the first known service that resolves."""
     for host in (hosts := _kubeflow_hosts()):
         try:
             socket.getaddrinfo(host, _STORE_PORT, type=socket.SOCK_STREAM)
@@ -81,11 +73,7 @@ def _kubeflow_hosts() -> list[str]:
 
 
 def open_store(url: str) -> tuple[AbstractFileSystem, str]:
-    """Return s3fs for the store of `url`, and the path within it, `bucket/key`.
-
-    Raises:
-        ImportError: s3fs is missing.
-    """
+    """Return s3fs for the store of `url`, and the path within it, `bucket/key`."""
     # Takes half a second to import.
     from components.storage.s3_client import S3Client
 

@@ -1,11 +1,13 @@
-"""Retry requests to a store: which errors, how long, how often, and what the log says.
+"""Retry requests to a store, and compare what arrives with the checksums of a listing.
 
 Source: "Retry strategy" in the documentation of Cloud Storage: truncated exponential backoff with
 jitter, a deadline, and only for requests that may safely be made twice.
 """
 
 import asyncio
+import base64
 import collections
+import hashlib
 import itertools
 import logging
 import random
@@ -13,6 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+
+import google_crc32c
 
 from components.contract.errors import StorageError
 
@@ -67,11 +71,9 @@ class Retrier:
     """Retries requests to one store, and remembers which kinds of them have succeeded."""
 
     def __init__(self, find_cause: Callable[[Exception], str | None], store: str = "") -> None:
-        """Retry requests to a store.
+        """Retry errors for which `find_cause` returns a cause in a few words.
 
-        Args:
-            find_cause: describes a temporary error in a few words; returns None for others.
-            store: name for the final error message; "" raises the last error instead.
+        After the deadline a `StorageError` names the `store`; without one, the last error is raised.
         """
         self._store, self._find_cause = store, find_cause
         self._succeeded: set[str] = set()
@@ -79,16 +81,9 @@ class Retrier:
     async def call(
         self, attempt: Callable[[], Awaitable[_Response]], *, kind: str, request: str
     ) -> _Response:
-        """Call `attempt` until it succeeds or the deadline passes.
+        """Call `attempt`, which makes a request once, until it succeeds or the deadline passes.
 
-        Args:
-            attempt: makes the request once.
-            kind: kind of request; until one of a kind succeeds, its deadline is shorter.
-            request: description for the log.
-
-        Raises:
-            StorageError: the deadline has passed.
-            Exception: an error of `attempt` that is not temporary.
+        Until a request of its `kind` succeeds, the deadline is shorter. `request` is for the log.
         """
         began = _clock()
         for number in itertools.count():
@@ -113,3 +108,20 @@ class Retrier:
                 self._succeeded.add(kind)
                 return response
         raise AssertionError
+
+
+def checksum_matches(data: bytes, checksum: str) -> bool:
+    """Compare data with the checksum of a listing; one of an unknown kind always matches."""
+    kind, _, expected = checksum.partition(":")
+    return kind not in _DIGESTS or digest(data, kind) == expected
+
+
+def digest(data: bytes, kind: str) -> str:
+    """Return the checksum of data, crc32c or md5, in base64, as stores list it."""
+    return base64.b64encode(_DIGESTS[kind](data)).decode()
+
+
+_DIGESTS: dict[str, Callable[[bytes], bytes]] = {
+    "crc32c": lambda data: google_crc32c.value(data).to_bytes(4, "big"),
+    "md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
+}

@@ -31,12 +31,9 @@ class RowTable(Sequence[_Row], Generic[_Row]):
     def __init__(
         self, rows: Iterable[_Row], kind: _Kind[_Row], file: BinaryIO | None = None
     ) -> None:
-        """Write the rows to the end of a file, by default a temporary one.
+        """Write rows, of what `marshal` takes, to the end of a file, which may hold other tables.
 
-        Args:
-            rows: tuples of what `marshal` takes.
-            kind: makes a row of an iterable.
-            file: may hold other tables.
+        `kind` makes a row of an iterable. Without a file, it is a temporary one.
         """
         self._file = file or _make_file()
         self._kind = kind
@@ -56,35 +53,23 @@ class RowTable(Sequence[_Row], Generic[_Row]):
 
     def __iter__(self) -> Iterator[_Row]:
         """Read the rows, a block at a time."""
-        return self._iterate(self._numbers)
-
-    def __reversed__(self) -> Iterator[_Row]:
-        """Read the rows backwards."""
-        return self._iterate(self._numbers[::-1])
+        start, stop = self._numbers.start, self._numbers.stop
+        for block in range(start // _BLOCK, -(-stop // _BLOCK)):
+            first = block * _BLOCK
+            yield from self._read(block)[max(0, start - first) : stop - first]
 
     @overload
     def __getitem__(self, place: int) -> _Row: ...
     @overload
     def __getitem__(self, place: slice) -> Sequence[_Row]: ...
     def __getitem__(self, place: int | slice) -> _Row | Sequence[_Row]:
-        """Read one row; the rows of a slice stay where they are."""
+        """Read one row; the rows of a slice, which has no step, stay where they are."""
         numbers = self._numbers[place]
         if isinstance(numbers, int):
             return self._read(numbers // _BLOCK)[numbers % _BLOCK]
         part = copy.copy(self)
         part._numbers = numbers
         return part
-
-    def _iterate(self, numbers: range) -> Iterator[_Row]:
-        if numbers.step == 1:
-            for block in range(numbers.start // _BLOCK, -(-numbers.stop // _BLOCK)):
-                first = block * _BLOCK
-                yield from self._read(block)[max(0, numbers.start - first) : numbers.stop - first]
-            return
-        for block, inside in itertools.groupby(numbers, key=lambda number: number // _BLOCK):
-            rows = self._read(block)
-            for number in inside:
-                yield rows[number % _BLOCK]
 
     def _read(self, number: int) -> list[_Row]:
         start, size = self._places[number]

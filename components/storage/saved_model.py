@@ -64,9 +64,6 @@ def whole_versions(folder: str) -> Iterator[str]:
     """Yield the paths of the complete versions in a folder, newest first.
 
     Versions are named by number. Incomplete and damaged ones are left out, with a warning.
-
-    Raises:
-        StorageError: the folder cannot be listed or read.
     """
     for version in list_versions(folder):
         if damage := find_damage(version):

@@ -13,9 +13,7 @@ _REQUIRED = (ENCODED, LABEL)
 def read_schema(path: str) -> schema_pb2.Schema:
     """Read the text form of a schema from `path`, a path or URL.
 
-    Raises:
-        DataError: the file does not exist, cannot be parsed, or does not describe labeled images.
-        StorageError: it cannot be read.
+    Raises `DataError` if there is none, or if it does not describe labeled images.
     """
     fs, name = open_folder(path)
     with explaining_errors("read validation.schema", path):

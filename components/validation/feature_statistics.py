@@ -19,11 +19,7 @@ def statistics_file(folder: str, split: str) -> str:
 
 
 def read_statistics(folder: str, split: str) -> Statistics:
-    """Read the statistics of a split from the output of StatisticsGen.
-
-    Raises:
-        DecodeError: the file is damaged.
-    """
+    """Read the statistics of a split from the output of StatisticsGen."""
     return Statistics.FromString(read_bytes(statistics_file(folder, split)))
 
 
@@ -39,11 +35,9 @@ def find_feature(statistics: Statistics, name: str) -> statistics_pb2.FeatureNam
 
 
 def count_values(statistics: Statistics, name: str) -> dict[str, int] | None:
-    """Return the count of each value of a text feature, sorted by value.
+    """Return the count of each value of a text feature, sorted by value; None without the feature.
 
-    Returns:
-        None if there is no such feature, or if it has more than 1,000 values, of which TFDV keeps
-        only the most frequent.
+    Also None if it has more than 1,000 values, of which TFDV keeps only the most frequent.
     """
     feature = find_feature(statistics, name)
     if feature is None:

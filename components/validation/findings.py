@@ -1,14 +1,10 @@
 """What ExampleValidator found, with the severity that the configuration gives it."""
 
-import json
-import os
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2
-
-from components.contract.anomalies import ANOMALIES_FILE, Anomaly, list_anomalies
-from components.contract.artifact_files import open_file
+from components.contract.anomalies import Anomaly, read_anomalies
 from components.contract.properties import ArtifactLike
 from components.validation.config import ValidationConfig
 
@@ -46,13 +42,7 @@ class AnomalyFiles(NamedTuple):
 
 def read_findings(artifact: ArtifactLike) -> list[Anomaly]:
     """Read the findings of ExampleValidator, sorted by split and feature."""
-    found: list[Anomaly] = []
-    for split in sorted(json.loads(artifact.split_names or "[]")):
-        path = os.path.join(artifact.uri, f"Split-{split}", ANOMALIES_FILE)
-        with open_file(path, "rb") as file:
-            anomalies = anomalies_pb2.Anomalies.FromString(file.read())
-        found += list_anomalies(anomalies, split)
-    return found
+    return [*itertools.chain.from_iterable(read_anomalies(artifact).values())]
 
 
 def describe_warnings(artifact: ArtifactLike, config: ValidationConfig) -> list[str]:

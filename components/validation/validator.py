@@ -8,7 +8,8 @@ import os
 import time
 from typing import Any
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2
+import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tfx import types
 from tfx.components.example_validator import component, executor, labels
 from tfx.dsl.components.base import executor_spec
@@ -25,10 +26,11 @@ from components.validation.anomalies import (
     check_images,
     check_label_changes,
     check_labels,
+    explain_drift,
+    raise_thresholds,
 )
-from components.validation.comparison import validate
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import read_statistics
+from components.validation.feature_statistics import Statistics, read_statistics
 from components.validation.lookup import (
     CONFIG_KEY,
     FOUND_KEY,
@@ -73,7 +75,7 @@ class Executor(executor.Executor):
         folder = outputs[labels.SCHEMA_DIFF_PATH]
         is_train = os.path.basename(folder.rstrip("/")) == f"Split-{TRAIN}"
         statistics, schema = inputs["statistics"], inputs["schema"]
-        anomalies = validate(statistics, schema, self._drift if is_train else self._skew)
+        anomalies = _validate(statistics, schema, self._drift if is_train else self._skew)
         check_images(anomalies, statistics, schema)
         if is_train:
             check_labels(anomalies, statistics, schema)
@@ -82,6 +84,19 @@ class Executor(executor.Executor):
         path = os.path.join(folder, executor.DEFAULT_FILE_NAME)
         writer_utils.write_anomalies(path, anomalies)
         return anomalies
+
+
+def _validate(
+    statistics: Statistics, schema: schema_pb2.Schema, reference: Reference | None
+) -> anomalies_pb2.Anomalies:
+    """Return TFDV's anomalies, with thresholds above what chance causes and texts that explain."""
+    if reference is None:
+        return tfdv.validate_statistics(statistics, schema)
+    raised = raise_thresholds(schema, statistics, reference)
+    side = "previous_statistics" if reference.kind == "drift" else "serving_statistics"
+    anomalies = tfdv.validate_statistics(statistics, raised, **{side: reference.statistics})
+    explain_drift(anomalies, statistics, reference)
+    return anomalies
 
 
 def _read_reference(path: str, span: int) -> Reference | None:

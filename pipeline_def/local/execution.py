@@ -10,7 +10,7 @@ from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.contract.printable import make_printable
 from components.evaluation.baseline_lookup import find_unusable
-from components.host.full_disk import explaining_full_disk
+from components.host.machine import explaining_full_disk
 from components.host.startup import quick_imports
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config

@@ -13,12 +13,13 @@ from typing import Any
 
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
-from components.contract.example import INDEX_FILE, TRAIN
-from components.contract.ingest_files import (
+from components.contract.example import (
     CORRECTIONS_FILE,
     DUPLICATES_FILE,
+    INDEX_FILE,
     REJECTS_FILE,
     SUMMARY_FILE,
+    TRAIN,
 )
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY

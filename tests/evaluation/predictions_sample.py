@@ -62,7 +62,6 @@ def flags(hits: int, examples: int) -> Flags:
 
 
 TABLE = {
-    "balanced": draw_predictions([20] * 6),
     "skewed": draw_predictions([300, 40, 5, 1, 80, 9, 2]),
     "a class without examples": draw_predictions([30, 0, 20, 10, 0, 5]),
     "a class that is never predicted": draw_predictions([200, 1, 200, 200], sureness=4),

@@ -234,18 +234,6 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     ]
 
 
-def test_a_model_in_use_that_lacks_a_label(tmp_path: Path) -> None:
-    """TFMA's differences and the verdict are about the images whose labels both models know."""
-    predictions = make_predictions(("a", "b", "c"), each=40)
-    examples = write_examples(tmp_path / "examples", "test", predictions)
-    in_use = Model(("a", "b"), columns=3).save(tmp_path / "in_use")
-    candidate = Model(("a", "b", "c")).save(tmp_path / "candidate")
-    evaluation, _ = evaluate(tmp_path, examples, candidate, baseline=in_use)
-    verdict = read_verdict(evaluation.uri)
-    assert "Only 80 of 120 images are compared" in verdict.headline
-    assert tfma.load_validation_result(evaluation.uri).metric_validations_per_slice
-
-
 class Turned(Model):
     """Serves other predictions than those that are evaluated."""
 

@@ -41,11 +41,6 @@ def test_batches_and_slices_have_the_metrics_of_their_examples() -> None:
         np.testing.assert_array_equal(count_confusion(found), [*cells, number])
 
 
-def test_no_examples_have_no_scalars() -> None:
-    empty = PredictionStats.of(np.empty(0, np.int64), np.empty((0, 3), np.float32))
-    assert np.isnan(list(Counts.of(empty).scalars().values())).all()
-
-
 @contextlib.contextmanager
 def few_open_files(more: int) -> Iterator[None]:
     """Let this process open only a few more files, as the usual limit does with 1,024 shards."""

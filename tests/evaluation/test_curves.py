@@ -73,30 +73,14 @@ def check_roc(roc: Roc) -> None:
     assert roc.thresholds.min() >= 0
 
 
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([0.5, 0.5, 0.5, 0.5], [(0, 0), (1, 1)]),
-        ([0.1, 0.2, 0.8, 0.9], [(0, 0), (0, 1), (1, 1)]),
-    ],
-)
-def test_roc_curves_have_no_more_points_than_bends(
-    scores: list[float], expected: list[tuple[int, int]]
-) -> None:
-    columns = np.array([[1 - score, score] for score in scores], np.float32)
-    roc = measure(Predictions(("a", "b"), np.array([0, 0, 1, 1]), columns)).roc
-    assert roc
-    assert list(zip(roc.false_positive_rate, roc.recall, strict=True)) == expected
-
-
-def test_two_classes_share_one_curve() -> None:
+def test_classes_whose_curves_show_nothing_have_none() -> None:
     comparison = compare_models(as_evaluated(TABLE["two classes"]))
     assert [of.label for of in comparison.curves] == ["class 001"]
-
-
-@pytest.mark.parametrize("labels", ["ab", "abc"])
-def test_examples_of_one_class_have_no_curve(labels: str) -> None:
-    comparison = compare_models(as_evaluated(predict(labels, truth="bbbb", said="abba")))
+    # Perfectly separated ones.
+    comparison = compare_models(as_evaluated(predict("abcd", "aaabbbcccddd", "aaabbbcccddc")))
+    assert comparison.metrics.auc[:2].tolist() == [1, 1]
+    assert [of.label for of in comparison.curves] == ["d", "c"]
+    comparison = compare_models(as_evaluated(predict("abc", truth="bbbb", said="abba")))
     assert comparison.metrics.roc is None
     assert comparison.curves == ()
     assert np.isnan(comparison.metrics.scalars["auc"])
@@ -114,13 +98,6 @@ def test_curves_show_the_classes_with_the_smallest_areas() -> None:
     assert len(known) == 29
     assert shown == known[:6]
     assert [of.roc.area for of in comparison.curves] == pytest.approx([auc[of] for of in shown])
-
-
-def test_perfectly_separated_classes_have_no_curves() -> None:
-    truth, said = "aaabbbcccddd", "aaabbbcccddc"
-    comparison = compare_models(as_evaluated(predict("abcd", truth, said)))
-    assert comparison.metrics.auc[:2].tolist() == [1, 1]
-    assert [of.label for of in comparison.curves] == ["d", "c"]
 
 
 def test_a_micro_average_of_too_many_scores_is_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import StorageError
-from components.host.full_disk import explaining_full_disk
+from components.host.machine import explaining_full_disk
 
 
 def within(error: Exception, other: Exception) -> Exception:

@@ -43,17 +43,11 @@ MEMORY = {
         },
         2000,
     ),
-    "more in use than is allowed": (
-        "0::/",
-        {"memory.max": f"{100 * MIB}", "memory.current": f"{200 * MIB}"},
-        0,
-    ),
 }
 
 CPUS = {
     "no container": ("0::/user.slice", {}, 8),
     "version 2, no quota": ("0::/", {"cpu.max": "max 100000"}, 8),
-    "version 2, two and a half CPUs are three threads": ("0::/", {"cpu.max": "250000 100000"}, 3),
     "version 2, the pod's quota is the tighter one": (
         "0::/pod/container",
         {"pod/container/cpu.max": "600000 100000", "pod/cpu.max": "200000 100000"},
@@ -112,10 +106,6 @@ def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str)
     processes, files, expected = CPUS[case]
     write(system, processes, files)
     assert machine.available_cpus() == expected
-
-
-def test_a_system_without_control_groups_has_no_limits(system: Path) -> None:
-    assert (machine.available_memory(), machine.available_cpus()) == (8000 * MIB, 8)
 
 
 def test_free_memory_between_blocks_in_use_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,11 @@
 """Processes that are stopped where a `KeyboardInterrupt` would be lost, wrapped or late."""
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from components.host import stopping
-from components.host.stopping import before_stopping
 
 _BEGIN = """
 import os, sys
@@ -83,7 +79,7 @@ def note():
     return "run.py: gone."
 def fail():
     raise ValueError
-with before_stopping(note), before_stopping(fail):
+with before_stopping(note), before_stopping(fail), before_stopping(lambda: None):
     with before_stopping(lambda: "not any more"):
         pass
     ready()
@@ -91,26 +87,6 @@ with before_stopping(note), before_stopping(fail):
 """
     assert stop(program, signal.SIGTERM) == (143, "run.py: gone.\n")
     assert (tmp_path / "noted").read_text() == "stopped"
-
-
-def test_the_last_action_with_a_sentence_decides() -> None:
-    def fail() -> str:
-        raise ValueError
-
-    with before_stopping(lambda: "gone"), before_stopping(fail), before_stopping(lambda: None):
-        assert stopping._act() == "gone"
-    assert stopping._act() is None
-
-
-def test_other_signals_do_not_stop_a_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "_GRACE_SECONDS", 0)
-    reader, writer = os.pipe()
-    stopping._write(writer, bytes([signal.SIGCHLD, signal.SIGTERM]))
-    os.close(writer)
-    stopped: list[int] = []
-    stopping._watch(reader, stopped.append)
-    os.close(reader)
-    assert stopped == [signal.SIGTERM]
 
 
 @pytest.mark.slow

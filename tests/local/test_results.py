@@ -9,8 +9,7 @@ import pytest
 
 import local_runner
 from components.contract.configuration import to_dict
-from components.contract.example import INDEX_FILE
-from components.contract.ingest_files import SUMMARY_FILE
+from components.contract.example import INDEX_FILE, SUMMARY_FILE
 from components.contract.model_files import INPUT_FILE
 from components.report.metrics_file import METRICS_FILE
 from components.storage.tfx_filesystem import PAGE_FILE

@@ -44,11 +44,6 @@ def test_bytes_match_those_of_tensorflow(value: Value) -> None:
     assert b"".join(serialize(features)) == reference(features)
 
 
-def test_bytes_are_not_copied() -> None:
-    value = random.Random(0).randbytes(1000)
-    assert any(part is value for part in serialize({"image/encoded": value}))
-
-
 def test_names_that_are_not_utf8_keep_their_bytes() -> None:
     record = b"".join(serialize({"name": os.fsdecode(b"caf\xe9.jpg")}))
     feature = tf.train.Example.FromString(record).features.feature["name"]
@@ -100,13 +95,15 @@ def test_features_read_back_as_they_were_written(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("left", [3_000_000, 5, -1])
-def test_a_truncated_file_is_an_error(tmp_path: Path, left: int) -> None:
+def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "shard"
     write_shard(path)
-    path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(StorageError, match="is truncated"):
-        list(read_features(str(path), (b"image/filename",)))
+    for left in (-1, 5):
+        path.write_bytes(path.read_bytes()[:left])
+        with pytest.raises(StorageError, match="is truncated"):
+            list(read_features(str(path), (b"image/filename",)))
+    path.write_bytes(b"")
+    assert list(read_features(str(path), (b"image/filename",))) == []
 
 
 def test_a_shortened_record_equals_one_of_the_shortened_image(tmp_path: Path) -> None:
@@ -118,18 +115,9 @@ def test_a_shortened_record_equals_one_of_the_shortened_image(tmp_path: Path) ->
     ]
     assert [record for record, _ in read] == [b"".join(parts) for parts in expected]
     assert [length for _, length in read] == [len(image) for image in IMAGES]
-
-
-def test_a_record_without_the_feature_is_unchanged(tmp_path: Path) -> None:
-    write_shard(tmp_path / "shard")
-    read = list(read_shortened(str(tmp_path / "shard"), "image", 8))
     whole = [b"".join(serialize(make_features(number))) for number in range(len(IMAGES))]
-    assert read == [(record, 0) for record in whole]
-
-
-def test_an_empty_shard(tmp_path: Path) -> None:
-    (tmp_path / "shard").write_bytes(b"")
-    assert list(read_features(str(tmp_path / "shard"), (b"h",))) == []
+    others = read_shortened(str(tmp_path / "shard"), "image", 8)
+    assert list(others) == [(record, 0) for record in whole]
 
 
 INDEX = "records/train/shard.npy"
@@ -138,19 +126,12 @@ DAMAGE = {
     "another wire type": ("Split-train/shard", record(b"\x08\x01")),
     "a field ends beyond its record": ("Split-train/shard", record(b"\x0a\x7f" + b"x" * 9)),
     "a length without an end": ("Split-train/shard", record(b"\x0a" + b"\xff" * 99)),
-    "nothing in a record": ("Split-train/shard", record(b"\x0a")),
     "not an array": (INDEX, b"\x93NUMPY"),
-    "an archive of arrays": (INDEX, b"PK\3\4" + bytes(99)),
-    "an array of objects": (INDEX, saved(np.array([None]))),
     "an array of another shape": (INDEX, saved(ROWS[:, :2])),
-    "images before their shard": (INDEX, saved(ROWS * -1)),
     "images behind their shard": (INDEX, saved(ROWS * 10_000)),
     "more images than are counted": (INDEX, saved(np.repeat(ROWS, 2, axis=0))),
     "no JSON": ("index.json", b'{"splits": '),
-    "no UTF-8": ("index.json", b'{"splits": {"train": {"\xff": 1}}}'),
-    "no splits": ("index.json", b"{}"),
     "another split": ("index.json", b'{"splits": {"eval": {"shard": 1}}}'),
-    "a list": ("index.json", b'{"splits": [1]}'),
     "a count that is text": ("index.json", b'{"splits": {"train": {"shard": "1"}}}'),
     "no labels": ("index.json", b'{"splits": {"train": {"shard": 1}}, "labels": 3}'),
     "another shard": ("index.json", b'{"splits": {"train": {"gone": 1}}}'),

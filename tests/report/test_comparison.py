@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.thresholds import ThresholdCheck
-from components.evaluation.verdict import decide, measure_accuracy
+from components.evaluation.verdict import ThresholdCheck, decide, measure_accuracy
 from components.metrics.intervals import paired_interval
 from components.report.comparison.comparison import list_parts
 from components.report.comparison.document import render_comparison

@@ -22,8 +22,7 @@ from components.contract.artifacts import (
     Markdown,
     Metrics,
 )
-from components.contract.example import SLICINGS
-from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
+from components.contract.example import DUPLICATES_FILE, REJECTS_FILE, SLICINGS, SUMMARY_FILE
 from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.contract.suspects import SUSPECTS_FILE

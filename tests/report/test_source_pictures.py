@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gcs_server import GcsServer
-from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
+from components.contract.example import DUPLICATES_FILE, REJECTS_FILE
 from components.images.thumbnails import make_thumbnail
 from components.report.pictures import source_pictures
 from components.report.pictures.source_pictures import show_duplicates, show_rejects

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from components.contract.example import CORRECTIONS_FILE
 from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
-from components.contract.ingest_files import CORRECTIONS_FILE
 from components.images.pixel_statistics import measure_pixels
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
 from components.report.shown import PredictedImage

@@ -81,7 +81,7 @@ def test_a_listing_is_kept_in_the_store(store: Any) -> None:
 def test_the_endpoint(monkeypatch: pytest.MonkeyPatch, resolving: set[str]) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
-    resolving.add("minio-service.kubeflow")
+    resolving.add("minio-service.kubeflow")  # Before 2.16.
     found = (find_endpoint("minio://b"), find_endpoint("s3://b"))
     assert found == ("http://minio-service.kubeflow:9000", None)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://one")
@@ -113,8 +113,6 @@ def resolving(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[set[s
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        pytest.param(["seaweedfs.kubeflow"], "seaweedfs.kubeflow", id="KFP 2.17 on its own"),
-        pytest.param(["minio-service.kubeflow"], "minio-service.kubeflow", id="before 2.16"),
         pytest.param(
             ["minio-service.kubeflow", "seaweedfs.kubeflow"],
             "seaweedfs.kubeflow",

@@ -25,13 +25,8 @@ def test_rows_are_a_sequence(kept: bool, make: Callable[..., Sequence[Found]]) -
     rows, expected = make(iter(given), Found._make), ROWS if make is keep else sorted(ROWS)
     assert isinstance(rows, tuple) == kept
     assert list(rows) == expected
-    assert list(reversed(rows)) == expected[::-1]
-    assert (len(rows), rows[0], rows[1_999], rows[-1]) == (
-        len(expected),
-        *(expected[n] for n in (0, 1_999, -1)),
-    )
+    assert (len(rows), rows[0], rows[-1]) == (len(expected), expected[0], expected[-1])
     assert [*rows[254:258]] == expected[254:258]
-    assert [*rows[300:][-1:200:-2]] == expected[300:][-1:200:-2]
     assert rows[300:][7] == expected[307]
     # Two readers do not disturb each other.
     assert all(a == b for a, b in zip(rows, rows, strict=True))

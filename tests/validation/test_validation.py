@@ -97,16 +97,11 @@ def test_schema_knows_all_labels_and_no_names(labels: list[str]) -> None:
     schema = schema_of(statistics_of(labels))
     assert domain(schema, example.LABEL) == sorted(set(labels))
     assert domain(schema, example.FORMAT) == ["bmp", "gif", "jpeg", "png"]
-    features = {feature.name: feature for feature in schema.feature}
-    assert features[example.FILENAME].WhichOneof("domain_info") is None
     assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
-
-
-def test_the_schema_that_tfx_infers_knows_no_names_either() -> None:
-    """Of a few values it would make a domain; `statistics_options` keeps it from that."""
-    schema = tfdv.infer_schema(statistics_of(LABELS["words"], SHA256=[f"{n:x}" for n in range(6)]))
-    assert domain(schema, example.LABEL) == ["cat", "dog"]
-    assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
+    statistics = {f.path.step[0]: f for f in statistics_of(labels).datasets[0].features}
+    # Of texts, TFDV would keep every image in memory.
+    for name in (example.ENCODED, example.FILENAME):
+        assert statistics[name].WhichOneof("stats") == "bytes_stats"
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +152,6 @@ def test_the_pipelines_own_schema(counted: dict[type, types.Artifact], tmp_path:
     assert domain(inferred, example.LABEL) == ["blue", "green", "red"]
     names = [feature.name for feature in inferred.feature]
     assert names == sorted(names), "whatever order the workers finish in"
-
-
-def test_statistics_hold_no_image_in_memory() -> None:
-    """TFDV would keep every value of a text, to find the most frequent ones."""
-    features = {f.path.step[0]: f for f in labelled(cat=30, dog=30).datasets[0].features}
-    kinds = {name: of.WhichOneof("stats") for name, of in features.items()}
-    assert kinds[example.ENCODED] == kinds[example.FILENAME] == "bytes_stats"
-    assert kinds[example.LABEL] == "string_stats"
 
 
 class Run:
@@ -242,16 +229,6 @@ def finished(folder: Path, train: Statistics, *, span: int = 0) -> None:
     run.pass_gate()
 
 
-def test_gate_lets_good_examples_pass(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", statistics_of(["cat", "dog"] * 3), statistics_of(["dog", "cat"]))
-    assert read_anomalies(run.validate()) == {"train": [], "eval": []}
-    blessed = run.anomalies.get_json_value_custom_property(
-        example_validator.ARTIFACT_PROPERTY_BLESSED_KEY
-    )
-    assert blessed == {"train": 1, "eval": 1}
-    run.pass_gate()
-
-
 def test_gate_names_the_label_that_training_does_not_know(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -279,7 +256,6 @@ HUNDRED = ["cat", "dog"] * 60
 OUTSIDE_LIMITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "bytes": ({"max_image_bytes": 20}, {}, "image/encoded: The largest image has bytes: 23"),
     "small": ({"min_side": 32}, {}, "image/height: .*24"),
-    "large": ({"max_side": 16}, {}, "image/height: .*24"),
     "format": ({"formats": ["png"]}, {}, "image/format: .*jpeg"),
     "some are no images": (
         {},
@@ -316,6 +292,7 @@ def test_images_within_the_limits_are_none(tmp_path: Path) -> None:
     columns = {"ENCODED": [b"junk"] * 12 + [GOOD] * 108}
     run = Run(tmp_path / "run", statistics_of(HUNDRED, **columns))
     assert read_anomalies(run.validate(limits)) == {"train": []}
+    run.pass_gate()
 
 
 def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -337,13 +314,11 @@ def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
 
 BROKEN_SCHEMAS = {
     "unknown field": ("feature { name: 'a' }\nfeatures {}\n", r"line 2 of .*broken\.pbtxt is"),
-    "not closed": ("feature { name: 'a'\n", r"broken\.pbtxt is not a schema in text format"),
     "binary": (b"\xff\xfe\x00", r"broken\.pbtxt is not text"),
     "another table": (
         "feature { name: 'age' }",
         "lacks the feature image/encoded and the feature image/cl",
     ),
-    "empty": ("", "lacks the feature image/encoded and the feature image/class/text"),
 }
 
 
@@ -396,7 +371,6 @@ def drift_cases() -> dict[str, Any]:
             lambda: lighter(300, 160),
             [r"luminance: The values differ: 160.* on average, in the run of .* UTC 79"],
         ),
-        "as bright": (lambda: lighter(300, 80), lambda: lighter(300, 81), []),
     }
 
 
@@ -534,11 +508,9 @@ def test_only_the_newest_entries_are_kept_and_only_complete_ones_count(tmp_path:
     assert len(entries) == len(os.listdir(runs[0].history)) == 30
     Path(runs[0].history, str(entries[-1].time), "kept.json").unlink()
     assert list_history(runs[0].history) == entries[:-1]
-    Path(runs[0].history, "²").mkdir()
-    assert list_history(runs[0].history) == entries[:-1]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"time": "x"}', b"\xff"])
+@pytest.mark.parametrize("content", [b"[]", b'{"time": "x"}', b"\xff"])
 def test_a_damaged_entry_is_named(tmp_path: Path, content: bytes) -> None:
     entry = tmp_path / "1732310400"
     (entry / "Split-train").mkdir(parents=True)

@@ -12,7 +12,7 @@ from PIL import Image
 from components.ingest.datasets.features import is_image
 from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
 from components.records.tfrecord import HEADER_BYTES, masked_crc
-from components.storage.checksums import digest
+from components.storage.retry import digest
 
 _FOOTER_BYTES = 4
 # What a record may hold beside its image. No protocol buffer has more than 2 GiB.

@@ -14,9 +14,9 @@ from components.ingest.datasets import columnar, example_records, webdataset
 from components.ingest.datasets.record import Format, Origin, Shard, explain_damage
 from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import ImageFile, place_in_listing
-from components.storage.checksums import checksum_matches
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
 from components.storage.folder_listing import Found, find_file
+from components.storage.retry import checksum_matches
 
 FORMATS: dict[str, Format] = {
     "webdataset": webdataset.FORMAT,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from components.contract.artifact_files import open_file
-from components.contract.ingest_files import CORRECTIONS_FILE, LABEL_IS_ALREADY
+from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.printable import quote
 from components.ingest.source.corrections import Correction
 from components.ingest.source.listing import Listing

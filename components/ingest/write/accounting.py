@@ -10,7 +10,7 @@ from typing import Any
 
 from components.contract.artifact_files import make_folders, open_file
 from components.contract.errors import DataError
-from components.contract.ingest_files import (
+from components.contract.example import (
     DUPLICATES_FILE,
     NEAR_DUPLICATES_FILE,
     REJECTS_FILE,

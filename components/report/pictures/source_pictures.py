@@ -15,7 +15,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from components.contract.artifact_files import open_file
-from components.contract.ingest_files import DUPLICATES_FILE, REJECTS_FILE
+from components.contract.example import DUPLICATES_FILE, REJECTS_FILE
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
 from components.report.shown import DuplicateImage, Reject

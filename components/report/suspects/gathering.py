@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.contract.artifact_files import open_file
+from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.image_table import open_images, read_embeddings
-from components.contract.ingest_files import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.properties import PropertiesLike
 from components.contract.suspects import Suspect
 from components.host.machine import trim_memory

@@ -17,10 +17,10 @@ from components.contract.artifact_files import on_disk
 from components.contract.example import FILENAME, HEIGHT, TRAIN, WIDTH
 from components.contract.image_table import Texts
 from components.contract.suspects import Reason, Suspect
-from components.contract.wire_format import read_varint
 from components.host.machine import release_pages
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
+from components.records.tfrecord import read_varint
 from components.report.suspects.neighbors import Features, Ints, find_neighbors
 
 _NAME, _WIDTH, _HEIGHT = FILENAME.encode(), WIDTH.encode(), HEIGHT.encode()

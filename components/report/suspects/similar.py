@@ -12,8 +12,7 @@ import numpy.typing as npt
 from sklearn.manifold import TSNE
 
 from components.contract.artifact_files import open_file
-from components.contract.example import TRAIN, spell_path
-from components.contract.ingest_files import DUPLICATES_FILE, NEAR_DUPLICATES_FILE
+from components.contract.example import DUPLICATES_FILE, NEAR_DUPLICATES_FILE, TRAIN, spell_path
 from components.contract.suspects import Suspect
 from components.metrics.predictions import Evaluated
 from components.report.shown import ImageMap, Leaks

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Set
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
-from components.host.full_disk import explaining_full_disk
 from components.host.lock import locked
+from components.host.machine import explaining_full_disk
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.steps import STEPS

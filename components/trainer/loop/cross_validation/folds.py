@@ -22,7 +22,7 @@ import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.host.progress import naming_fold, report_fold
+from components.host.progress import naming_fold, report_result
 from components.metrics.fold_predictions import FoldPredictions
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.calibration import fit_temperature
@@ -201,7 +201,7 @@ def cross_validate(
             with naming_fold(name):
                 result = _train(training)
             result.save(path)
-            report_fold(f"{name} {result.seconds:.0f} s")
+            report_result(f"{name} {result.seconds:.0f} s")
         results.append(result)
     return Validated(images, assigned, results, data.config)
 
