@@ -26,7 +26,7 @@ from components.host.lock import LOCK_FILE, is_locked
 from components.host.progress import LOGGER, report_progress
 from components.host.startup import end_process, quick_imports
 from components.storage.folder import replace_file
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 
 SECONDS = 600.0
 """How long processes wait for each other to start."""

@@ -29,7 +29,7 @@ from components.trainer.export.signatures import Classifier
 from components.trainer.input.cache import pixel_bytes
 from components.trainer.loop.calibration import Calibration, LabelSets
 from components.trainer.loop.log import TrainingLog
-from components.trainer.loop.phases import Phase, Training
+from components.trainer.loop.train import Phase, Training
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)

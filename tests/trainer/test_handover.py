@@ -17,10 +17,10 @@ from components.host.lock import locked
 from components.trainer import handover
 from components.trainer.executor import train_with_workers
 from components.trainer.handover import Handover, handing_over, take_part
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 from pipeline_def.layout import Layout
 from tests.pictures import write_folder
-from tests.trainer.loop.distribution.trainer_process import cluster
+from tests.trainer.loop.trainer_process import cluster
 
 ROOT = Path(__file__).parents[2]
 GIVEN = {

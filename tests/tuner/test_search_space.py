@@ -1,4 +1,4 @@
-"""What a search tries, which trials go on, and what mattered."""
+"""What a search tries, and which trials it proposes."""
 
 import itertools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, get_value, resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.tuner.space import Choices, find_space, find_start, list_changes
-from components.tuner.study import Study, find_importance
+from components.tuner.study import Study
 from components.tuner.trials import Trial
 from pipeline_def.config.config import Config
 
@@ -44,16 +44,14 @@ def draw(tmp_path: Path) -> Draw:
     def draw(
         made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
     ) -> list[Trial]:
-        study = Study(made, str(tmp_path / next(folders)))
-        space = find_space(made, begin(made))
-        trial: Trial | None = study.begin(Trial(0, {}, "recipe"), space)
+        study = Study(made, find_space(made, begin(made)), str(tmp_path / next(folders)))
+        trial: Trial | None = study.begin(Trial(0, {}, "recipe"))
         while trial:
             trial.complete(["1"])
             trial.score = score(trial.values)
             study.end(trial)
             enough = len(study.trials) > count
-            values = None if enough else study.propose(space, accept=lambda _: True)
-            trial = study.begin(Trial(len(study.trials), values), space) if values else None
+            trial = None if enough else study.propose(accept=lambda _: True)
         return study.trials[1:]
 
     return draw
@@ -149,9 +147,9 @@ def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path
         values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
         for values in (trial.values for trial in draw(config(search=both), 6))
     )
-    study, space = Study(plain, str(tmp_path / "none")), find_space(plain, begin(plain))
-    study.end(study.begin(Trial(0, {}, "recipe"), space))
-    assert study.propose(space, accept=lambda _: False) is None
+    study = Study(plain, find_space(plain, begin(plain)), str(tmp_path / "none"))
+    study.end(study.begin(Trial(0, {}, "recipe")))
+    assert study.propose(accept=lambda _: False) is None
 
 
 def test_proposals_learn_from_the_trials(draw: Draw) -> None:
@@ -163,32 +161,6 @@ def test_proposals_learn_from_the_trials(draw: Draw) -> None:
     found = sum(trial.values.get("training.epochs") == 60 for trial in later)
     # At random it would be one.
     assert found >= 3
-
-
-def test_the_importance_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.tuner.study._RESAMPLES", 2)
-    plain = config()
-    values = itertools.product([0.0, 1.0], ["none", "trivial"], [32, 0], [0.0, 0.5])
-    options = "augmentation.cutmix", "augmentation.policy", "model.width", "model.dropout"
-    trials = [
-        Trial(
-            number,
-            dict(zip(options, one, strict=True)),
-            scores=[0.0, 0.0, 0.5 + 0.1 * one[0] + 0.02 * (number % 3)],
-        )
-        for number, one in enumerate(values)
-    ]
-    found = find_importance(plain, find_space(plain, {}), trials)
-    first, *others = found
-    assert first == "augmentation.cutmix"
-    share, error = found[first]
-    assert share > 0.8
-    assert 0 < error < 0.2
-    assert all(found[other][0] < 0.1 for other in others)
-    space = find_space(plain, {})
-    assert find_importance(plain, space, trials[:9]) == {}
-    alike = [replace(trial, scores=[0.5] * 3) for trial in trials]
-    assert find_importance(plain, space, alike) == {}
 
 
 @pytest.mark.parametrize(

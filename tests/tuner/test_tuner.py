@@ -21,7 +21,7 @@ from components.trainer.tuned import apply_hyperparameters
 from components.tuner.trials import Trial, TrialRunner, attempt
 from tests.conftest import SIZE
 from tests.trainer.input.shard_folder import ShardFolder
-from tests.trainer.loop.distribution.trainer_process import cluster
+from tests.trainer.loop.trainer_process import cluster
 from tests.trainer.test_run_fn import Graph
 
 # A trial other than the recipe's: what differs lies in variables of one compiled step.
@@ -151,7 +151,6 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     search = facts["search"]
     assert search == json.loads((tuned / SEARCH_FILE).read_text())["search"]
     assert [trial["state"] for trial in search["trials"]] == ["complete", "complete"]
-    assert 0 <= search["overhead"] < 1
     assert facts["config"]["training"]["epochs"] == facts["phases"][0]["epochs"] == 3
     best = yaml.safe_load((tuned / BEST_FILE).read_text())
     assert best["training"] == {"epochs": 3, "label_smoothing": 0.1, "learning_rate": 0.003}
@@ -214,13 +213,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     )
     with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
         tuner_fn(arguments).tuner.search()
-    # KerasTuner has no choice between a number and a text, but takes either as a value.
-    space = {
-        "transfer.unfreeze": {"values": ["all", 3], "between": False},
-        "training.epochs": {"values": [1, 2], "between": False},
-    }
+    space: dict[str, Any] = {"transfer.unfreeze": {}, "training.epochs": {}}
     facts = {"folds": 5, "space": space}
     values = describe_values(config, facts, {"transfer.unfreeze": 3, "training.epochs": 4})
     assert values.values == {"training.folds": 5, "transfer.unfreeze": 3, "training.epochs": 4}
-    assert [one.name for one in values.space] == ["training.folds", "training.epochs"]
-    assert values.space[1].values == [1, 2, 4]

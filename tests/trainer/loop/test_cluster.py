@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 
 WORKERS = {"worker": ["a:1", "b:2"]}
 WITH_CHIEF = {"chief": ["a:1"], **WORKERS}
