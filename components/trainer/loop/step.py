@@ -248,8 +248,9 @@ def erase_tuned(config: TrainingConfig) -> TrainingConfig:
 def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
     """Return the variables of a step but its model and average, with their values."""
     parts = {n: part for n, part in step.checkpointed.items() if n not in ("model", "average")}
-    # The list of an optimizer with loss scaling is incomplete.
-    tracked = tf.train.TrackableView(tf.train.Checkpoint(**parts)).descendants()
+    # The list of an optimizer with loss scaling is incomplete, and a view holds its root weakly.
+    root = tf.train.Checkpoint(**parts)
+    tracked = tf.train.TrackableView(root).descendants()
     return [(part, part.numpy()) for part in tracked if hasattr(part, "assign")]
 
 

@@ -129,10 +129,6 @@ def _gpu(_: Cluster | None) -> tf.distribute.Strategy:
 
 
 def _mirrored(_: Cluster | None) -> tf.distribute.Strategy:
-    # Logical CPUs, as a test or a debugging session sets up, work like GPUs.
-    cpus = tf.config.list_logical_devices("CPU")
-    if len(cpus) > 1 and not tf.config.list_physical_devices("GPU"):
-        return tf.distribute.MirroredStrategy([device.name for device in cpus])
     _require_gpu("mirrored")
     return tf.distribute.MirroredStrategy()
 
