@@ -118,6 +118,6 @@ def describe_values(
         changed: option → value where the trial differs.
     """
     found = HyperParameters()
-    plain = {option: get_value(config, option) for option in facts["space"]}
+    plain = {option: get_value(config, option) for option in facts["options"]}
     found.values = {FOLDS: facts["folds"], **plain, **changed}
     return found

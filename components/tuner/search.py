@@ -11,10 +11,12 @@ Hastie et al., 2009). The test split is never read.
 import dataclasses
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
+from optuna.distributions import CategoricalDistribution
 
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
@@ -27,7 +29,7 @@ from components.trainer.loop.checkpoint import remove_checkpoints
 from components.trainer.loop.strategy import is_accelerated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import can_gain, choose, find_best, write_best
-from components.tuner.space import Choices, find_space, find_start
+from components.tuner.space import find_space, find_start
 from components.tuner.study import Study
 from components.tuner.trials import (
     DONE,
@@ -77,15 +79,12 @@ class Search:
     """Where trial 1 differs from the recipe's training."""
     interrupted: bool = False
     """Whether the user has ended it."""
-    space: dict[str, Choices] = field(init=False)
-    """What the trials differ in."""
     study: Study = field(init=False)
 
     def __post_init__(self) -> None:
         """Start, or go on where an earlier attempt was killed."""
         config = self.runner.data.config
-        self.space = find_space(config, self.start)
-        self.study = Study(config, self.space, self.runner.directory)
+        self.study = Study(config, find_space(config, self.start), self.runner.directory)
 
     @property
     def trials(self) -> list[Trial]:
@@ -151,7 +150,7 @@ class Search:
     def _propose(self, longer: Values | None) -> Trial | None:
         """Begin a proposed trial; return None if there is no time for one, or no use."""
         kept = self._cost(self._best, _LONGER * self._epochs(self._best)) if longer else 0.0
-        shortest = self._cost(Trial(-1, {**self.start}), min(self.space[_EPOCHS].values))
+        shortest = self._cost(Trial(-1, {**self.start}), min(self._lengths))
         left = self.left - kept
         if self._is_stale or shortest > left:
             return None
@@ -169,6 +168,13 @@ class Search:
         best = find_best(shorter) or self.trials[0]
         return len(shorter) - best.number > _PATIENCE
 
+    @property
+    def _lengths(self) -> Sequence[Any]:
+        """The numbers of epochs that proposals have."""
+        epochs = self.study.space[_EPOCHS]
+        assert isinstance(epochs, CategoricalDistribution)
+        return epochs.choices
+
     def _plan_longer(self) -> dict[str, Any] | None:
         """Return the options of a longer training that takes the rest of the time, if it pays.
 
@@ -177,7 +183,7 @@ class Search:
         late = self._start_was_late
         base, least = (self.trials[1], 0.5) if late else (self._best, _LEAST_LONGER)
         done = any(trial.role == "longer" for trial in self.trials)
-        if done or len(self.space[_EPOCHS].values) < 2:
+        if done or len(self._lengths) < 2:
             return None
         before = self._epochs(base)
         epochs = self.left / self._cost(base, 1)
@@ -302,7 +308,7 @@ def _describe(run: Search, chosen: Trial) -> dict[str, Any]:
         "measure": run.runner.measure,
         "error": chosen.error,
         "chosen": chosen.number,
-        "space": {key: dataclasses.asdict(one) for key, one in run.space.items()},
+        "options": sorted(run.study.space),
         "trials": [
             {name: value for name, value in dataclasses.asdict(trial).items() if name != "right"}
             for trial in run.trials

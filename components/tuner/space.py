@@ -1,8 +1,9 @@
-"""What a search may change: values around the recipe's for each option, and why."""
+"""What a search may change: values around the recipe's for each option."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from components.contract.rules_of_thumb import OWN_NETWORKS, SMALL_SIDE
 from components.trainer.config.recipes import RECIPES, Values, apply_values, get_value
@@ -11,17 +12,6 @@ from components.trainer.config.training import TrainerConfig
 FLIP = "augmentation.flip"
 # Channels that `model.width` 0 stands for.
 _WIDTHS = {"cnn": 32, "resnet9": 64}
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The values of an option that a search tries."""
-
-    values: Sequence[Any]
-    why: str
-    """Reason for the range; a sentence."""
-    between: bool = False
-    """Whether the values are the ends of a range, whose logarithm is drawn uniformly at first."""
 
 
 def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[str, Any]:
@@ -66,8 +56,8 @@ def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
     return {key: value for key, value in values.items() if get_value(config, key) != value}
 
 
-def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
-    """Return option → what to try, those that bring the most first.
+def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistribution]:
+    """Return option → what to try.
 
     `training.search` replaces the values of an option, or adds one.
 
@@ -77,57 +67,34 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, Choices]:
     """
     config = apply_values(plain, start)
     training, network = config.training, config.model.name
-    rate, decay, epochs = training.learning_rate, training.weight_decay, training.epochs
-    batch = training.batch_size
-    space = {
-        "training.learning_rate": Choices(
-            _around(rate), "Tuned rates beat most specialized methods on few images.", between=True
-        ),
-        "training.batch_size": Choices(
-            sorted({max(1, batch // 2), batch}), "Smaller batches helped with few images."
-        ),
-        "augmentation.policy": Choices(
-            sorted({"none", "trivial", plain.augmentation.policy}),
-            "Helps unless colors or shapes distinguish the classes.",
-        ),
-        FLIP: Choices(
-            sorted({plain.augmentation.flip, config.augmentation.flip}),
-            "Mirrored objects keep their class; text does not.",
-        ),
-        "training.epochs": Choices(
-            [max(1, epochs // 2), epochs], "Stronger augmentation needs longer trainings."
-        ),
-        "augmentation.cutmix": Choices(
-            sorted({0.0, 1.0, config.augmentation.cutmix}), "Regularizes long trainings."
-        ),
-        "training.label_smoothing": Choices(
-            sorted({0.0, 0.1, training.label_smoothing}), "Helps with noisy labels."
-        ),
-        "model.dropout": Choices(
-            sorted({0.0, 0.2, 0.5, config.model.dropout}), "Few images need more."
-        ),
-    }
+    decay, epochs, batch = training.weight_decay, training.epochs, training.batch_size
+    # Tuned rates beat most specialized methods on few images.
+    space = {"training.learning_rate": _around(training.learning_rate)}
     if decay:
-        space["training.weight_decay"] = Choices(
-            _around(decay), "Its best value depends on the number of images.", between=True
-        )
+        space["training.weight_decay"] = _around(decay)
+    values: dict[str, Iterable[Any]] = {
+        "training.batch_size": {max(1, batch // 2), batch},
+        "augmentation.policy": {"none", "trivial", plain.augmentation.policy},
+        FLIP: {plain.augmentation.flip, config.augmentation.flip},
+        # Stronger augmentation needs longer trainings.
+        "training.epochs": {max(1, epochs // 2), epochs},
+        "augmentation.cutmix": {0.0, 1.0, config.augmentation.cutmix},
+        "training.label_smoothing": {0.0, 0.1, training.label_smoothing},
+        "model.dropout": {0.0, 0.2, 0.5, config.model.dropout},
+    }
     if training.metric == "balanced_accuracy":
-        space["training.balance"] = Choices(
-            sorted({"none", "weights", training.balance}), "Helps rare classes."
-        )
+        values["training.balance"] = {"none", "weights", training.balance}
     if network in OWN_NETWORKS:
+        # A narrower network trains longer in the same time.
         width = config.model.width or _WIDTHS[network]
-        space["model.width"] = Choices(
-            [max(1, width // 2), config.model.width],
-            "A narrower network trains longer in the same time.",
-        )
-    for key, value in start.items():
-        space.setdefault(key, Choices([value], "Has helped most on other images."))
-    for key, values in plain.training.search.items():
-        space[key] = Choices(values, "You have set it.")
-    return space
+        values["model.width"] = {max(1, width // 2), config.model.width}
+    fixed = {key: [value] for key, value in start.items() if key not in {*values, *space}}
+    tried = {key: sorted(some) for key, some in values.items()}
+    tried |= {**fixed, **plain.training.search}
+    return space | {key: CategoricalDistribution([*some]) for key, some in tried.items()}
 
 
-def _around(value: float) -> list[float]:
-    """Return a third of the value and three times as much, in two digits."""
-    return [float(f"{value * factor:.2g}") for factor in (1 / 3, 3)]
+def _around(value: float) -> BaseDistribution:
+    """Return a range, from a third of the value to three times as much, in two digits."""
+    low, high = (float(f"{value * factor:.2g}") for factor in (1 / 3, 3))
+    return FloatDistribution(low, high, log=True)

@@ -7,7 +7,7 @@ most. The journal lies beside the checkpoints, so that a killed search goes on.
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from components.contract.errors import ConfigurationError
 from components.trainer.config.recipes import Values, apply_values, get_value
 from components.trainer.config.training import TrainerConfig
-from components.tuner.space import Choices, list_changes
+from components.tuner.space import list_changes
 from components.tuner.trials import DIVERGED, DONE, STOPPED, Trial
 
 # As in the text that a search prints itself.
@@ -38,7 +38,9 @@ _STATES = {STOPPED: TrialState.PRUNED, DIVERGED: TrialState.PRUNED}
 class Study:
     """The trials of a search, those of earlier attempts included."""
 
-    def __init__(self, config: TrainerConfig, space: Mapping[str, Choices], directory: str) -> None:
+    def __init__(
+        self, config: TrainerConfig, space: dict[str, BaseDistribution], directory: str
+    ) -> None:
         """Open the journal of a search in the folder of its checkpoints, or begin one.
 
         Args:
@@ -50,13 +52,8 @@ class Study:
         os.makedirs(place, exist_ok=True)
         path = os.path.join(place, _JOURNAL)
         _cut_unfinished_line(path)
-        self._config, self._space = config, space
-        self._distributions: dict[str, BaseDistribution] = {
-            name: FloatDistribution(choices.values[0], choices.values[-1], log=True)
-            if choices.between
-            else CategoricalDistribution(list(choices.values))
-            for name, choices in space.items()
-        }
+        self._config, self.space = config, space
+        self._ranges = {name for name in space if isinstance(space[name], FloatDistribution)}
         self._study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path))),
             study_name="search",
@@ -79,12 +76,12 @@ class Study:
     def begin(self, trial: Trial) -> Trial:
         """Begin a given trial, or begin it again; it teaches the sampler if the space has it."""
         params = {
-            name: trial.values.get(name, get_value(self._config, name)) for name in self._space
+            name: trial.values.get(name, get_value(self._config, name)) for name in self.space
         }
-        if not all(_contains(one, params[name]) for name, one in self._distributions.items()):
+        if not all(_contains(one, params[name]) for name, one in self.space.items()):
             return self._begin(self._study.ask(), trial)
         self._study.enqueue_trial(params)
-        return self._begin(self._study.ask(self._distributions), trial)
+        return self._begin(self._study.ask(self.space), trial)
 
     def propose(self, *, accept: Callable[[dict[str, Any]], bool]) -> Trial | None:
         """Begin another trial, if one is found whose options are new, valid and accepted."""
@@ -94,9 +91,11 @@ class Study:
             seed=int(seed), n_startup_trials=_RANDOM_FIRST
         )
         for _ in range(_TRIES):
-            drawn = self._study.ask(self._distributions)
+            drawn = self._study.ask(self.space)
             rounded = {
-                name: float(f"{value:.2g}") if self._space[name].between else value
+                name: float(f"{value:.2g}")
+                if isinstance(self.space[name], FloatDistribution)
+                else value
                 for name, value in drawn.params.items()
             }
             values = list_changes(self._config, rounded)

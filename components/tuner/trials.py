@@ -25,7 +25,7 @@ from components.trainer.export.signatures import Classifier
 from components.trainer.loop.calibration import Predict, compile_logits, predict_logits
 from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.fold_images import SmallSet
-from components.trainer.loop.folds import Validated, cross_validate
+from components.trainer.loop.folds import cross_validate
 from components.trainer.loop.train import Shared, Stoppable, Training
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import precision
@@ -64,7 +64,7 @@ class Trial:
     """Accuracy on the images that select the epoch, so far; balanced accuracy if
     `training.metric` is."""
     scores: list[float] = field(default_factory=list)
-    """Of the best epoch up to each tenth of its epochs that it has completed."""
+    """Score after each tenth of its epochs."""
     finished: float = 0.0
     """Seconds of the search at its end."""
     right: list[str] = field(default_factory=list)
@@ -77,17 +77,15 @@ class Trial:
         shares = [(text.count("1") / len(text), len(text)) for text in self.right]
         return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
 
-    def set_scores(self, score: Callable[[int], float], done: int, *, of: int) -> None:
-        """Set the scores after `done` of all epochs or folds; `score` is that of the first ones."""
-        parts = [math.ceil(tenth * of / _TENTHS) for tenth in range(1, _TENTHS + 1)]
-        self.scores = [score(part) for part in parts if part <= done]
-        self.score = score(done)
+    def go_on(self, score: float, done: int, *, of: int) -> None:
+        """Set the score after `done` of all epochs or folds."""
+        self.score = score
+        self.scores += [score] * (_TENTHS * done // of - len(self.scores))
 
     def complete(self, right: list[str]) -> None:
         """Set the state of a trial that was trained to its end."""
         self.right, self.state = right, DONE
         self.score = statistics.mean(text.count("1") / len(text) for text in right)
-        self.scores += [self.score] * (_TENTHS - len(self.scores))
 
 
 Report = Callable[[Trial], bool]
@@ -192,15 +190,10 @@ class TrialRunner:
             if count == self.folds:
                 trial.complete(self._find_right(validated.logits, validated.images.labels))
                 return
-            score = functools.partial(self._score_folds, validated)
-            trial.set_scores(score, count, of=self.folds)
+            curve = validated.mean_curve(f"val_{self.measure}")
+            trial.go_on(float(curve[validated.choose_epoch() - 1]), count, of=self.folds)
             if report(trial):
                 return
-
-    def _score_folds(self, validated: Validated, count: int) -> float:
-        """Return the accuracy of the first folds in their best epoch."""
-        some = dataclasses.replace(validated, results=validated.results[:count])
-        return float(some.mean_curve(f"val_{self.measure}")[some.choose_epoch() - 1])
 
     @functools.cached_property
     def _small(self) -> SmallSet:
@@ -229,23 +222,11 @@ class TrialRunner:
             trial.complete(self._find_right(logits, ids))
 
     def _set_progress(self, trial: Trial, progress: Progress, config: TrainerConfig) -> None:
+        """Set how far a trial has come; its score is 0 while all epochs have diverged."""
         trial.epochs = progress.epochs
-        score = functools.partial(self._score, progress, config)
-        trial.set_scores(score, trial.epochs, of=config.training.epochs)
-
-    def _score(self, progress: Progress, config: TrainerConfig, epochs: int) -> float:
-        """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
-
-        It is the last one if `training.keep` says so.
-        """
-        watched = progress.history[progress.watched][:epochs]
-        best, last = 0, config.training.keep == "last"
-        for epoch, value in enumerate(watched):
-            better = progress.is_better(value, watched[best]) or not math.isfinite(watched[best])
-            if better or (last and math.isfinite(value)):
-                best = epoch
-        accuracy = progress.history[f"val_{self.measure}"][best]
-        return accuracy if math.isfinite(accuracy) else 0.0
+        curve = progress.history[f"val_{self.measure}"]
+        score = curve[progress.best_epoch - 1] if progress.best_epoch else 0.0
+        trial.go_on(score, trial.epochs, of=config.training.epochs)
 
     @property
     def measure(self) -> Literal["accuracy", "balanced_accuracy"]:

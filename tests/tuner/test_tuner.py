@@ -213,7 +213,6 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     )
     with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
         tuner_fn(arguments).tuner.search()
-    space: dict[str, Any] = {"transfer.unfreeze": {}, "training.epochs": {}}
-    facts = {"folds": 5, "space": space}
+    facts = {"folds": 5, "options": ["transfer.unfreeze", "training.epochs"]}
     values = describe_values(config, facts, {"transfer.unfreeze": 3, "training.epochs": 4})
     assert values.values == {"training.folds": 5, "transfer.unfreeze": 3, "training.epochs": 4}
