@@ -1,7 +1,7 @@
 """Search for a better training within `training.minutes`.
 
 Trial 0 is the recipe's training, run to its end. Trial 1 is what has helped most on other images.
-The next ones change options that `space.py` lists; Optuna proposes them and stops those that are
+The next ones change options around the recipe's; Optuna proposes them and stops those that are
 worse than most (`study.py`). Finally, the best one is trained for longer. Only a trial that was
 trained to its end can replace trial 0, and only if it is more accurate on the images that select
 the epoch by more than one standard error of the paired difference (the one-standard-error rule;
@@ -29,8 +29,7 @@ from components.trainer.loop.checkpoint import remove_checkpoints
 from components.trainer.loop.strategy import is_accelerated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import can_gain, choose, find_best, write_best
-from components.tuner.space import find_space, find_start
-from components.tuner.study import Study
+from components.tuner.study import Study, find_space, find_start
 from components.tuner.trials import (
     DONE,
     NO_TIME,

@@ -21,7 +21,7 @@ from components.trainer.loop.folds import FoldResult, Validated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import choose, compare, write_best
 from components.tuner.search import Search, search
-from components.tuner.space import find_start
+from components.tuner.study import find_start
 from components.tuner.trials import Report, Trial, TrialRunner
 from tests.tuner.test_search_space import config
 

@@ -15,8 +15,7 @@ from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.tuner.space import find_space, find_start, list_changes
-from components.tuner.study import Study
+from components.tuner.study import Study, find_space, find_start, list_changes
 from components.tuner.trials import Trial
 from pipeline_def.config.config import Config
 
