@@ -45,11 +45,16 @@ from components.trainer.loop.train import Training
 from components.trainer.networks.networks import make_plain
 from components.trainer.networks.parts import save_backbone
 from components.trainer.networks.warm_start import NETWORK_FILE, describe_network
-from components.trainer.preparation import Preparation, prepare, read_config, start_devices
+from components.trainer.preparation import (
+    Preparation,
+    prepare,
+    read_config,
+    start_devices,
+    take_over,
+)
 from components.trainer.run_files import describe_model, describe_training
 from components.trainer.trained_on import Ids, list_keys, write_trained_on
 from components.trainer.training_input import TrainingInput
-from components.trainer.tuned import take_over
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -26,8 +26,15 @@ from components.contract.artifacts import Artifacts
 from components.trainer.config.recipes import get_value
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
-from components.trainer.preparation import Preparation, prepare, read_config, start_devices
-from components.trainer.tuned import FOLDS, copy_folder, save_trained
+from components.trainer.preparation import (
+    FOLDS,
+    Preparation,
+    copy_folder,
+    prepare,
+    read_config,
+    save_trained,
+    start_devices,
+)
 from components.tuner.search import Outcome, search
 from components.tuner.trials import DONE
 

@@ -17,7 +17,7 @@ from components.images.options import TransformConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop.checkpoint import Checkpoints
-from components.trainer.tuned import apply_hyperparameters
+from components.trainer.preparation import apply_hyperparameters
 from components.tuner.trials import Trial, TrialRunner, attempt
 from tests.conftest import SIZE
 from tests.trainer.input.shard_folder import ShardFolder
@@ -122,7 +122,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
     tuner = ImageTuner(**channels(), config=config)
     with monkeypatch.context() as killed:
-        killed.setattr("components.trainer.tuned.save_trained", fail)
+        killed.setattr("components.trainer.preparation.save_trained", fail)
         with pytest.raises(InterruptedError):
             run_step(tuner, shard_folder, tmp_path / "killed")
     found = run_step(tuner, shard_folder, tmp_path / "tuner")
