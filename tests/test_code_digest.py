@@ -57,7 +57,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("components/report/templates/card.md.j2", {"ImageReport"}),
         (
             "components/contract/example.py",
-            {*STEPS} - {"BaselineFinder", "ImagePredictor", "Pusher"},
+            {*STEPS} - {"BaselineFinder", "Pusher"},
         ),
         ("README.md", set()),
     ],

@@ -1,0 +1,5 @@
+"""Shared fixtures."""
+
+from tests.trainer.conftest import shard_folder
+
+__all__ = ["shard_folder"]
