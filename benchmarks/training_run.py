@@ -25,9 +25,9 @@ from components.trainer.input.augment import augment
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.loop.log import TrainingLog
-from components.trainer.loop.loop import TrainingLoop
 from components.trainer.loop.optimizer import Schedule, make_optimizer
 from components.trainer.loop.step import Step
+from components.trainer.loop.train import TrainingLoop
 from components.trainer.networks.networks import build_model
 
 BARE = "bare step, one batch in memory"

@@ -18,10 +18,9 @@ fields of `LabelSets` beside it; `known`, null or absent or the fields of
 `components.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation, their `count`, and
 of each the epoch at which it was judged and its seconds; `warm_start`, null or the fields of
 `components.trainer.networks.warm_start.WarmStart` and its `text`; `search`, null or `minutes`,
-`folds`, the number of `images` that compared the trials, the number of the `chosen` trial, `text`
-that says why, `importance`, option → its share of the variance and the standard error, `space`,
-option → `values`, `why` and whether they are ends of a range, `between`, and `trials`, the fields
-of `components.tuner.trials.Trial`."""
+`folds`, the number of the `chosen` trial, `text` that says why, `measure`, the metric of all
+scores, `error`, the standard error of the chosen one, `options` that were searched, and `trials`,
+the fields of `components.tuner.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
 """In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`

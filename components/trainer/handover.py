@@ -26,7 +26,7 @@ from components.host.lock import LOCK_FILE, is_locked
 from components.host.progress import LOGGER, report_progress
 from components.host.startup import end_process, quick_imports
 from components.storage.folder import replace_file
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 
 SECONDS = 600.0
 """How long processes wait for each other to start."""
@@ -82,7 +82,7 @@ class Handover:
             report_progress(done=done, total=len(self._cluster.others), unit="other workers")
             time.sleep(min(_PAUSE, self._seconds / 10))
         for name in self._cluster.others:
-            if self._read(name)["cluster"] != self._cluster.listed:
+            if self._read(name)["cluster"] != self._cluster.addresses:
                 raise ConfigurationError(
                     f"{name} and the chief have different lists of processes in TF_CONFIG."
                 )
@@ -113,7 +113,7 @@ class Handover:
         try:
             while mine not in (answer := self._read(_ANSWER)).get("workers", ()):
                 if self._read(self._cluster.name).get("id") != mine:
-                    _write(file, {"id": mine, "cluster": self._cluster.listed})
+                    _write(file, {"id": mine, "cluster": self._cluster.addresses})
                 if is_locked(str(self._folder.parent / LOCK_FILE)):
                     ends = time.monotonic() + self._seconds
                 if time.monotonic() > ends:

@@ -1,51 +1,63 @@
-"""What Tuner and Trainer need before they train: a configuration, devices, images and networks."""
+"""What Trainer and Tuner start from: every value is resolved here, and none changes afterwards."""
 
 import dataclasses
 import functools
+import hashlib
+import json
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from components.contract.configuration import from_dict
+from components.contract.configuration import from_dict, to_dict
+from components.contract.errors import ConfigurationError, ModelError
+from components.contract.model_files import CHOSEN_FOLDER, SEARCH_FILE
 from components.images.pixel_statistics import patch_covariance, pixel_moments
 from components.trainer.config.model import ModelConfig
-from components.trainer.config.recipes import resolve
-from components.trainer.config.training import TrainerConfig
+from components.trainer.config.recipes import apply_values, resolve
+from components.trainer.config.training import TrainerConfig, can_search
 from components.trainer.export.transform_graph import TransformGraph
 from components.trainer.input.augment import check_own
 from components.trainer.input.shards import Shards
-from components.trainer.loop.distribution.strategy import (
-    find_strategy,
-    limit_threads,
-    set_determinism,
-)
-from components.trainer.networks.networks import build_model
+from components.trainer.loop.checkpoint import remove_checkpoints
+from components.trainer.loop.fold_images import choose_folds
+from components.trainer.loop.strategy import find_strategy, limit_threads, set_determinism
+from components.trainer.networks.networks import build_model, precision
+from components.trainer.networks.warm_start import WarmStart, find_start, shorten, start_from
 from components.trainer.networks.weights_file import name_network
+from components.trainer.trained_on import Ids, check_unseen, list_keys
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
+# Sections that decide which weights a training ends with.
+_DECISIVE = ("transform", "augmentation", "model", "training", "transfer")
+
+_IMAGES = "images"
+
+FOLDS = "training.folds"
+
 
 def read_config(fn_args: Any) -> TrainerConfig:
-    """Read the configuration, and choose a network for the images if it is not set."""
+    """Read the configuration, choose a network if none is set, and take over hyperparameters."""
     config = from_dict(TrainerConfig, fn_args.custom_config)
     if config.model.weights == "auto":
         # Nobody has looked for weights before this step.
         config = dataclasses.replace(
             config, model=dataclasses.replace(config.model, weights="none")
         )
-    if config.model.title != "auto":
-        return config
-    config = dataclasses.replace(config, model=name_network(config.model))
-    [train] = fn_args.train_files
-    config, _ = resolve(
-        config, shorter_side=config.transform.seen_size, images=Shards.of_pattern(train).total
-    )
-    _LOGGER.info("Network %s, recipe %s.", config.model.title, config.training.recipe)
+    if config.model.title == "auto":
+        config = dataclasses.replace(config, model=name_network(config.model))
+        [train] = fn_args.train_files
+        images = Shards.of_pattern(train).total
+        config, _ = resolve(config, shorter_side=config.transform.seen_size, images=images)
+        _LOGGER.info("Network %s, recipe %s.", config.model.title, config.training.recipe)
+    if fn_args.hyperparameters:
+        config = apply_hyperparameters(config, fn_args.hyperparameters)
     return config
 
 
@@ -63,17 +75,37 @@ class Preparation:
 
     graph: TransformGraph
     data: TrainingInput
+    """With the configuration as it is from now on."""
     build: Callable[[ModelConfig], tf_keras.Model]
     """Builds a network for the training images, always with the same first weights."""
+    model: tf_keras.Model
+    """The network, with the weights that training starts from."""
+    folds: int
+    """0: the eval split selects the epoch."""
+    start: WarmStart | None
+    """The pushed model whose weights the network has, if there is one."""
+    earlier: Ids | None
+    """The images that this model was trained on."""
 
-    @classmethod
-    def of(cls, fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy) -> Self:
-        """Find the images that TFX has passed, and the graph that transformed them."""
-        check_own(config.augmentation.fn, size=config.transform.seen_size)
-        graph = TransformGraph(fn_args.transform_graph_path)
-        replicas = strategy.num_replicas_in_sync
-        data = TrainingInput.find(fn_args, config, graph.transformed_spec, replicas=replicas)
-        return cls(graph, data, _prepare_build(data, classes=len(graph.labels)))
+
+def prepare(fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy) -> Preparation:
+    """Find the images that TFX has passed, the graph that transformed them, and the weights.
+
+    Raises:
+        ModelError: the pushed model that `model.warm_start` names cannot be used.
+    """
+    check_own(config.augmentation.fn, size=config.transform.seen_size)
+    graph = TransformGraph(fn_args.transform_graph_path)
+    replicas = strategy.num_replicas_in_sync
+    data = TrainingInput.find(fn_args, config, graph.transformed_spec, replicas=replicas)
+    build = _prepare_build(data, classes=len(graph.labels))
+    with strategy.scope(), precision(config.training.precision):
+        model = build(config.model)
+        folds = choose_folds(data, model)
+        start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
+    if start:
+        data = dataclasses.replace(data, config=shorten(data.config))
+    return Preparation(graph, data, build, model, folds, start, earlier)
 
 
 def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfig], tf_keras.Model]:
@@ -99,3 +131,122 @@ def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfi
         )
 
     return build
+
+
+def _start_warm(
+    model: tf_keras.Model, data: TrainingInput, labels: Sequence[str]
+) -> tuple[WarmStart | None, Ids | None]:
+    """Start from the pushed model that `model.warm_start` names, if any.
+
+    Returns:
+        The start, and the images that the pushed model was trained on; None for a cold start.
+
+    Raises:
+        ModelError: it is named by version or place, and cannot be used.
+    """
+    config, nothing = data.config, (None, None)
+    wanted = config.model.start
+    if not wanted:
+        return nothing
+    if not (version := find_start(wanted, config.pushed)):
+        _LOGGER.warning("No model has been pushed yet, so this is a cold start.")
+        return nothing
+    try:
+        earlier = check_unseen(version, data.train)
+        start = start_from(model, version, labels, config)
+    except ModelError as error:
+        if wanted != "true":
+            raise
+        _LOGGER.warning("This is a cold start. %s", error)
+        return nothing
+    _LOGGER.info("%s", start.text)
+    return start, earlier
+
+
+def apply_hyperparameters(
+    config: TrainerConfig, hyperparameters: Mapping[str, Any]
+) -> TrainerConfig:
+    """Return the configuration with the values of KerasTuner's `HyperParameters.get_config()`.
+
+    Raises:
+        ConfigurationError: a name is not an option of training, or a value is not allowed.
+    """
+    values = hyperparameters["values"]
+    for name in values:
+        if name != FOLDS and not can_search(name):
+            raise ConfigurationError(
+                f"The hyperparameters name {name!r}, which is not an option of the sections "
+                "training, transfer, augmentation and model: pass those that ImageTuner has found."
+            )
+    return apply_values(config, values)
+
+
+def save_trained(
+    config: TrainerConfig,
+    data: TrainingInput,
+    facts: dict[str, Any],
+    *,
+    checkpoints: str,
+    directory: str,
+) -> None:
+    """Write what `take_over` reads: the training of the chosen trial, and how it was found.
+
+    Args:
+        config: of the chosen trial.
+        data: images of the search.
+        facts: of the search.
+        checkpoints: folder of the chosen trial's.
+        directory: for the files.
+    """
+    copy_folder(checkpoints, os.path.join(directory, CHOSEN_FOLDER))
+    found = {"search": facts, **_identify(config, data)}
+    with tf.io.gfile.GFile(os.path.join(directory, SEARCH_FILE), "w") as file:
+        file.write(json.dumps(found))
+
+
+def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str, Any]:
+    """Copy the checkpoints of the chosen trial, and return the facts of its search.
+
+    An attempt that finds its own checkpoints goes on from them.
+
+    Raises:
+        ConfigurationError: Tuner had other options or images, so this is not the same training.
+    """
+    with tf.io.gfile.GFile(os.path.join(tuner_run, SEARCH_FILE)) as file:
+        found = json.loads(file.read())
+    given = json.loads(json.dumps(_identify(data.config, data)))
+    for option, value in given.items():
+        if found[option] != value:
+            what = f"{option} {found[option]}" if option != _IMAGES else "other images"
+            raise ConfigurationError(
+                f"ImageTuner has trained with {what}, so ImageTrainer cannot go on from it: give "
+                "both the same config, examples and hyperparameters, or leave out tuner_run."
+            )
+    if not tf.io.gfile.exists(checkpoints):
+        unfinished = f"{checkpoints}.unfinished"
+        remove_checkpoints(unfinished)
+        copy_folder(os.path.join(tuner_run, CHOSEN_FOLDER), unfinished)
+        tf.io.gfile.rename(unfinished, checkpoints)
+    facts: dict[str, Any] = found["search"]
+    return facts
+
+
+def _identify(config: TrainerConfig, data: TrainingInput) -> dict[str, Any]:
+    """Return option → value of a training, and a digest of its images in their order."""
+    keys = hashlib.sha256()
+    for shards in (data.train, data.evaluation):
+        keys.update(f"{shards.split} {shards.total}".encode())
+        for key in list_keys(shards):
+            keys.update(key.encode())
+    sections = to_dict(config)
+    options = {f"{name}.{key}": one for name in _DECISIVE for key, one in sections[name].items()}
+    return {**options, _IMAGES: keys.hexdigest()}
+
+
+def copy_folder(source: str, target: str) -> None:
+    """Copy the files of a folder, and its folders."""
+    for folder, _, names in tf.io.gfile.walk(source):
+        place = os.path.normpath(os.path.join(target, os.path.relpath(folder, source)))
+        tf.io.gfile.makedirs(place)
+        for name in names:
+            tf.io.gfile.copy(os.path.join(folder, name), os.path.join(place, name), overwrite=True)

@@ -8,7 +8,6 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -28,8 +27,7 @@ from components.metrics.unknowns import Unknowns
 from components.trainer.export.signatures import Classifier
 from components.trainer.input.cache import pixel_bytes
 from components.trainer.loop.calibration import Calibration, LabelSets
-from components.trainer.loop.log import TrainingLog
-from components.trainer.loop.phases import Phase, Training
+from components.trainer.loop.train import Phase, Training
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -66,7 +64,6 @@ def describe_training(
     _write(training.history, directory, HISTORY_FILE)
     _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)
     _write(description, directory, TRAINING_FILE)
-    _log_hyperparameters(training, description["config"], directory)
 
 
 def name_user() -> str:
@@ -129,14 +126,6 @@ def _advise(data: TrainingInput) -> str:
     else:
         change = "put the shards on a faster disk"
     return f"{change}. `uv run -m benchmarks.input_pipeline --data DIR` measures what helps."
-
-
-def _log_hyperparameters(training: Training, config: Mapping[str, Any], directory: str) -> None:
-    """Log the configuration and the metrics of the exported weights for TensorBoard."""
-    [exported] = [p.progress for p in training.phases if p.name == training.exported]
-    metrics = {name: values[exported.best_epoch - 1] for name, values in exported.history.items()}
-    with TrainingLog(directory, first_epoch=len(training.history[exported.watched])) as log:
-        log.write_hyperparameters(config, metrics)
 
 
 def describe_model(classifier: Classifier, saved_model: str, directory: str) -> None:

@@ -1,21 +1,19 @@
 """Trainer's run_fn: from the transformed examples to the exported model.
 
-`preparation.py` finds the images and the network, `phases.py` runs the phases of a training, each a
-`TrainingLoop` (`loop.py`) of steps (`step.py`); `calibration.py` fits a temperature and thresholds,
-`image_pass.py` describes the images, and `components/trainer/export` exports the model.
+`preparation.py` resolves the configuration, and finds the images and the network. `loop/train.py`
+has phases and epochs, `loop/step.py` the training step, `input/dataset.py` its batches.
+`calibration.py` fits a temperature and thresholds, `image_pass.py` describes the images, and
+`components/trainer/export` exports the model.
 """
 
 import dataclasses
 import logging
 import os
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 
-from components.contract.errors import ModelError
 from components.contract.example import decode_text
 from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
 from components.host.machine import require_formats
@@ -36,29 +34,27 @@ from components.trainer.loop.calibration import (
     predict_logits,
 )
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
-from components.trainer.loop.cross_validation.choice import train
-from components.trainer.loop.cross_validation.folds import Validated
-from components.trainer.loop.distribution.workers import (
+from components.trainer.loop.folds import Validated, train_with_folds
+from components.trainer.loop.strategy import (
     is_chief,
     mean_of_workers,
     own_directory,
     report_lost_worker,
 )
-from components.trainer.networks.networks import make_plain, precision
-from components.trainer.networks.warm_start import (
-    NETWORK_FILE,
-    WarmStart,
-    describe_network,
-    find_start,
-    shorten,
-    start_from,
-)
+from components.trainer.loop.train import Training
+from components.trainer.networks.networks import make_plain
+from components.trainer.networks.warm_start import NETWORK_FILE, describe_network
 from components.trainer.networks.weights import save_backbone
-from components.trainer.preparation import Preparation, read_config, start_devices
+from components.trainer.preparation import (
+    Preparation,
+    prepare,
+    read_config,
+    start_devices,
+    take_over,
+)
 from components.trainer.run_files import describe_model, describe_training
-from components.trainer.trained_on import Ids, check_unseen, list_keys, write_trained_on
+from components.trainer.trained_on import Ids, list_keys, write_trained_on
 from components.trainer.training_input import TrainingInput
-from components.trainer.tuned import apply_hyperparameters, take_over
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -79,8 +75,6 @@ def run_fn(fn_args: Any) -> None:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
     config = read_config(fn_args)
-    if fn_args.hyperparameters:
-        config = apply_hyperparameters(config, fn_args.hyperparameters)
     require_formats(config.export.formats)
     strategy = start_devices(config)
     with report_lost_worker(strategy):
@@ -94,27 +88,21 @@ def _train_and_export(
     fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy
 ) -> None:
     started, run_dir = time.time(), fn_args.model_run_dir
-    prepared = Preparation.of(fn_args, config, strategy)
-    graph, data, build = prepared.graph, prepared.data, prepared.build
+    prepared = prepare(fn_args, config, strategy)
+    data, graph = prepared.data, prepared.graph
     checkpoints = checkpoint_dir(fn_args)
     found = take_over(config.tuner_run, data, checkpoints) if config.tuner_run else None
-    with strategy.scope(), precision(config.training.precision):
-        model = build(config.model)
-        start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
-    if start:
-        data = dataclasses.replace(data, config=shorten(data.config))
-    training, validated = train(
-        model, data, log_dir=run_dir, checkpoint_dir=checkpoints, start=start
+    training, validated = _train(prepared, log_dir=run_dir, checkpoints=checkpoints)
+    model = make_plain(
+        training.model, lambda: prepared.build(config.model), config.training.precision
     )
-    model = make_plain(model, lambda: build(config.model), config.training.precision)
-    plain = Classifier(model, config.model.views)
-    classifier, calibration, sets = _calibrate(plain, data, validated)
-    texts = tuple(map(decode_text, graph.labels))
+    classifier, calibration, sets = _calibrate(
+        Classifier(model, config.model.views), data, validated
+    )
     unknowns = None
     if rate := config.export.false_alarms:
         unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
         classifier = dataclasses.replace(classifier, known=unknowns.threshold)
-    folds = validated.describe(training) if validated else None
     describe_training(
         training,
         calibration,
@@ -122,12 +110,12 @@ def _train_and_export(
         unknowns,
         started=started,
         directory=run_dir,
-        folds=folds,
+        folds=validated.describe(training) if validated else None,
         search=found,
     )
-    unseen = validated.predict(texts) if validated else None
+    unseen = validated.predict(tuple(map(decode_text, graph.labels))) if validated else None
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(classifier, graph, data, fn_args, unseen, earlier)
+    _export(classifier, graph, data, fn_args, unseen, prepared.earlier)
     if is_chief(strategy):
         write_images(
             classifier,
@@ -137,20 +125,25 @@ def _train_and_export(
             labels=graph.labels,
             directory=run_dir,
         )
-    if config.export.formats and is_chief(strategy):
-        export_formats(
-            classifier,
-            config.export.formats,
-            os.path.join(os.path.dirname(fn_args.serving_model_dir), FORMATS_FOLDER),
-            labels=[label.decode() for label in graph.labels],
-            images=data.draw_images(_CALIBRATION_IMAGES),
-            config=config.transform,
-            ingest=read_index(data.train.uri).get("ingest", {}),
-        )
+        _export_formats(classifier, graph, data, fn_args)
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
+
+
+def _train(
+    prepared: Preparation, *, log_dir: str, checkpoints: str
+) -> tuple[Training, Validated | None]:
+    """Train on the train split; or on all images, once folds have judged the recipe."""
+    model, data = prepared.model, prepared.data
+    if prepared.folds:
+        return train_with_folds(
+            model, data, folds=prepared.folds, log_dir=log_dir, checkpoint_dir=checkpoints
+        )
+    training = Training(model, data, log_dir, checkpoints, start=prepared.start)
+    training.run()
+    return training, None
 
 
 def _calibrate(
@@ -174,36 +167,6 @@ def _calibrate(
     return classifier, calibration, sets
 
 
-def _start_warm(
-    model: tf_keras.Model, data: TrainingInput, labels: Sequence[str]
-) -> tuple[WarmStart | None, Ids | None]:
-    """Start from the pushed model that `model.warm_start` names, if any.
-
-    Returns:
-        The start, and the images that the pushed model was trained on; None for a cold start.
-
-    Raises:
-        ModelError: it is named by version or place, and cannot be used.
-    """
-    config, nothing = data.config, (None, None)
-    wanted = config.model.start
-    if not wanted:
-        return nothing
-    if not (version := find_start(wanted, config.pushed)):
-        _LOGGER.warning("No model has been pushed yet, so this is a cold start.")
-        return nothing
-    try:
-        earlier = check_unseen(version, data.train)
-        start = start_from(model, version, labels, config)
-    except ModelError as error:
-        if wanted != "true":
-            raise
-        _LOGGER.warning("This is a cold start. %s", error)
-        return nothing
-    _LOGGER.info("%s", start.text)
-    return start, earlier
-
-
 def _export(
     classifier: Classifier,
     graph: TransformGraph,
@@ -223,3 +186,19 @@ def _export(
     keys = unseen.keys if unseen else list_keys(data.train)
     write_trained_on(directory, keys, earlier)
     describe_model(classifier, directory, fn_args.model_run_dir)
+
+
+def _export_formats(
+    classifier: Classifier, graph: TransformGraph, data: TrainingInput, fn_args: Any
+) -> None:
+    config = data.config
+    if config.export.formats:
+        export_formats(
+            classifier,
+            config.export.formats,
+            os.path.join(os.path.dirname(fn_args.serving_model_dir), FORMATS_FOLDER),
+            labels=[label.decode() for label in graph.labels],
+            images=data.draw_images(_CALIBRATION_IMAGES),
+            config=config.transform,
+            ingest=read_index(data.train.uri).get("ingest", {}),
+        )

@@ -26,9 +26,15 @@ from components.contract.artifacts import Artifacts
 from components.trainer.config.recipes import get_value
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
-from components.trainer.preparation import Preparation, read_config, start_devices
-from components.trainer.training_input import TrainingInput
-from components.trainer.tuned import FOLDS, copy_folder, save_trained
+from components.trainer.preparation import (
+    FOLDS,
+    Preparation,
+    copy_folder,
+    prepare,
+    read_config,
+    save_trained,
+    start_devices,
+)
 from components.tuner.search import Outcome, search
 from components.tuner.trials import DONE
 
@@ -64,7 +70,7 @@ class SearchTuner(BaseTuner):
         super().__init__(oracle, directory=fn_args.working_dir)
         self._fn_args, self._study = fn_args, checkpoint_dir(fn_args)
         self._logs = os.path.join(self._study, "logs")
-        self._data: TrainingInput
+        self._prepared: Preparation
         self._found: Outcome
 
     def search(self) -> None:
@@ -75,13 +81,12 @@ class SearchTuner(BaseTuner):
         """
         config = read_config(self._fn_args)
         strategy = start_devices(config)
-        prepared = Preparation.of(self._fn_args, config, strategy)
-        self._data = prepared.data
+        self._prepared = prepare(self._fn_args, config, strategy)
         self._found = search(
-            self._data,
-            prepared.build,
+            self._prepared.data,
+            self._prepared.build,
             strategy,
-            minutes=config.training.minutes or 0,
+            folds=self._prepared.folds,
             log_dir=self._logs,
             checkpoint_dir=self._study,
         )
@@ -102,7 +107,7 @@ class SearchTuner(BaseTuner):
         found = self._found
         copy_folder(self._logs, directory)
         save_trained(
-            *(found.config, self._data, found.facts),
+            *(found.config, self._prepared.data, found.facts),
             checkpoints=found.checkpoints,
             directory=directory,
         )
@@ -112,7 +117,7 @@ class SearchTuner(BaseTuner):
 def describe_values(
     config: TrainerConfig, facts: dict[str, Any], changed: dict[str, Any]
 ) -> HyperParameters:
-    """Return the space of a search as KerasTuner's, with the values of a trial.
+    """Return the values of a trial as KerasTuner's.
 
     Args:
         config: of trial 0.
@@ -120,16 +125,6 @@ def describe_values(
         changed: option → value where the trial differs.
     """
     found = HyperParameters()
-    found.Fixed(FOLDS, facts["folds"])
-    for option, choices in facts["space"].items():
-        recipe = get_value(config, option)
-        value = changed.get(option, recipe)
-        values = [*choices["values"]]
-        if choices["between"]:
-            low, high = float(values[0]), float(values[-1])
-            found.Float(option, low, high, sampling="log", default=recipe)
-        # KerasTuner knows no choice between values of several types.
-        elif len({type(one) for one in (value, recipe, *values)}) == 1:
-            found.Choice(option, sorted({value, recipe, *values}), default=recipe)
-        found.values[option] = value
+    plain = {option: get_value(config, option) for option in facts["options"]}
+    found.values = {FOLDS: facts["folds"], **plain, **changed}
     return found

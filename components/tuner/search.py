@@ -1,36 +1,35 @@
 """Search for a better training within `training.minutes`.
 
 Trial 0 is the recipe's training, run to its end. Trial 1 is what has helped most on other images.
-The next ones change options that `space.py` lists; `study.py` proposes them and stops those that
-are worse than most. Finally, the best one is trained for longer. Only a trial that was trained to
-its end can replace trial 0, and only if it is more accurate on the images that select the epoch by
-more than one standard error of the paired difference (the one-standard-error rule; Hastie et al.,
-2009). The test split is never read.
+The next ones change options around the recipe's; Optuna proposes them and stops those that are
+worse than most (`study.py`). Finally, the best one is trained for longer. Only a trial that was
+trained to its end can replace trial 0, and only if it is more accurate on the images that select
+the epoch by more than one standard error of the paired difference (the one-standard-error rule;
+Hastie et al., 2009). The test split is never read.
 """
 
 import dataclasses
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
+from optuna.distributions import CategoricalDistribution
 
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
 from components.host.machine import computes_bfloat16
 from components.host.progress import report_result
 from components.host.stopping import first_interrupt_raises
-from components.trainer.config.recipes import Values
+from components.trainer.config.recipes import Values, apply_values
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.checkpoint import remove_checkpoints
-from components.trainer.loop.cross_validation.choice import choose_folds
-from components.trainer.loop.distribution.strategy import is_accelerated
-from components.trainer.networks.networks import precision
+from components.trainer.loop.strategy import is_accelerated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import can_gain, choose, find_best, write_best
-from components.tuner.space import FLIP, find_space, find_start
-from components.tuner.study import Space, Study, find_importance
+from components.tuner.study import Study, find_space, find_start
 from components.tuner.trials import (
     DONE,
     NO_TIME,
@@ -50,9 +49,6 @@ _GRACE = 0.1
 _LEAST_EPOCHS = 4
 # Trials without a better one, after which the search ends.
 _PATIENCE = 25
-# A network that has not seen mirror images recognizes mirrored objects nearly as often, and about
-# half of mirrored letters and digits.
-_LEAST_MIRRORED = 0.75
 # How much longer the best trial is trained at the end: the time that is kept for it, the least for
 # which it pays, and the most. With 500 images of CIFAR-10, five times as many epochs were four
 # points better, and ten times as many no better than that.
@@ -86,7 +82,8 @@ class Search:
 
     def __post_init__(self) -> None:
         """Start, or go on where an earlier attempt was killed."""
-        self.study = Study(self.runner.data.config, self.runner.directory)
+        config = self.runner.data.config
+        self.study = Study(config, find_space(config, self.start), self.runner.directory)
 
     @property
     def trials(self) -> list[Trial]:
@@ -97,17 +94,6 @@ class Search:
     def left(self) -> float:
         """Seconds left."""
         return self.seconds - sum(trial.seconds for trial in self.trials)
-
-    @property
-    def space(self) -> Space:
-        """What the trials differ in."""
-        return find_space(self.runner.data.config, self.start)
-
-    @property
-    def overhead(self) -> float:
-        """Fraction of the time so far that was not spent in epochs, such as for compiling."""
-        epochs = sum(trial.epochs * self._pace(trial) for trial in self.trials)
-        return max(0.0, 1 - epochs / (self.seconds - self.left))
 
     @property
     def ended(self) -> str:
@@ -123,7 +109,7 @@ class Search:
             ModelError: the recipe's training fails.
         """
         if not self.trials or self.trials[0].state == UNFINISHED:
-            self._train(self.study.begin(self._again(0) or Trial(0, {}, "recipe"), self.space))
+            self._train(self.study.begin(self._again() or Trial(0, {}, "recipe")))
         recipe = self.trials[0]
         if recipe.state != DONE:
             raise ModelError(
@@ -132,11 +118,6 @@ class Search:
             )
         if not can_gain(recipe):
             return
-        if recipe.mirrored < _LEAST_MIRRORED and FLIP not in self._config.training.search:
-            report_result(
-                f"mirror images are recognized {recipe.mirrored:.0%} as often, so no trial mirrors"
-            )
-            self.start = {key: one for key, one in self.start.items() if key != FLIP}
         try:
             with first_interrupt_raises():
                 while trial := self._begin_next():
@@ -145,38 +126,34 @@ class Search:
             self.interrupted = True
             report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
 
-    @property
-    def _config(self) -> TrainerConfig:
-        """The configuration of trial 0."""
-        return self.runner.data.config
-
-    def _again(self, first: int) -> Trial | None:
-        """Return the trial in which an earlier attempt was killed, from number `first` on."""
-        return next((one for one in self.trials[first:] if one.state == UNFINISHED), None)
+    def _again(self) -> Trial | None:
+        """Return the trial in which an earlier attempt was killed."""
+        return next((trial for trial in self.trials if trial.state == UNFINISHED), None)
 
     def _begin_next(self) -> Trial | None:
         """Begin the next trial; return None if there is nothing to gain or no time left."""
         number = len(self.trials)
-        if killed := self._again(1):
-            return self.study.begin(killed, self.space)
+        if killed := self._again():
+            return self.study.begin(killed)
         if number == 1 and self.start and self.left >= self.trials[0].seconds:
-            return self.study.begin(Trial(1, {**self.start}, "advice"), self.space)
-        # The advice itself may be too long for the time.
-        if not (number == 2 and self.trials[1].state == NO_TIME) and (values := self._propose()):
-            return self.study.begin(Trial(number, values), self.space)
-        values = self._plan_longer()
-        return self.study.begin(Trial(number, values, "longer"), self.space) if values else None
+            return self.study.begin(Trial(1, {**self.start}))
+        longer = self._plan_longer()
+        if not self._start_was_late and (proposed := self._propose(longer)):
+            return proposed
+        return self.study.begin(Trial(number, longer, "longer")) if longer else None
 
-    def _propose(self) -> dict[str, Any] | None:
-        """Return the options of a proposed trial; None if there is no time for one, or no use."""
-        kept = self._cost(self._best, _LONGER * self._epochs(self._best))
-        left = self.left - (kept if self._plan_longer() else 0.0)
-        shortest = self._cost(Trial(-1, {**self.start}), min(self.space[_EPOCHS].values))
+    @property
+    def _start_was_late(self) -> bool:
+        return len(self.trials) == 2 and self.trials[1].state == NO_TIME
+
+    def _propose(self, longer: Values | None) -> Trial | None:
+        """Begin a proposed trial; return None if there is no time for one, or no use."""
+        kept = self._cost(self._best, _LONGER * self._epochs(self._best)) if longer else 0.0
+        shortest = self._cost(Trial(-1, {**self.start}), min(self._lengths))
+        left = self.left - kept
         if self._is_stale or shortest > left:
             return None
-        return self.study.propose(
-            self.space, accept=lambda values: self._cost(Trial(-1, values)) <= left
-        )
+        return self.study.propose(accept=lambda values: self._cost(Trial(-1, values)) <= left)
 
     @property
     def _best(self) -> Trial:
@@ -190,18 +167,25 @@ class Search:
         best = find_best(shorter) or self.trials[0]
         return len(shorter) - best.number > _PATIENCE
 
+    @property
+    def _lengths(self) -> Sequence[Any]:
+        """The numbers of epochs that proposals have."""
+        epochs = self.study.space[_EPOCHS]
+        assert isinstance(epochs, CategoricalDistribution)
+        return epochs.choices
+
     def _plan_longer(self) -> dict[str, Any] | None:
         """Return the options of a longer training that takes the rest of the time, if it pays.
 
         It is like the best trial, or like trial 1 if that had not enough time.
         """
-        advice = next((one for one in self.trials if one.state == NO_TIME and one.role), None)
-        base, least = (advice, 0.5) if advice else (self._best, _LEAST_LONGER)
+        late = self._start_was_late
+        base, least = (self.trials[1], 0.5) if late else (self._best, _LEAST_LONGER)
         done = any(trial.role == "longer" for trial in self.trials)
-        if done or len(self.space[_EPOCHS].values) < 2:
+        if done or len(self._lengths) < 2:
             return None
         before = self._epochs(base)
-        epochs = (self.left - self._start_up(base)) / self._pace(base) / (1 + self._share_of_all)
+        epochs = self.left / self._cost(base, 1)
         if epochs < least * before:
             return None
         return {**base.values, _EPOCHS: int(min(epochs, _MOST_LONGER * before))}
@@ -209,10 +193,16 @@ class Search:
     def _cost(self, trial: Trial, epochs: float | None = None) -> float:
         """Estimate the seconds of a training with the options of a trial.
 
-        Those of Trainer on all images are among them if folds compare the trials.
+        Those of Trainer on all images are among them if folds compare the trials. A trial that has
+        not begun is as fast as the others but trial 0.
         """
+        recipe, *others = self.trials
+        known = [other.epoch_seconds for other in others if other.epoch_seconds]
+        # A single epoch does not show how much of its time is start-up.
+        first = recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
+        pace = trial.epoch_seconds or (statistics.median(known) if known else first)
         epochs = self._epochs(trial) if epochs is None else epochs
-        return self._start_up(trial) + self._pace(trial) * epochs * (1 + self._share_of_all)
+        return pace * epochs * (1 + self._share_of_all)
 
     def _epochs(self, trial: Trial) -> int:
         return self.runner.config(trial).training.epochs
@@ -223,32 +213,21 @@ class Search:
         folds = self.runner.folds
         return 1 / (folds - 1) if folds else 0.0
 
-    def _pace(self, trial: Trial) -> float:
-        """Return the seconds of an epoch; one that has not begun is like the others but trial 0."""
-        if trial.epoch_seconds:
-            return trial.epoch_seconds
-        recipe, *others = self.trials
-        known = [other.epoch_seconds for other in others if other.epoch_seconds]
-        # A single epoch does not show how much of its time is start-up.
-        first = recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
-        return statistics.median(known) if known else first
-
-    def _start_up(self, trial: Trial) -> float:
-        """Estimate the seconds before the first epoch of a trial."""
-        if self.runner.is_compiled(trial):
-            return 0.0
-        recipe = self.trials[0]
-        return max(recipe.seconds - recipe.epochs * self._pace(recipe), 0.0)
-
     def _train(self, trial: Trial) -> None:
         """Train a trial until it is complete, worse than most, or out of time."""
         before, started = trial.seconds, time.perf_counter()
+        first: tuple[int, float] | None = None
 
         def set_seconds() -> None:
             trial.seconds = before + time.perf_counter() - started
 
         def report(trial: Trial) -> bool:
+            nonlocal first
             set_seconds()
+            # The first epoch also compiles.
+            first = first or (trial.epochs, trial.seconds)
+            if trial.epochs > first[0]:
+                trial.epoch_seconds = (trial.seconds - first[1]) / (trial.epochs - first[0])
             if self.study.report(trial):
                 trial.state = STOPPED
             elif trial.role != "recipe" and self._is_late(trial):
@@ -270,8 +249,8 @@ class Search:
         """Return whether the time is not enough for the rest of a trial."""
         left, whole = self.left + _GRACE * self.seconds, self._epochs(trial)
         rest = whole - trial.epochs + whole * self._share_of_all
-        known = self.runner.folds or trial.epochs >= _LEAST_EPOCHS
-        return left < 0 or (bool(known) and trial.epoch_seconds * rest > left)
+        known = trial.epochs >= _LEAST_EPOCHS
+        return left < 0 or (known and trial.epoch_seconds * rest > left)
 
     @property
     def _state(self) -> str:
@@ -286,11 +265,11 @@ def search(
     build: Build,
     strategy: tf.distribute.Strategy,
     *,
-    minutes: float,
+    folds: int,
     log_dir: str,
     checkpoint_dir: str,
 ) -> Outcome:
-    """Search for about `minutes`, at least until the recipe's training is complete.
+    """Search for about `training.minutes`, at least until the recipe's training is complete.
 
     A killed search goes on where it was. The trials of the same seed are the same; how many of them
     there are depends on the speed of the machine.
@@ -299,45 +278,39 @@ def search(
         ModelError: the recipe's training fails, or no images compare the trials.
     """
     plain = data.config
-    with strategy.scope(), precision(plain.training.precision):
-        folds = choose_folds(data, build(plain.model))
     if not folds and not data.evaluation.total:
         raise ModelError(
             "training.minutes compares trainings on the eval split, which has no images: give it "
             "some, or remove training.minutes."
         )
-    # Decided once: all trials are judged alike.
-    fixed = _set_training(plain, folds=folds)
+    # All trials are judged alike.
+    fixed = apply_values(plain, {"training.folds": folds})
     data = dataclasses.replace(data, config=fixed, kept={})
     runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
     faster = not is_accelerated(strategy) and computes_bfloat16()
     start = find_start(fixed, images=data.train.total, bfloat16=faster)
-    run = Search(runner, minutes * 60, start)
+    run = Search(runner, 60 * (plain.training.minutes or 0), start)
     run.run()
     chosen, text = choose(run.trials, seconds=run.seconds, folds=folds, ended=run.ended)
     report_result(text)
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
-    facts = {"minutes": minutes, "folds": folds, "text": text, **_describe(run, chosen)}
-    config = _set_training(runner.config(chosen), minutes=None, search={})
-    return Outcome(config, runner.folder(chosen), facts)
+    facts = {"minutes": plain.training.minutes, "folds": folds, "text": text}
+    config = runner.config(chosen)
+    training = dataclasses.replace(config.training, minutes=None, search={})
+    config = dataclasses.replace(config, training=training)
+    return Outcome(config, runner.folder(chosen), {**facts, **_describe(run, chosen)})
 
 
 def _describe(run: Search, chosen: Trial) -> dict[str, Any]:
     """Return what the report shows of the trials."""
     return {
-        "overhead": run.overhead,
         "measure": run.runner.measure,
         "error": chosen.error,
         "chosen": chosen.number,
-        "importance": find_importance(run.runner.data.config, run.space, run.trials),
-        "space": {key: dataclasses.asdict(one) for key, one in run.space.items()},
+        "options": sorted(run.study.space),
         "trials": [
             {name: value for name, value in dataclasses.asdict(trial).items() if name != "right"}
             for trial in run.trials
             if trial.seconds
         ],
     }
-
-
-def _set_training(config: TrainerConfig, **fields: Any) -> TrainerConfig:
-    return dataclasses.replace(config, training=dataclasses.replace(config.training, **fields))

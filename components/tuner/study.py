@@ -1,37 +1,29 @@
-"""The trials of a search in Optuna's journal: what is tried next, and what is stopped early.
+"""What a search tries, in Optuna's journal: the space, what is next, and what is stopped early.
 
-TPE proposes trials (Bergstra et al., 2011). A trial whose best score so far is below the median of
-the complete ones after the same fraction of their epochs is stopped. The journal lies beside the
-checkpoints, so that a killed search goes on with the trial that it was training.
+TPE proposes trials (Bergstra et al., 2011), and the median rule stops those that are worse than
+most. The journal lies beside the checkpoints, so that a killed search goes on.
 """
 
 import dataclasses
 import os
-import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
 from optuna.trial import TrialState
 
 from components.contract.errors import ConfigurationError
-from components.trainer.config.recipes import Values, apply_values, get_value
+from components.contract.rules_of_thumb import OWN_NETWORKS, SMALL_SIDE
+from components.trainer.config.recipes import RECIPES, Values, apply_values, get_value
 from components.trainer.config.training import TrainerConfig
-from components.tuner.space import Choices, list_changes
 from components.tuner.trials import DIVERGED, DONE, STOPPED, Trial
 
 # As in the text that a search prints itself.
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-Space = Mapping[str, Choices]
 
 _JOURNAL = "study.log"
 _FACTS = "facts"
@@ -40,26 +32,118 @@ _FACTS = "facts"
 _STARTUP, _WARMUP = 3, 3
 _RANDOM_FIRST = 8
 _TRIES = 30
-# Below it, importance is noise; the number of resamples is enough for its standard error.
-_FEWEST, _RESAMPLES, _TREES = 10, 20, 16
 _STATES = {STOPPED: TrialState.PRUNED, DIVERGED: TrialState.PRUNED}
+
+_FLIP = "augmentation.flip"
+# Channels that `model.width` 0 stands for.
+_WIDTHS = {"cnn": 32, "resnet9": 64}
+
+
+def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[str, Any]:
+    """Return option → value where the first trial differs from the recipe's training.
+
+    It trains ResNet-9 instead of a smaller network on small images, mirrors them, and has stronger
+    augmentation and twice as many epochs. Options that the user has set stay.
+
+    Args:
+        config: of trial 0.
+        images: number of training images.
+        bfloat16: whether this machine computes in it faster than in float32.
+    """
+    own = config.model.name in OWN_NETWORKS and not config.model.build_fn
+    small = own and (config.transform.size or 0) <= SMALL_SIDE
+    start: dict[str, Any] = {}
+    if small and config.model.name != "resnet9":
+        network = {"model.name": "resnet9", **RECIPES["cifar"](images)}
+        # Its options only suit each other, and a width suits a network.
+        free = len(list_free(config, network)) == len(network)
+        if free and "model.width" not in config.training.search:
+            start = network
+    epochs = 2 * start.get("training.epochs", config.training.epochs)
+    start |= {"training.epochs": epochs, "augmentation.policy": "trivial"}
+    if config.training.schedule != "constant":
+        start["training.keep"] = "last"
+    if small:
+        start[_FLIP] = True
+    if own and bfloat16:
+        start["training.precision"] = "bfloat16"
+    return list_changes(config, list_free(config, start))
+
+
+def list_free(config: TrainerConfig, values: Values) -> dict[str, Any]:
+    """Return the values that `training.search` allows."""
+    allowed = config.training.search
+    return {key: one for key, one in values.items() if one in allowed.get(key, [one])}
+
+
+def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
+    """Return those of the values that differ from the configuration's."""
+    return {key: value for key, value in values.items() if get_value(config, key) != value}
+
+
+def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistribution]:
+    """Return option → what to try.
+
+    `training.search` replaces the values of an option, or adds one.
+
+    Args:
+        plain: configuration of trial 0.
+        start: where trial 1 differs. The values lie around its own.
+    """
+    config = apply_values(plain, start)
+    training, network = config.training, config.model.name
+    decay, epochs, batch = training.weight_decay, training.epochs, training.batch_size
+    # Tuned rates beat most specialized methods on few images.
+    space = {"training.learning_rate": _around(training.learning_rate)}
+    if decay:
+        space["training.weight_decay"] = _around(decay)
+    values: dict[str, Iterable[Any]] = {
+        "training.batch_size": {max(1, batch // 2), batch},
+        "augmentation.policy": {"none", "trivial", plain.augmentation.policy},
+        _FLIP: {plain.augmentation.flip, config.augmentation.flip},
+        # Stronger augmentation needs longer trainings.
+        "training.epochs": {max(1, epochs // 2), epochs},
+        "augmentation.cutmix": {0.0, 1.0, config.augmentation.cutmix},
+        "training.label_smoothing": {0.0, 0.1, training.label_smoothing},
+        "model.dropout": {0.0, 0.2, 0.5, config.model.dropout},
+    }
+    if training.metric == "balanced_accuracy":
+        values["training.balance"] = {"none", "weights", training.balance}
+    if network in OWN_NETWORKS:
+        # A narrower network trains longer in the same time.
+        width = config.model.width or _WIDTHS[network]
+        values["model.width"] = {max(1, width // 2), config.model.width}
+    fixed = {key: [value] for key, value in start.items() if key not in {*values, *space}}
+    tried = {key: sorted(some) for key, some in values.items()}
+    tried |= {**fixed, **plain.training.search}
+    return space | {key: CategoricalDistribution([*some]) for key, some in tried.items()}
+
+
+def _around(value: float) -> BaseDistribution:
+    """Return a range, from a third of the value to three times as much, in two digits."""
+    low, high = (float(f"{value * factor:.2g}") for factor in (1 / 3, 3))
+    return FloatDistribution(low, high, log=True)
 
 
 class Study:
     """The trials of a search, those of earlier attempts included."""
 
-    def __init__(self, config: TrainerConfig, directory: str) -> None:
+    def __init__(
+        self, config: TrainerConfig, space: dict[str, BaseDistribution], directory: str
+    ) -> None:
         """Open the journal of a search in the folder of its checkpoints, or begin one.
 
         Args:
             config: of trial 0.
+            space: what the others may differ in.
             directory: path; in the place of a URL, the journal is temporary.
         """
         place = tempfile.mkdtemp() if "://" in directory else os.path.abspath(directory)
         os.makedirs(place, exist_ok=True)
         path = os.path.join(place, _JOURNAL)
         _cut_unfinished_line(path)
-        self._config = config
+        self._config, self.space = config, space
+        self._ranges = {name for name in space if isinstance(space[name], FloatDistribution)}
         self._study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path))),
             study_name="search",
@@ -79,47 +163,36 @@ class Study:
                 self._tell(recorded.number, trial)
         self.trials = [trials[number] for number in sorted(trials)]
 
-    def begin(self, trial: Trial, space: Space) -> Trial:
+    def begin(self, trial: Trial) -> Trial:
         """Begin a given trial, or begin it again; it teaches the sampler if the space has it."""
-        distributions = _distribute(space)
-        params = _locate(self._config, trial, distributions)
-        # The space of the others is only known after the recipe's training.
-        if trial.role == "recipe" or not params:
+        params = {
+            name: trial.values.get(name, get_value(self._config, name)) for name in self.space
+        }
+        if not all(_contains(one, params[name]) for name, one in self.space.items()):
             return self._begin(self._study.ask(), trial)
         self._study.enqueue_trial(params)
-        return self._begin(self._study.ask(distributions), trial)
+        return self._begin(self._study.ask(self.space), trial)
 
-    def propose(
-        self, space: Space, *, accept: Callable[[dict[str, Any]], bool]
-    ) -> dict[str, Any] | None:
-        """Return the options of another trial; None if none are new, valid and accepted.
-
-        Args:
-            space: what it may differ in.
-            accept: whether options that were not tried yet will do.
-        """
+    def propose(self, *, accept: Callable[[dict[str, Any]], bool]) -> Trial | None:
+        """Begin another trial, if one is found whose options are new, valid and accepted."""
         number, tried = len(self.trials), [trial.values for trial in self.trials]
         [seed] = np.random.SeedSequence([self._config.training.seed, number]).generate_state(1)
-        # With options on their own, as the recipe has no place in the space.
         self._study.sampler = optuna.samplers.TPESampler(
-            seed=int(seed),
-            n_startup_trials=_RANDOM_FIRST,
-            multivariate=False,
-            constant_liar=False,
+            seed=int(seed), n_startup_trials=_RANDOM_FIRST
         )
-        distributions = _distribute(space)
         for _ in range(_TRIES):
-            drawn = self._study.ask(distributions)
-            # Only what is trained, rounded, teaches the sampler.
-            self._study.tell(drawn, state=TrialState.FAIL)
+            drawn = self._study.ask(self.space)
             rounded = {
-                name: float(f"{value:.2g}") if space[name].between else value
+                name: float(f"{value:.2g}")
+                if isinstance(self.space[name], FloatDistribution)
+                else value
                 for name, value in drawn.params.items()
             }
             values = list_changes(self._config, rounded)
             new = values and values not in tried
             if new and _is_valid(self._config, values) and accept(values):
-                return values
+                return self._begin(drawn, Trial(number, values))
+            self._study.tell(drawn, state=TrialState.FAIL)
         return None
 
     def _begin(self, current: optuna.Trial, trial: Trial) -> Trial:
@@ -155,45 +228,6 @@ class Study:
             self._study.tell(current, state=state)
 
 
-def find_importance(
-    config: TrainerConfig, space: Space, trials: Sequence[Trial]
-) -> dict[str, list[float]]:
-    """Return option → its share of the variance of early scores, and the standard error.
-
-    Functional ANOVA over a random forest (Hutter et al., 2014), repeated on resampled trials. Empty
-    with few trials. Options that had one value in all trials are left out.
-    """
-    distributions = _distribute(space)
-    located = [
-        (_locate(config, trial, distributions), trial.scores[_WARMUP - 1])
-        for trial in trials
-        if len(trial.scores) >= _WARMUP
-    ]
-    known = [
-        optuna.create_trial(params=params, distributions=distributions, value=score)
-        for params, score in located
-        if params
-    ]
-    if len(known) < _FEWEST:
-        return {}
-    generator = np.random.default_rng(config.training.seed)
-    shares: dict[str, list[float]] = {}
-    for seed in range(_RESAMPLES):
-        study = optuna.create_study(direction="maximize")
-        study.add_trials([known[n] for n in generator.integers(len(known), size=len(known))])
-        if len({trial.value for trial in study.trials}) < 2:
-            continue
-        evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=seed)
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-        for option in distributions:
-            shares.setdefault(option, []).append(found.get(option, 0.0))
-    return {
-        option: [statistics.mean(values), statistics.stdev(values)]
-        for option, values in sorted(shares.items(), key=lambda item: -statistics.mean(item[1]))
-        if any(values)
-    }
-
-
 def _cut_unfinished_line(path: str) -> None:
     """Remove what a killed process wrote last, which Optuna refuses to read."""
     if os.path.exists(path):
@@ -201,28 +235,11 @@ def _cut_unfinished_line(path: str) -> None:
             file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def _distribute(space: Space) -> dict[str, BaseDistribution]:
-    return {
-        name: FloatDistribution(choices.values[0], choices.values[-1], log=True)
-        if choices.between
-        else CategoricalDistribution(list(choices.values))
-        for name, choices in space.items()
-    }
-
-
-def _locate(
-    config: TrainerConfig, trial: Trial, distributions: Mapping[str, BaseDistribution]
-) -> dict[str, Any] | None:
-    """Return option → value of a trial in a space; None if it lies outside."""
-    params = {name: trial.values.get(name, get_value(config, name)) for name in distributions}
-    for name, distribution in distributions.items():
-        if isinstance(distribution, FloatDistribution):
-            inside = distribution.low <= params[name] <= distribution.high
-        else:
-            inside = params[name] in distribution.choices  # type: ignore[attr-defined]
-        if not inside:
-            return None
-    return params
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    if isinstance(distribution, FloatDistribution):
+        return bool(distribution.low <= value <= distribution.high)
+    assert isinstance(distribution, CategoricalDistribution)
+    return value in distribution.choices
 
 
 def _is_valid(config: TrainerConfig, values: Values) -> bool:

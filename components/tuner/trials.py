@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,11 +24,9 @@ from components.trainer.config.training import TrainerConfig
 from components.trainer.export.signatures import Classifier
 from components.trainer.loop.calibration import Predict, compile_logits, predict_logits
 from components.trainer.loop.checkpoint import Progress
-from components.trainer.loop.cross_validation.folds import Validated, cross_validate, fold_path
-from components.trainer.loop.cross_validation.images import SmallSet
-from components.trainer.loop.feature_cache import Tables
-from components.trainer.loop.phases import Shared, Training
-from components.trainer.loop.step import erase_tuned
+from components.trainer.loop.fold_images import SmallSet
+from components.trainer.loop.folds import cross_validate
+from components.trainer.loop.train import Shared, Stoppable, Training
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import precision
 from components.trainer.training_input import TrainingInput
@@ -41,10 +38,10 @@ STOPPED, NO_TIME = "stopped early", "out of time"
 DIVERGED, NO_MEMORY = "diverged", "out of memory"
 # Parts of a trial after which it is compared with the others.
 _TENTHS = 10
-# Networks that are kept with their compiled steps; each has the weights three times in memory.
-_MOST_BUILT = 6
+# Networks that are kept with their compiled steps.
+_MOST_BUILT = 3
 
-Role = Literal["", "recipe", "advice", "longer"]
+Role = Literal["", "recipe", "longer"]
 Build = Callable[[ModelConfig], tf_keras.Model]
 
 
@@ -62,17 +59,14 @@ class Trial:
     """Completed epochs of the last phase; with folds, their mean."""
     seconds: float = 0.0
     epoch_seconds: float = 0.0
-    """Median duration of an epoch of the last phase; 0 before the second."""
+    """Mean duration of its epochs but the first; 0 before the second."""
     score: float = 0.0
     """Accuracy on the images that select the epoch, so far; balanced accuracy if
     `training.metric` is."""
     scores: list[float] = field(default_factory=list)
-    """Of the best epoch up to each tenth of its epochs that it has completed."""
+    """Score after each tenth of its epochs."""
     finished: float = 0.0
     """Seconds of the search at its end."""
-    mirrored: float = 1.0
-    """Accuracy of trial 0 on mirror images, as a fraction of that on the same images unmirrored; 1
-    if it trains on mirror images."""
     right: list[str] = field(default_factory=list)
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
@@ -83,33 +77,29 @@ class Trial:
         shares = [(text.count("1") / len(text), len(text)) for text in self.right]
         return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
 
-    def set_scores(self, score: Callable[[int], float], done: int, *, of: int) -> None:
-        """Set the scores after `done` of all epochs or folds; `score` is that of the first ones."""
-        parts = [math.ceil(tenth * of / _TENTHS) for tenth in range(1, _TENTHS + 1)]
-        self.scores = [score(part) for part in parts if part <= done]
-        self.score = score(done)
+    def go_on(self, score: float, done: int, *, of: int) -> None:
+        """Set the score after `done` of all epochs or folds."""
+        self.score = score
+        self.scores += [score] * (_TENTHS * done // of - len(self.scores))
 
     def complete(self, right: list[str]) -> None:
         """Set the state of a trial that was trained to its end."""
         self.right, self.state = right, DONE
         self.score = statistics.mean(text.count("1") / len(text) for text in right)
-        self.scores += [self.score] * (_TENTHS - len(self.scores))
 
 
 Report = Callable[[Trial], bool]
 """Hears of a trial after each of its epochs or folds; returns whether to stop it."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Built:
     """A network, and what its trials have compiled and computed."""
 
-    network: str
-    """Configuration of the model, without its dropout."""
     model: tf_keras.Model
     initial: list[NDArray[Any]]
-    shared: Shared
     predict: Predict
+    shared: Shared = field(default_factory=Shared)
 
 
 @dataclass
@@ -125,9 +115,7 @@ class TrialRunner:
     log_dir: str
     directory: str
     built: dict[str, _Built] = field(default_factory=dict)
-    """By what the trials have in common, the last used at the end."""
-    features: dict[str, Tables] = field(default_factory=dict)
-    """Of frozen backbones, by the configuration of the model."""
+    """By the configuration of the network, the last used at the end."""
 
     def folder(self, trial: Trial) -> str:
         """Return the folder of the checkpoints of a trial."""
@@ -137,45 +125,25 @@ class TrialRunner:
         """Return the configuration of a trial."""
         return apply_values(self.data.config, trial.values)
 
-    def is_compiled(self, trial: Trial) -> bool:
-        """Return whether a trial finds its steps compiled."""
-        return self._key(trial) in self.built
-
-    def _key(self, trial: Trial) -> str:
-        """Return what trials have in common that share a network and its compiled steps."""
-        config = self.config(trial)
-        model = _erase_dropout(config.model)
-        return repr(dataclasses.replace(config, model=model, training=erase_tuned(config.training)))
-
-    def _build(self, trial: Trial) -> _Built:
+    def _build(self, config: TrainerConfig) -> _Built:
         """Return the network of a trial with its first weights."""
-        key, config = self._key(trial), self.config(trial)
+        # Dropout is a variable, and may be 0.
+        model_config = dataclasses.replace(config.model, dropout=0.5)
+        key = f"{config.training.precision} {model_config!r}"
         if not (built := self.built.pop(key, None)):
             for old in [*self.built][: 1 - _MOST_BUILT]:
                 del self.built[old]
                 gc.collect()
-            built = self._share_network(config)
+            with self.strategy.scope(), precision(config.training.precision):
+                model = self.build(model_config)
+            predict = compile_logits(Classifier(model, config.model.views))
+            built = _Built(model, model.get_weights(), predict)
         self.built[key] = built
         built.model.set_weights(built.initial)
         for layer in built.model.submodules:
             if isinstance(layer, Dropout):
                 layer.set_rate(config.model.dropout)
         return built
-
-    def _share_network(self, config: TrainerConfig) -> _Built:
-        """Return a network for other steps, one that is built if it can be."""
-        erased = _erase_dropout(config.model)
-        network = f"{config.training.precision} {erased!r}"
-        shared = Shared(features=self.features.setdefault(network, {}))
-        for built in self.built.values():
-            if built.network == network:
-                evaluations = built.shared.evaluations
-                shared = dataclasses.replace(shared, evaluations=evaluations)
-                return dataclasses.replace(built, shared=shared)
-        with self.strategy.scope(), precision(config.training.precision):
-            model = self.build(erased)
-        predict = compile_logits(Classifier(model, config.model.views))
-        return _Built(network, model, model.get_weights(), shared, predict)
 
     def train(self, trial: Trial, report: Report, *, note: str = "") -> None:
         """Train a trial to its end, or until `report`, called after each epoch or fold, is true.
@@ -185,7 +153,8 @@ class TrialRunner:
         Raises:
             ModelError: it diverged.
         """
-        config, built = self.config(trial), self._build(trial)
+        config = self.config(trial)
+        built = self._build(config)
         data = dataclasses.replace(self.data, config=config)
         data = data.of(data.train, data.evaluation, self.strategy.num_replicas_in_sync)
         logs = os.path.join(self.log_dir, "trials", str(trial.number))
@@ -206,8 +175,6 @@ class TrialRunner:
         self, trial: Trial, built: _Built, data: TrainingInput, logs: str, report: Report
     ) -> None:
         """Train one fold after the other; each is a part of the trial."""
-        trained = tf.io.gfile.exists(fold_path(self.folder(trial), self.folds - 1))
-        epochs = data.config.training.epochs
         for count in range(1, self.folds + 1):
             validated = cross_validate(
                 built.model,
@@ -219,28 +186,14 @@ class TrialRunner:
                 shared=built.shared,
                 most=count,
             )
-            trial.epochs = epochs * count // self.folds
-            if paces := [one.epoch_seconds for one in validated.results if one.epoch_seconds]:
-                trial.epoch_seconds = self.folds * statistics.mean(paces)
+            trial.epochs = data.config.training.epochs * count // self.folds
             if count == self.folds:
                 trial.complete(self._find_right(validated.logits, validated.images.labels))
-                break
-            score = functools.partial(self._score_folds, validated)
-            trial.set_scores(score, count, of=self.folds)
+                return
+            curve = validated.mean_curve(f"val_{self.measure}")
+            trial.go_on(float(curve[validated.choose_epoch() - 1]), count, of=self.folds)
             if report(trial):
                 return
-        # The network still has the weights of the last fold, unless an earlier attempt had.
-        if not trained and not trial.number:
-            judged = np.flatnonzero(validated.assigned == self.folds - 1)
-            replicas = self.strategy.num_replicas_in_sync
-            part = self._small.divide(data, judged, replicas=replicas)
-            last = validated.results[-1].logits[-1]
-            trial.mirrored = _compare_mirrored(built.predict, part, last)
-
-    def _score_folds(self, validated: Validated, count: int) -> float:
-        """Return the accuracy of the first folds in their best epoch."""
-        some = dataclasses.replace(validated, results=validated.results[:count])
-        return float(some.mean_curve(f"val_{self.measure}")[some.choose_epoch() - 1])
 
     @functools.cached_property
     def _small(self) -> SmallSet:
@@ -250,13 +203,8 @@ class TrialRunner:
     def _train_whole(
         self, trial: Trial, built: _Built, data: TrainingInput, logs: str, report: Report
     ) -> None:
-        config, ends = data.config, list[float]()
-
         def end_epoch(progress: Progress) -> bool:
-            ends.append(time.perf_counter())
-            if len(ends) > 1:
-                trial.epoch_seconds = float(np.median(np.diff(ends)))
-            self._set_progress(trial, progress, config)
+            self._set_progress(trial, progress, data.config)
             return report(trial)
 
         training = Training(
@@ -264,36 +212,21 @@ class TrialRunner:
             data,
             logs,
             self.folder(trial),
+            mode=Stoppable(end_epoch),
             shared=built.shared,
-            stop=end_epoch,
         )
         training.run()
-        self._set_progress(trial, training.phases[-1].progress, config)
-        if training.stopped:
-            return
-        logits, ids = predict_logits(built.predict, data.read_evaluation())
-        trial.complete(self._find_right(logits, ids))
-        if not trial.number:
-            trial.mirrored = _compare_mirrored(built.predict, data, logits)
+        self._set_progress(trial, training.phases[-1].progress, data.config)
+        if not training.stopped:
+            logits, ids = predict_logits(built.predict, data.read_evaluation())
+            trial.complete(self._find_right(logits, ids))
 
     def _set_progress(self, trial: Trial, progress: Progress, config: TrainerConfig) -> None:
+        """Set how far a trial has come; its score is 0 while all epochs have diverged."""
         trial.epochs = progress.epochs
-        score = functools.partial(self._score, progress, config)
-        trial.set_scores(score, trial.epochs, of=config.training.epochs)
-
-    def _score(self, progress: Progress, config: TrainerConfig, epochs: int) -> float:
-        """Return the accuracy in the best one of the first epochs; 0 if all have diverged.
-
-        It is the last one if `training.keep` says so.
-        """
-        watched = progress.history[progress.watched][:epochs]
-        best, last = 0, config.training.keep == "last"
-        for epoch, value in enumerate(watched):
-            better = progress.is_better(value, watched[best]) or not math.isfinite(watched[best])
-            if better or (last and math.isfinite(value)):
-                best = epoch
-        accuracy = progress.history[f"val_{self.measure}"][best]
-        return accuracy if math.isfinite(accuracy) else 0.0
+        curve = progress.history[f"val_{self.measure}"]
+        score = curve[progress.best_epoch - 1] if progress.best_epoch else 0.0
+        trial.go_on(score, trial.epochs, of=config.training.epochs)
 
     @property
     def measure(self) -> Literal["accuracy", "balanced_accuracy"]:
@@ -327,21 +260,3 @@ def attempt(runner: TrialRunner, trial: Trial, report: Report, *, note: str = ""
         trial.state = NO_MEMORY
         runner.built.clear()
         gc.collect()
-
-
-def _compare_mirrored(
-    predict: Predict, data: TrainingInput, logits: NDArray[np.floating[Any]]
-) -> float:
-    """Return `Trial.mirrored` for the images of the eval split, given their logits unmirrored."""
-    if data.config.augmentation.flip:
-        return 1.0
-    mirrored, ids = predict_logits(
-        lambda images: predict(images[:, :, ::-1]), data.read_evaluation()
-    )
-    plain, changed = (int((np.argmax(one, axis=1) == ids).sum()) for one in (logits, mirrored))
-    return changed / max(plain, 1)
-
-
-def _erase_dropout(config: ModelConfig) -> ModelConfig:
-    """Return the configuration with dropout, whose rate is set later, and may be 0."""
-    return dataclasses.replace(config, dropout=0.5)

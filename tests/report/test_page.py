@@ -275,10 +275,8 @@ def _search(chosen: int) -> dict[str, Any]:
         {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5, "finished": 80.0},
         {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8, "finished": 180.0},
     ]
-    importance = {"model.width": [0.7, 0.1], "training.epochs": [0.2, 0.05]}
     found = {"text": "Searched.", "chosen": chosen, "trials": trials}
-    found |= {"measure": "balanced_accuracy", "error": 0.04}
-    return {**found, "importance": importance}
+    return found | {"measure": "balanced_accuracy", "error": 0.04}
 
 
 @pytest.mark.slow
@@ -297,9 +295,8 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     ]
     assert page["rows"][0][1] == ("0.800", "20", "1.0", "complete", "16", "")
     assert page["rows"][1][1][3] == "complete, recipe"
-    trials, importance = page["drawings"]
+    [trials] = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
-    assert importance.name.endswith(": model.width 0.70 ± 0.10, training.epochs 0.20 ± 0.05")
     assert page["common"] == ""
     alike = _search(2)
     for trial in alike["trials"][1:]:
@@ -307,8 +304,6 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     page = describe_training(replace(facts, search=alike))["search"]
     assert page["common"] == "All trials but 0 have augmentation.flip True."
     assert "augmentation.flip" not in page["titles"]
-    few = describe_training(replace(facts, search={**_search(2), "importance": {}}))["search"]
-    assert len(few["drawings"]) == 1
     assert page["optimism"].startswith("The same images chose the trial")
     # Like with like: a balanced score is compared with the balanced accuracy on test.
     scalars = {**facts.metrics.scalars, "balanced_accuracy": 0.65}

@@ -17,10 +17,10 @@ from components.host.lock import locked
 from components.trainer import handover
 from components.trainer.executor import train_with_workers
 from components.trainer.handover import Handover, handing_over, take_part
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 from pipeline_def.layout import Layout
 from tests.pictures import write_folder
-from tests.trainer.loop.distribution.trainer_process import cluster
+from tests.trainer.loop.trainer_process import cluster
 
 ROOT = Path(__file__).parents[2]
 GIVEN = {
@@ -84,7 +84,7 @@ def test_workers_get_what_the_trainer_of_the_chief_was_given(
     chief, *others = clusters(3)
     folder = output / ".workers"
     folder.mkdir()
-    left = {"id": "0", "cluster": chief.listed}
+    left = {"id": "0", "cluster": chief.addresses}
     (folder / "worker 1.json").write_text(json.dumps(left))
     (folder / "answer.json").write_text(json.dumps({"workers": ["0"], "arguments": {}}))
     workers = [Worker(one, output) for one in others]
@@ -97,7 +97,7 @@ def test_workers_get_what_the_trainer_of_the_chief_was_given(
 
 def test_other_processes_in_tf_config_are_found(output: Path, trained: list[Any]) -> None:
     chief, _ = clusters(2)
-    wrong = Cluster({"worker": (chief.addresses["worker"][0], "elsewhere:1")}, "worker", 1)
+    wrong = Cluster({"worker": [chief.addresses["worker"][0], "elsewhere:1"]}, "worker", 1)
     waiting = Worker(wrong, output)
     sentence = "worker 1 and the chief have different lists of processes in TF_CONFIG"
     with pytest.raises(ConfigurationError, match=sentence), handing_over(chief, str(output)):
@@ -164,7 +164,7 @@ def test_a_worker_that_is_slow_does_not_join_a_training_that_has_failed(
     monkeypatch.setattr(handover, "train_apart", fail)
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     folder.mkdir()
-    (folder / "worker 1.json").write_text(json.dumps({"id": "7", "cluster": chief.listed}))
+    (folder / "worker 1.json").write_text(json.dumps({"id": "7", "cluster": chief.addresses}))
     with pytest.raises(ConfigurationError), handing_over(chief, str(output)):
         train_with_workers(SimpleNamespace(**GIVEN))
     answer = json.loads((folder / "answer.json").read_text())

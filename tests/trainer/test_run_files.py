@@ -10,7 +10,7 @@ from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.shards import Shards
 from components.trainer.loop.checkpoint import Progress
-from components.trainer.loop.phases import Phase
+from components.trainer.loop.train import Phase
 from components.trainer.run_files import describe_input, name_user
 from components.trainer.training_input import TrainingInput
 

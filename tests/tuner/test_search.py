@@ -15,16 +15,14 @@ import yaml
 
 from components.contract.errors import ModelError
 from components.contract.model_files import BEST_FILE
-from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig
-from components.trainer.loop.checkpoint import Progress
-from components.trainer.loop.cross_validation.folds import FoldResult, Validated, fold_path
+from components.trainer.loop.folds import FoldResult, Validated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import choose, compare, write_best
 from components.tuner.search import Search, search
-from components.tuner.space import FLIP, find_start
-from components.tuner.trials import Report, Trial, TrialRunner, _compare_mirrored
+from components.tuner.study import find_start
+from components.tuner.trials import Report, Trial, TrialRunner
 from tests.tuner.test_search_space import config
 
 
@@ -42,11 +40,6 @@ def chosen_of(run: Search) -> tuple[Trial, str]:
 
 class Killed(BaseException):
     """What no code under test catches."""
-
-
-def repeat(score: float, _: int) -> float:
-    """Return the score of any number of epochs."""
-    return score
 
 
 Accuracy = Callable[[Trial], float | None]
@@ -71,11 +64,11 @@ def simulate(
         try:
             while done < whole:
                 clock[0] += cost
-                trial.epochs, trial.epoch_seconds = done + 1, float(cost) if done > before else 0.0
+                trial.epochs = done + 1
                 if (score := accuracy(trial)) is None:
                     raise ModelError("Training diverged.")
                 done += 1
-                trial.set_scores(functools.partial(repeat, score), done, of=whole)
+                trial.go_on(score, done, of=whole)
                 if report(trial):
                     return
         finally:
@@ -194,7 +187,8 @@ def test_a_search_that_was_killed_in_a_trial_goes_on(
     # The trial goes on from its checkpoint, 11 epochs, which were charged but for a tenth.
     assert runs[0] == (number, whole.trials[number].epochs - 11)
     assert [one.number for one in again.trials] == [*range(len(again.trials))]
-    count = min(len(again.trials), len(whole.trials)) - 1
+    # The last two depend on the time that is left.
+    count = min(len(again.trials), len(whole.trials)) - 2
     for one, other in zip(again.trials[:count], whole.trials[:count], strict=True):
         assert (one.values, one.score, one.state) == (other.values, other.score, other.state)
     assert whole.trials[number].seconds - again.trials[number].seconds <= 6
@@ -314,7 +308,7 @@ def test_a_search_without_images_to_compare(tmp_path: Path) -> None:
             data,
             lambda _: None,
             tf.distribute.get_strategy(),
-            minutes=1,
+            folds=0,
             log_dir="",
             checkpoint_dir=str(tmp_path),
         )
@@ -385,34 +379,13 @@ def test_a_trial_that_fails_leaves_no_network_to_others(
         {"augmentation.policy": "trivial"},
         {"model.width": 128},
     ]
-    built = [runner._build(Trial(number, of)) for number, of in enumerate(values)]
+    built = [runner._build(runner.config(Trial(0, changed))) for changed in values]
     assert len(rates) == 2
     assert all(rates)
-    assert built[0] is built[1]
-    assert built[0].model is built[2].model
-    assert built[0].shared.loops is not built[2].shared.loops
-    assert built[0].shared.evaluations is built[2].shared.evaluations
+    assert built[0] is built[1] is built[2] is not built[3]
     with pytest.raises(ModelError):
         runner.train(Trial(1, {"training.learning_rate": 9.0}), lambda _: False)
     assert [one.model.width for one in runner.built.values()] == [128]
-
-
-def test_the_score_of_the_first_epochs(tmp_path: Path) -> None:
-    runner, nan = make(tmp_path, seconds=400, metric="loss").runner, float("nan")
-    history = {"val_loss": [nan, 2.0, 1.0, 3.0], "val_accuracy": [0.1, 0.5, 0.4, 0.9]}
-    progress = Progress("val_loss", history)
-    last = config(epochs=4)
-    plain = replace(last, training=replace(last.training, keep="best"))
-
-    def scores(of: Progress, made: TrainerConfig) -> list[float]:
-        trial = Trial(1, {})
-        runner._set_progress(trial, of, made)
-        return trial.scores
-
-    assert scores(progress, plain) == [0.1] * 2 + [0.5] * 3 + [0.4] * 5
-    assert scores(progress, last) == [0.1] * 2 + [0.5] * 3 + [0.4] * 2 + [0.9] * 3
-    diverged = Progress("val_loss", {"val_loss": [nan], "val_accuracy": [nan]})
-    assert scores(diverged, last) == [0.0] * 2
 
 
 def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +395,7 @@ def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.Monk
 
     def validate(*_: Any, most: int, **__: Any) -> Validated:
         results = [
-            FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0, 0.5)
+            FoldResult(np.zeros([2, 1, 2], np.float32), {"val_accuracy": curve}, 1.0)
             for curve in curves[:most]
         ]
         return Validated(images, np.arange(5), results, run.data.config)
@@ -444,66 +417,8 @@ def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.Monk
     assert found[1] == (pytest.approx(0.7), 4, 12, "unfinished")
     # All images are of the first class, and so are the predictions.
     assert (trial.score, trial.epochs, trial.state) == (1.0, 30, "complete")
-    # An epoch is one of each fold.
-    assert trial.epoch_seconds == 2.5
     stopped = Trial(2, {})
     run._train_folds(stopped, built, run.data, "", report)
     assert stopped.score == pytest.approx(0.7)
     assert stopped.epochs == 12
     assert not stopped.right
-    # The network of the last fold judges mirror images, if it is there.
-    compared: list[Any] = []
-    images.divide = lambda data, judged, replicas: compared.append((judged.tolist(), replicas))
-    run.strategy = tf.distribute.get_strategy()
-    built.predict = None
-    monkeypatch.setattr("components.tuner.trials._compare_mirrored", lambda *_: 0.25)
-    recipe = Trial(0, {})
-    run._train_folds(recipe, built, run.data, "", report)
-    assert (compared, recipe.mirrored) == ([([4], 1)], 0.25)
-    last = Path(fold_path(run.folder(recipe), 4))
-    last.parent.mkdir(parents=True, exist_ok=True)
-    last.touch()
-    again = Trial(0, {})
-    run._train_folds(again, built, run.data, "", report)
-    assert (len(compared), again.mirrored) == (1, 1.0)
-
-
-@pytest.mark.slow
-def test_images_whose_mirror_image_is_another_class_are_not_mirrored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def of_letters(trial: Trial) -> float:
-        trial.mirrored = 0.5
-        return 0.7
-
-    simulate(monkeypatch, of_letters)
-    run = make(tmp_path, seconds=440, epochs=30)
-    assert run.start[FLIP]
-    run.run()
-    assert len(run.trials) > 2
-    assert not any(FLIP in trial.values for trial in run.trials)
-    # The user may know better.
-    allowed = make(tmp_path / "allowed", seconds=440, epochs=30, search={FLIP: [True]})
-    allowed.run()
-    assert allowed.trials[1].values[FLIP]
-
-
-def test_mirror_images_are_compared_with_the_images() -> None:
-    left = np.zeros([4, 2, 2, 3], np.uint8)
-    left[:, :, 0] = 255
-    # The first two are bright on the left, one of the others on both sides.
-    left[2] = 255
-    left[3] = 0
-    ids = np.array([1, 1, 1, 0])
-    batches = tf.data.Dataset.from_tensors((left, ids))
-    data: Any = SimpleNamespace(config=config(), read_evaluation=lambda: batches)
-
-    def predict(images: tf.Tensor) -> tf.Tensor:
-        bright = tf.cast(images[:, 0, 0, 0], tf.float32)
-        return tf.stack([255 - bright, bright], axis=1)
-
-    logits = predict(left).numpy()
-    assert _compare_mirrored(predict, data, logits) == 0.5
-    mirrored = replace(data.config, augmentation=AugmentationConfig(flip=True))
-    flipped: Any = SimpleNamespace(config=mirrored)
-    assert _compare_mirrored(predict, flipped, logits) == 1.0

@@ -128,7 +128,7 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
         "text": search["text"],
         "common": f"All trials but 0 have {_list_values(common)}." if common else "",
         "optimism": _describe_optimism(search, facts),
-        "drawings": [_draw_trials(search["trials"]), *_draw_importance(search)],
+        "drawings": [_draw_trials(search["trials"])],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
@@ -192,28 +192,6 @@ def _draw_trials(trials: Sequence[Mapping[str, Any]]) -> Drawing:
     best = max(trial["score"] for trial in trials)
     name = f"{caption}: the recipe {plain['score']:.3f}, the best {best:.3f}; the table lists all"
     return draw(paint, caption=caption, name=name, height=2.5)
-
-
-def _draw_importance(search: Mapping[str, Any]) -> list[Drawing]:
-    """Draw how much of the variance each option explains; nothing after few trials."""
-    importance: Mapping[str, tuple[float, float]] = search.get("importance") or {}
-    if not importance:
-        return []
-    names = list(importance)
-    shares, errors = (np.array(column) for column in zip(*importance.values(), strict=True))
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="share of the variance")
-        axes.barh(names, shares, xerr=errors, color=FIRST, ecolor=SOFT, height=0.6)
-        axes.invert_yaxis()
-        axes.set_xlim(0, max(1.0, float((shares + errors).max())))
-
-    caption = "Importance of each option for the accuracy early in training, ± one standard error"
-    numbers = ", ".join(
-        f"{key} {share:.2f} ± {error:.2f}" for key, (share, error) in importance.items()
-    )
-    height = 0.8 + 0.3 * len(names)
-    return [draw(paint, caption=caption, name=f"{caption}: {numbers}", height=height)]
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:

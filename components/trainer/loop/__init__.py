@@ -1,1 +1,1 @@
-"""The training loop: phases, epochs, steps, checkpoints; start with `phases.py`."""
+"""The training loop: phases, epochs, steps, checkpoints; start with `train.py`."""

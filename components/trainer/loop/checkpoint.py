@@ -19,7 +19,7 @@ import tf_keras
 from components.contract.configuration import from_dict
 from components.storage.object_store import SCHEMES
 from components.trainer.config.training import TrainerConfig
-from components.trainer.loop.distribution.workers import (
+from components.trainer.loop.strategy import (
     own_directory,
     require_agreement,
     sync_replicas,

@@ -20,7 +20,7 @@ from components.trainer.input.dataset import BATCHES_AHEAD, ReadPlan
 from components.trainer.input.host_calls import empty_aligned, share_captured
 from components.trainer.input.sampler import Int64Array, TrainingOrder
 from components.trainer.input.shards import Shards
-from components.trainer.loop.distribution.workers import mean_of_workers
+from components.trainer.loop.strategy import mean_of_workers
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""TensorBoard logs of training: metrics of epochs and some steps, pictures, options, a profile."""
+"""TensorBoard logs of training: metrics of epochs and some steps, pictures, a profile."""
 
 import contextlib
 import os
@@ -22,10 +22,7 @@ _COLUMNS = 8
 
 
 class TrainingLog:
-    """Logs in the folders `train` and `validation`, and the options beside them.
-
-    Use it as a context manager.
-    """
+    """Logs in the folders `train` and `validation`; use it as a context manager."""
 
     def __init__(
         self,
@@ -79,17 +76,6 @@ class TrainingLog:
         grid = np.concatenate([np.concatenate(row, axis=1) for row in rows])
         with self._writing("train"):
             tf.summary.image("augmented_images", grid[np.newaxis], self._first_epoch + 1)
-
-    def write_hyperparameters(
-        self, config: Mapping[str, Any], metrics: Mapping[str, float]
-    ) -> None:
-        """Write options (section → field → value) and final metrics for the HPARAMS tab."""
-        # Takes half a second, which should not delay the first step.
-        from tensorboard.plugins.hparams import api
-
-        with self._writing(""):
-            api.hparams(dict(_flatten(config)))
-        self._write("", _prefix("final/", metrics), self._first_epoch)
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -149,15 +135,3 @@ def _memory() -> dict[str, float]:
         usage = tf.config.experimental.get_memory_info(name)
         values |= {f"memory_gib/{name}/{kind}": size / _GIB for kind, size in usage.items()}
     return values
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield `section.field` and its value, as a type that the HPARAMS tab supports."""
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
-        elif isinstance(value, bool | int | float | str):
-            yield f"{prefix}{name}", value
-        else:
-            many = isinstance(value, list | tuple)
-            yield f"{prefix}{name}", ", ".join(map(str, value)) if many else str(value).lower()

@@ -66,6 +66,19 @@ class Step:
         )
         self._spread_labels()
 
+    @property
+    def checkpointed(self) -> dict[str, Any]:
+        """Everything with variables, by its name in checkpoints."""
+        parts = {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "train": self.train,
+            "evaluation": self.evaluation,
+            "average": self.average,
+            "margins": self.margins,
+        }
+        return {name: part for name, part in parts.items() if part}
+
     def tune(self, config: TrainingConfig) -> None:
         """Go on with a configuration that differs in nothing but what `erase_tuned` erases."""
         self.config = config
@@ -234,10 +247,10 @@ def erase_tuned(config: TrainingConfig) -> TrainingConfig:
 
 def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
     """Return the variables of a step but its model and average, with their values."""
-    of_step = {"optimizer": step.optimizer, "train": step.train, "evaluation": step.evaluation}
-    parts = tf.train.Checkpoint(**of_step, **({"margins": step.margins} if step.margins else {}))
-    # The list of an optimizer with loss scaling is incomplete.
-    tracked = tf.train.TrackableView(parts).descendants()
+    parts = {n: part for n, part in step.checkpointed.items() if n not in ("model", "average")}
+    # The list of an optimizer with loss scaling is incomplete, and a view holds its root weakly.
+    root = tf.train.Checkpoint(**parts)
+    tracked = tf.train.TrackableView(root).descendants()
     return [(part, part.numpy()) for part in tracked if hasattr(part, "assign")]
 
 

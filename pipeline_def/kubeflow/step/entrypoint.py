@@ -20,7 +20,7 @@ from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import LookupInput
 from components.host.startup import import_libraries, stub_evaluator_module
 from components.storage.folder import read_bytes, write_json
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import (

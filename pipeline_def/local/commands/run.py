@@ -11,7 +11,7 @@ from pathlib import Path
 from components.contract.errors import ConfigurationError
 from components.contract.printable import make_printable, quote
 from components.host.startup import seconds_since_start
-from components.trainer.loop.distribution.cluster import Cluster
+from components.trainer.loop.cluster import Cluster
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import metadata
 
 from components.trainer.loop.log import TrainingLog
 
@@ -82,17 +81,3 @@ def test_augmented_images(tmp_path: Path, shape: Any, expected: Any) -> None:
     drawn = picture(tmp_path / "train", "augmented_images")
     assert drawn.shape == (*expected, 3)
     assert drawn[2, shape[2] + 3, 0] > 200
-
-
-def test_hyperparameters(tmp_path: Path) -> None:
-    config = {"training": {"learning_rate": 0.5, "xla": False}, "model": {"build_fn": None}}
-    with TrainingLog(str(tmp_path), first_epoch=4) as log:
-        log.write_hyperparameters(config, {"val_accuracy": 0.75})
-    summaries = read(tmp_path).PluginTagToContent("hparams")
-    chosen = metadata.parse_session_start_info_plugin_data(
-        summaries["_hparams_/session_start_info"]
-    ).hparams
-    assert chosen["training.learning_rate"].number_value == 0.5
-    assert chosen["training.xla"].bool_value is False
-    assert chosen["model.build_fn"].string_value == "none"
-    assert scalars(tmp_path, "final/val_accuracy") == [(4, 0.75)]

@@ -21,9 +21,9 @@ from components.trainer.input.host_calls import sharing_captured
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.loop.checkpoint import Checkpoints, Progress
 from components.trainer.loop.log import TrainingLog
-from components.trainer.loop.loop import TrainingLoop
 from components.trainer.loop.optimizer import Schedule
 from components.trainer.loop.step import Step
+from components.trainer.loop.train import Stoppable, TrainingLoop
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import build_model, precision
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
@@ -140,8 +140,7 @@ class Training:
                 functools.partial(self._dataset, "eval", BATCH, None),
                 log=log,
                 checkpoint_dir=str(self.folder / "checkpoints"),
-                save_after=60.0 if stop else 0.0,
-                stop=stop,
+                mode=Stoppable(stop) if stop else None,
             )
         assert step.margins
         return [*model.get_weights(), step.margins.result()], done.history
@@ -205,7 +204,7 @@ def test_history_and_logs_of_a_completed_training(
     shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sharing = Mock(wraps=sharing_captured)
-    monkeypatch.setattr("components.trainer.loop.loop.sharing_captured", sharing)
+    monkeypatch.setattr("components.trainer.loop.train.sharing_captured", sharing)
     training = Training(shard_folder, tmp_path / "one")
     weights, history = training.run()
     assert set(history) == {

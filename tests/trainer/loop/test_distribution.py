@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.input.shard_folder import ShardFolder
-from tests.trainer.loop.distribution.trainer_process import cluster
+from tests.trainer.loop.trainer_process import cluster
 
 # In one process, so that fixtures are created once.
 pytestmark = pytest.mark.xdist_group("replicas")
@@ -24,7 +24,7 @@ Trained = dict[str, tuple[dict[str, list[float]], list[Any]]]
 
 def train(shards: ShardFolder, target: Path, *names: str, **environment: str) -> Any:
     """Start a process that runs trainings of `replica_trainings` by name."""
-    module = "tests.trainer.loop.distribution.replica_trainings"
+    module = "tests.trainer.loop.replica_trainings"
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", module, str(shards.path), str(target), *names],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},

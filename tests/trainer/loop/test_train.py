@@ -26,10 +26,10 @@ from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.shards import Shards
-from components.trainer.loop import phases
+from components.trainer.loop import train
 from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.feature_cache import FeatureCache
-from components.trainer.loop.phases import Phase, Shared, Training
+from components.trainer.loop.train import Phase, Shared, Training
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts
 from components.trainer.networks.weights import save_backbone
@@ -124,7 +124,7 @@ class Case:
         training = Training(
             model,
             data,
-            shared=shared,
+            shared=shared or Shared(),
             log_dir=str(self.folder / "logs"),
             checkpoint_dir=str(self.folder / "checkpoints"),
         )
@@ -189,7 +189,7 @@ def test_the_history_of_all_phases_numbers_them() -> None:
     none: Any = None
     losses = ([2.0, 1.0], [3.0])
     done = [Phase("", Progress(history={"val_loss": values}), 1.0, 3) for values in losses]
-    training = Training(none, none, "", "", done)
+    training = Training(none, none, "", "", phases=done)
     assert training.history == {"val_loss": [2.0, 1.0, 3.0], "phase": [1, 1, 2]}
 
 
@@ -216,12 +216,10 @@ def test_steps_of_a_network_share_its_evaluation(digits: Any, tmp_path: Path) ->
     plain = Case(digits(10, 0), tmp_path / "plain", training=TrainingConfig(epochs=1))
     training = TrainingConfig(epochs=1, label_smoothing=0.1)
     smooth = replace(plain, folder=tmp_path / "smooth", training=training)
-    first = Shared()
-    trained = plain.run(shared=first)
-    other = Shared(evaluations=first.evaluations)
-    found = smooth.run(trained=trained, shared=other)
-    [[one], [two]] = ([shared.loop for shared in of.loops.values()] for of in (first, other))
-    assert one is not two
+    shared = Shared()
+    trained = plain.run(shared=shared)
+    found = smooth.run(trained=trained, shared=shared)
+    one, two = shared.loops.values()
     assert one._evaluate is two._evaluate
     expected = replace(smooth, folder=tmp_path / "alone").run()
     for metric in ("loss", "val_loss", "val_accuracy"):
@@ -239,7 +237,7 @@ def test_class_weights_reach_the_step(
         raise Killed
 
     monkeypatch.setattr(TrainingInput, "class_weights", lambda _, classes: [0.5] * classes)
-    monkeypatch.setattr(phases, "Step", record)
+    monkeypatch.setattr(train, "Step", record)
     with pytest.raises(Killed):
         Case(digits(10, 0), tmp_path).run()
     assert given == [[0.5] * 4]

@@ -25,11 +25,9 @@ from components.trainer import run_fn as trainer
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
-from components.trainer.loop.cross_validation import choice, folds
-from components.trainer.loop.cross_validation.choice import choose_folds
-from components.trainer.loop.cross_validation.folds import FoldResult, Validated
-from components.trainer.loop.cross_validation.images import SmallSet
-from components.trainer.loop.phases import Training
+from components.trainer.loop import fold_images, folds
+from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_folds
+from components.trainer.loop.folds import FoldResult, Validated
 from components.trainer.training_input import TrainingInput
 from tests.pictures import COLOURS, encode, picture
 from tests.trainer.input.shard_folder import FEATURE_SPEC
@@ -232,13 +230,13 @@ def test_auto_follows_from_the_work_not_from_the_clock(
         ("auto", 10**12, 0),
     ):
         data = read_input(folder, folds=wanted)
-        monkeypatch.setattr(choice, "count_multiplications", lambda _, work=work: work)
+        monkeypatch.setattr(fold_images, "count_multiplications", lambda _, work=work: work)
         assert choose_folds(data, network()) == chosen
     assert "--training.folds 5" in caplog.text
     for minutes, chosen in ((60, 5), (1, 0)):
         data = read_input(folder, folds="auto", minutes=minutes)
         # Fourteen minutes.
-        monkeypatch.setattr(choice, "count_multiplications", lambda _: 2 * 10**10)
+        monkeypatch.setattr(fold_images, "count_multiplications", lambda _: 2 * 10**10)
         assert choose_folds(data, network()) == chosen
 
 
@@ -248,7 +246,7 @@ def test_multiplications_are_counted() -> None:
     x = tf_keras.layers.DepthwiseConv2D(3, strides=2, padding="same")(x)
     model = tf_keras.Model(image, tf_keras.layers.Dense(5)(tf_keras.layers.Flatten()(x)))
     expected = 64 * 4 * 27 + 16 * 4 * 9 + 64 * 5
-    assert choice.count_multiplications(model) == expected
+    assert fold_images.count_multiplications(model) == expected
 
 
 class Graph:
@@ -298,15 +296,15 @@ def test_a_training_with_folds_resumes_after_a_kill(
     options: dict[str, Any] = {"calibrate": True, "metric": "accuracy", "folds": 2, "epochs": 2}
     whole = train(folder, tmp_path / "whole", **options)
     trained: list[str] = []
-    once = folds._train
+    once = folds._train_fold
 
-    def count(training: Training) -> Any:
-        trained.append(training.log_dir)
+    def count(*given: Any, log_dir: str, **places: Any) -> Any:
+        trained.append(log_dir)
         if len(trained) == 2:
             raise Killed
-        return once(training)
+        return once(*given, log_dir=log_dir, **places)
 
-    monkeypatch.setattr(folds, "_train", count)
+    monkeypatch.setattr(folds, "_train_fold", count)
     with pytest.raises(Killed):
         train(folder, tmp_path / "killed", **options)
     killed = train(folder, tmp_path / "killed", **options)
@@ -324,3 +322,34 @@ def test_a_training_with_folds_resumes_after_a_kill(
     assert phase["epochs"] == phase["best_epoch"] <= 2
     history = json.loads((killed / "run" / HISTORY_FILE).read_text())
     assert np.isfinite(history["val_loss"]).all(), "means over the folds"
+
+
+def digests(count: int) -> list[str]:
+    return [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
+
+
+@pytest.mark.parametrize("folds", [2, 5, 20])
+def test_classes_are_divided_evenly(folds: int) -> None:
+    labels = np.repeat([0, 1, 2], [70, 55, 35])
+    found = assign_folds(labels, digests(160), folds)
+    counts = np.array([np.bincount(found[labels == label], minlength=folds) for label in range(3)])
+    assert np.ptp(counts, axis=1).max() <= 1
+    assert np.ptp(counts.sum(axis=0)) <= 2
+
+
+def test_copies_and_groups_stay_together() -> None:
+    groups = digests(40) * 2 + ["film"] * 12
+    labels = np.arange(92) % 3
+    found = assign_folds(labels, groups, 5)
+    together: dict[str, set[int]] = {}
+    for group, fold in zip(groups, found.tolist(), strict=True):
+        together.setdefault(group, set()).add(fold)
+    assert {len(folds) for folds in together.values()} == {1}
+    assert np.ptp(np.bincount(found, minlength=5)) <= 4
+
+
+def test_the_order_of_the_images_does_not_matter() -> None:
+    labels, groups = np.arange(50) % 4, digests(50)
+    order = np.random.default_rng(0).permutation(50)
+    shuffled = assign_folds(labels[order], [groups[row] for row in order], 5)
+    np.testing.assert_array_equal(assign_folds(labels, groups, 5)[order], shuffled)

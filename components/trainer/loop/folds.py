@@ -27,8 +27,14 @@ from components.metrics.fold_predictions import FoldPredictions
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.calibration import fit_temperature
 from components.trainer.loop.checkpoint import write_whole
-from components.trainer.loop.cross_validation.images import Rows, SmallSet
-from components.trainer.loop.phases import Shared, Training
+from components.trainer.loop.fold_images import Rows, SmallSet
+from components.trainer.loop.train import (
+    FixedLength,
+    Recorded,
+    Shared,
+    Training,
+    full_lengths,
+)
 from components.trainer.training_input import TrainingInput
 
 Logits = NDArray[np.float32]
@@ -43,8 +49,6 @@ class FoldResult:
     curves: Mapping[str, list[float]]
     """Metric on these images → its values."""
     seconds: float
-    epoch_seconds: float = 0.0
-    """Median duration of the epochs of the last phase; 0 if unknown."""
 
     def save(self, path: str) -> None:
         """Write the result to a file that appears whole or not at all."""
@@ -104,7 +108,7 @@ class Validated:
     def lengths(self) -> dict[str, int]:
         """Phase → its epochs in the training on all images."""
         left, lengths = self.choose_epoch(), {}
-        for phase, most in Training.full_lengths(self.config).items():
+        for phase, most in full_lengths(self.config).items():
             if left:
                 lengths[phase] = min(left, most)
                 left -= lengths[phase]
@@ -156,7 +160,7 @@ def train_with_folds(
         images.divide(data, nobody, replicas=model.distribute_strategy.num_replicas_in_sync),
         log_dir=log_dir,
         checkpoint_dir=os.path.join(checkpoint_dir, "all"),
-        lengths=validated.lengths,
+        mode=FixedLength(validated.lengths),
     )
     training.run()
     return training, validated
@@ -187,8 +191,7 @@ def cross_validate(
     """
     replicas = model.distribute_strategy.num_replicas_in_sync
     initial, assigned = model.get_weights(), images.assign(folds)
-    shared = Shared() if shared is None else shared
-    results = []
+    shared, results = shared or Shared(), []
     for fold in range(folds if most is None else most):
         path = fold_path(checkpoint_dir, fold)
         result = FoldResult.load(path)
@@ -197,9 +200,9 @@ def cross_validate(
             model.set_weights(initial)
             part = images.divide(data, np.flatnonzero(assigned == fold), replicas=replicas)
             logs = os.path.join(log_dir, "folds", str(fold + 1))
-            training = Training(model, part, logs, checkpoint_dir, shared=shared, recorded={})
+            places = {"log_dir": logs, "checkpoint_dir": checkpoint_dir}
             with naming_fold(name):
-                result = _train(training)
+                result = _train_fold(model, part, shared=shared, **places)
             result.save(path)
             report_result(f"{name} {result.seconds:.0f} s")
         results.append(result)
@@ -211,16 +214,16 @@ def fold_path(checkpoint_dir: str, fold: int) -> str:
     return os.path.join(checkpoint_dir, f"fold-{fold}.npz")
 
 
-def _train(training: Training) -> FoldResult:
+def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> FoldResult:
     """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
-    started = time.perf_counter()
+    started, mode = time.perf_counter(), Recorded()
+    training = Training(model, data, mode=mode, **places)
     training.run()
-    recorded = training.recorded or {}
-    lengths = Training.full_lengths(training.data.config)
+    lengths = full_lengths(data.config)
     logits: list[Logits] = []
     for phase, most in lengths.items():
         # A second phase may diverge before it predicts anything.
-        logits += _lengthen(recorded[phase] or logits[-1:], most)
+        logits += _lengthen(mode.logits.get(phase) or logits[-1:], most)
     histories = [phase.progress.history for phase in training.phases]
     curves = {
         name: [
@@ -231,8 +234,7 @@ def _train(training: Training) -> FoldResult:
         for name in histories[0]
         if name.startswith("val_")
     }
-    seconds, epoch = time.perf_counter() - started, training.phases[-1].epoch_seconds
-    return FoldResult(np.stack(logits), curves, seconds, epoch)
+    return FoldResult(np.stack(logits), curves, time.perf_counter() - started)
 
 
 def _lengthen(values: Sequence[Any], length: int) -> list[Any]:

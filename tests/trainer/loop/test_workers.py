@@ -14,7 +14,7 @@ from components.contract.model_files import HISTORY_FILE, INPUT_WAIT_FRACTION, R
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.trainer.loop.distribution.workers import (
+from components.trainer.loop.strategy import (
     is_chief,
     mean_of_workers,
     own_directory,
@@ -23,7 +23,7 @@ from components.trainer.loop.distribution.workers import (
 )
 from tests import nodes
 from tests.conftest import SIZE
-from tests.trainer.loop.distribution.trainer_process import cluster, start
+from tests.trainer.loop.trainer_process import cluster, start
 
 # In one process, so that fixtures are created once.
 pytestmark = pytest.mark.xdist_group("transformed")

@@ -1,6 +1,6 @@
 """Runs the Trainer in a process of its own, with TFX's executor, as a container would.
 
-`python -m tests.trainer.loop.distribution.trainer_process JSON`, with the folders and the
+`python -m tests.trainer.loop.trainer_process JSON`, with the folders and the
 configuration; TF_CONFIG and the like are read from the environment.
 """
 
@@ -38,7 +38,7 @@ def start(
         "target": str(target),
         "config": to_dict(config),
     }
-    module = "tests.trainer.loop.distribution.trainer_process"
+    module = "tests.trainer.loop.trainer_process"
     with open(log, "wb") as errors:
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", module, json.dumps(facts)],

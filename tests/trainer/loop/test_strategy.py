@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.training import TrainingConfig
-from components.trainer.loop.distribution import strategy as strategies
-from components.trainer.loop.distribution.strategy import (
+from components.trainer.loop import strategy as strategies
+from components.trainer.loop.strategy import (
     find_strategy,
     limit_threads,
     set_determinism,

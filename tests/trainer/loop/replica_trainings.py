@@ -1,6 +1,6 @@
 """Trainings on several logical CPUs, or as one of several workers, in a process of its own.
 
-`python -m tests.trainer.loop.distribution.replica_trainings SHARDS TARGET NAME…` runs trainings by
+`python -m tests.trainer.loop.replica_trainings SHARDS TARGET NAME…` runs trainings by
 name, and writes weights and metrics of each to TARGET/name.npz: logical devices and clusters must
 be set up before TensorFlow does anything else.
 """
@@ -19,7 +19,7 @@ from components.host.startup import end_process
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainingConfig
-from components.trainer.loop.distribution.strategy import find_strategy
+from components.trainer.loop.strategy import find_strategy
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
 from tests.trainer.loop.test_loop import Training, linear, network
 

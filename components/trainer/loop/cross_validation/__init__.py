@@ -1,1 +1,0 @@
-"""Cross-validation of a training on few images; start with `folds.py`."""

@@ -1,1 +1,0 @@
-"""Where training runs, and the workers that share it."""

@@ -1,0 +1,599 @@
+"""A training: its phases, their epochs, evaluation and early stopping.
+
+From random weights there is one phase. From pretrained ones, the first fits a new last layer to
+fixed features, and the second fine-tunes the layers that `transfer.unfreeze` selects, which a
+random head would have spoiled. Keras's `fit` can neither resume in the middle of an epoch with the
+next examples, nor measure how long a step waited for them.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tf_keras
+
+from components.contract.errors import ModelError
+from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
+from components.host.progress import report_epoch, report_progress
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.export.signatures import Classifier
+from components.trainer.input.host_calls import sharing_captured
+from components.trainer.loop.calibration import Predict, compile_logits
+from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
+from components.trainer.loop.feature_cache import FeatureCache, Tables
+from components.trainer.loop.log import TrainingLog
+from components.trainer.loop.step import Step, erase_tuned, find_state
+from components.trainer.loop.step_loop import Pace, StepLoop
+from components.trainer.loop.strategy import is_chief, mean_of_workers, sync_replicas
+from components.trainer.networks.layers import Dropout
+from components.trainer.networks.parts import Parts, freeze, unfreeze_everything
+from components.trainer.networks.warm_start import WarmStart
+from components.trainer.training_input import TrainingInput
+
+_LOGGER = logging.getLogger(__name__)
+
+# Names of the phases, and of the folders of their checkpoints.
+_TRAIN, _HEAD, _FINE_TUNE = "train", "head", "fine_tune"
+# The first steps are slower than the others: they trace the graph and fill buffers.
+_PROFILE_AFTER = 10
+# Compiled loops that are kept for other trainings; each has the weights three times in memory.
+_MOST_LOOPS = 6
+
+Source = TrainingInput | FeatureCache
+Evaluation = Callable[[], tf.data.Dataset] | None
+"""Returns every example of the eval split; None: there are none."""
+
+
+def full_lengths(config: TrainerConfig) -> dict[str, int]:
+    """Return the most epochs of each phase."""
+    transfer, epochs = config.transfer, config.training.epochs
+    if not config.model.pretrained:
+        return {_TRAIN: epochs}
+    later = 0 if transfer.unfreeze == "none" else epochs
+    lengths = {_HEAD: transfer.head_epochs, _FINE_TUNE: later}
+    return {phase: length for phase, length in lengths.items() if length}
+
+
+class Mode:
+    """How a training ends and which weights it keeps: as its options and the eval split say."""
+
+    saves = True
+    """Whether it writes checkpoints, and ends with the weights of the best epoch."""
+    save_after = 0.0
+    """Least seconds between checkpoints, but for the last one."""
+
+    def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
+        """Return the most epochs of each phase."""
+        return full_lengths(config)
+
+    def has_patience(self, progress: Progress, config: TrainingConfig) -> bool:
+        """Return whether to go on although the best epoch is some time ago."""
+        return config.keep == "last" or progress.epochs_since_best < config.patience
+
+    def keeps(self, config: TrainingConfig, *, usable: bool) -> bool:
+        """Return whether to keep the weights of an epoch that need not be better."""
+        return config.keep == "last" and usable
+
+    def record(self, phase: str, predict: Predict, images: tf.data.Dataset | None) -> None:
+        """Hear of the end of an epoch; the network has the weights that were evaluated."""
+
+    def stops(self, phase: str, progress: Progress) -> bool:
+        """Return whether to stop after an epoch; a later training goes on from its checkpoint."""
+        return False
+
+    def prefers_last(self, before: Progress, last: Progress) -> bool:
+        """Return whether the weights of the second phase replace those of the first."""
+        return last.is_better(last.best, before.best)
+
+
+class FixedLength(Mode):
+    """A training on all images for as many epochs as folds have chosen; keeps the last weights."""
+
+    def __init__(self, lengths: Mapping[str, int]) -> None:
+        """Train the phases of `lengths` for their epochs."""
+        self._lengths = lengths
+
+    def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
+        """Return what folds have chosen."""
+        return self._lengths
+
+    def has_patience(self, progress: Progress, config: TrainingConfig) -> bool:
+        """Never end early."""
+        return True
+
+    def keeps(self, config: TrainingConfig, *, usable: bool) -> bool:
+        """Keep the last weights."""
+        return True
+
+    def prefers_last(self, before: Progress, last: Progress) -> bool:
+        """Prefer the second phase, unless it diverged."""
+        return bool(last.best_epoch)
+
+
+class Recorded(Mode):
+    """A fold: takes all epochs, and keeps what the network of each predicts."""
+
+    saves = False
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.logits: dict[str, list[npt.NDArray[np.float32]]] = {}
+        """Phase → logits of the eval split after each epoch, [images, classes]."""
+
+    def has_patience(self, progress: Progress, config: TrainingConfig) -> bool:
+        """Take all epochs."""
+        return True
+
+    def record(self, phase: str, predict: Predict, images: tf.data.Dataset | None) -> None:
+        """Keep the predictions."""
+        with sharing_captured():
+            batches = iter(() if images is None else images)
+        logits = [predict(batch).numpy() for batch, _ in batches]
+        self.logits.setdefault(phase, []).append(np.concatenate(logits))
+
+    def prefers_last(self, before: Progress, last: Progress) -> bool:
+        """Go through both phases."""
+        return True
+
+
+class Stoppable(Mode):
+    """A trial: is asked after each epoch of the last phase whether to stop."""
+
+    # An epoch may take less than writing a checkpoint.
+    save_after = 30.0
+
+    def __init__(self, stop: Callable[[Progress], bool]) -> None:
+        """Stop when `stop` is true."""
+        self._stop = stop
+
+    def stops(self, phase: str, progress: Progress) -> bool:
+        """Ask the search, but not about the head."""
+        return phase != _HEAD and self._stop(progress)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A completed phase."""
+
+    name: str
+    progress: Progress
+    """Its metrics and its best epoch."""
+    seconds: float
+    """Duration; next to none if a resumed training found the phase completed."""
+    steps: int
+    """Steps per epoch."""
+    on_features: bool = False
+    """Whether it trained on features in memory instead of images."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What trainings of one model share."""
+
+    loops: "dict[str, TrainingLoop]" = field(default_factory=dict)
+    """Compiled loops of their phases, by what `Step.tune` cannot change."""
+    features: Tables = field(default_factory=dict)
+    """Of their images."""
+    evaluations: "dict[str, TrainingLoop]" = field(default_factory=dict)
+    """Phase → the loop whose compiled evaluation all steps of the model use."""
+
+
+@dataclass
+class Training:
+    """All phases of one training."""
+
+    model: tf_keras.Model
+    """From uint8 images to logits; ends with the weights that the mode keeps."""
+    data: TrainingInput
+    log_dir: str
+    """Folder of the TensorBoard logs."""
+    checkpoint_dir: str
+    """Folder of checkpoints, with a folder for each phase; they stay."""
+    mode: Mode = field(default_factory=Mode)
+    shared: Shared = field(default_factory=Shared)
+    """What earlier trainings have left for this one."""
+    start: WarmStart | None = None
+    """The pushed model whose weights the model has at first, if there is one."""
+
+    phases: list[Phase] = field(default_factory=list)
+    """Completed phases, in order."""
+    exported: str = ""
+    """Name of the phase whose weights the model has."""
+    stopped: bool = False
+    """Whether its mode has stopped it before it was complete."""
+    margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    """`Margins.result` of each phase."""
+
+    def run(self) -> None:
+        """Train, from the latest checkpoint of the latest phase on.
+
+        Raises:
+            ModelError: training diverged before the loss on the eval split was finite.
+            ConfigurationError: the network has no separate head, but starts from weights.
+        """
+        lengths = self.mode.find_lengths(self.data.config)
+        if _TRAIN in lengths:
+            self._fit(_TRAIN, self.data.config.training, self.model, self.data)
+            return
+        # The head of a pushed model has been trained.
+        if _HEAD in lengths and not (self.start and _FINE_TUNE in lengths):
+            self._train_head()
+        if _FINE_TUNE in lengths:
+            self._fine_tune()
+        unfreeze_everything(self.model)
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """Metric → its value in every epoch of all phases; `phase` is the number of the phase."""
+        merged: dict[str, list[float]] = {}
+        for number, phase in enumerate(self.phases, start=1):
+            done = phase.progress
+            numbers: list[float] = [number] * done.epochs
+            for name, values in {**done.history, PHASE: numbers}.items():
+                merged.setdefault(name, []).extend(values)
+        return merged
+
+    @property
+    def margins(self) -> npt.NDArray[np.float32]:
+        """Mean logit margin of each training image over all epochs; NaN if no step has seen it."""
+        with np.errstate(invalid="ignore"):
+            margins, weights = np.sum(self.margin_sums, axis=0).T
+            means: npt.NDArray[np.float32] = margins / weights
+        return means
+
+    def _train_head(self) -> None:
+        """Train the last layer alone, on cached features if `transfer.cache_features` is on."""
+        config = self.data.config
+        freeze(self.model, unfreeze="none", train_batch_norm=False)
+        parts = Parts.of(self.model)
+        # The loss of a single layer has one minimum. From zero, training reaches it with small
+        # weights, which are up to a point more accurate with few images, as in BiT.
+        for variable in () if self.start else parts.head.trainable_variables:
+            variable.assign(tf.zeros_like(variable))
+        # A convex problem needs no recipe.
+        head = dataclasses.replace(
+            config.training,
+            epochs=config.transfer.head_epochs,
+            learning_rate=config.transfer.head_learning_rate,
+            optimizer="adam",
+            schedule="cosine",
+            warmup_epochs=0.0,
+            weight_decay=0.0,
+            clip_norm=0.0,
+            ema=0.0,
+            profile_steps=0,
+        )
+        cache = FeatureCache(parts.backbone, self.data, self.shared.features)
+        if not (config.transfer.cache_features and cache.fits):
+            self._fit(_HEAD, head, self.model, self.data)
+            return
+        _LOGGER.info(
+            "The last layer is trained on features that are computed once, from images without "
+            "augmentation; set transfer.cache_features to false to train it with augmentation."
+        )
+        # On features that never change, dropout cost up to a point of accuracy.
+        for layer in parts.head.layers:
+            if isinstance(layer, Dropout):
+                layer.trainable = False
+        self._fit(_HEAD, head, parts.head, cache)
+
+    def _fine_tune(self) -> None:
+        """Train the unfrozen layers, but keep the earlier weights if they were better."""
+        transfer, variables = self.data.config.transfer, list(self.model.variables)
+        earlier = [variable.numpy() for variable in variables]
+        freeze(self.model, unfreeze=transfer.unfreeze, train_batch_norm=transfer.train_batch_norm)
+        self._fit(_FINE_TUNE, self.data.config.training, self.model, self.data)
+        *before, last = (phase.progress for phase in self.phases)
+        if not before or self.mode.prefers_last(before[0], last):
+            return
+        for variable, value in zip(variables, earlier, strict=True):
+            variable.assign(value)
+        self.exported = _HEAD
+        if last.best_epoch:
+            _LOGGER.warning(
+                "Fine-tuning has not improved the model (%s %.4f, before %.4f), so its weights are "
+                "discarded: lower training.learning_rate, or unfreeze fewer blocks with "
+                "transfer.unfreeze.",
+                *(last.watched, last.best, before[0].best),
+            )
+
+    def _fit(
+        self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
+    ) -> None:
+        """Run a phase, of the whole model on images or of the head on features.
+
+        Raises:
+            ModelError: it diverged, and neither it nor an earlier phase has weights to keep.
+        """
+        started, directory = time.perf_counter(), os.path.join(self.checkpoint_dir, name)
+        loop = self._find_loop(name, config, model, source)
+        # The logs continue those of the phase before.
+        log = TrainingLog(
+            self.log_dir,
+            profile=loop.profiled_steps,
+            first_epoch=sum(phase.progress.epochs for phase in self.phases),
+            first_step=sum(phase.progress.epochs * phase.steps for phase in self.phases),
+        )
+        with log:
+            done = loop.fit(
+                source.read,
+                source.read_evaluation if self.data.evaluation.total else None,
+                log=log,
+                checkpoint_dir=directory,
+                epochs=self.mode.find_lengths(self.data.config)[name],
+                mode=self.mode,
+                phase=name,
+            )
+        if done.diverged or not done.best_epoch:
+            problem = _describe_divergence(name, config, epoch=done.epochs)
+            if not done.best_epoch and not self.phases:
+                if is_chief(self.model.distribute_strategy):
+                    remove_checkpoints(directory)
+                raise ModelError(problem)
+            _LOGGER.warning("%s The weights of an earlier epoch are kept.", problem)
+        self.stopped = not loop.is_complete(done)
+        seconds, on_features = time.perf_counter() - started, isinstance(source, FeatureCache)
+        self.phases.append(Phase(name, done, seconds, source.steps, on_features))
+        self.exported = name
+        if loop.step.margins:
+            self.margin_sums.append(loop.step.margins.result())
+
+    def _find_loop(
+        self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
+    ) -> "TrainingLoop":
+        """Return the loop of a phase, compiled by an earlier training if there was one."""
+        weights = self.data.class_weights(self.model.output_shape[-1])
+        compiled = (name, self.data.config.transfer, source.steps, self.data.batch_size, weights)
+        facts = repr((*compiled, source.augmentation, erase_tuned(config)))
+        with self.model.distribute_strategy.scope():
+            if facts in self.shared.loops:
+                self.shared.loops[facts].start_over(config)
+            else:
+                for old in [*self.shared.loops][: 1 - _MOST_LOOPS]:
+                    del self.shared.loops[old]
+                step = Step(
+                    model,
+                    config=config,
+                    augmentation=source.augmentation,
+                    batch_size=self.data.batch_size,
+                    steps=source.steps,
+                    class_weights=weights,
+                    records=self.data.train.total if self.mode.saves else 0,
+                )
+                # Features are of one view of each image.
+                views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
+                loop = TrainingLoop(step, views=views)
+                loop.share_evaluation(self.shared.evaluations.setdefault(name, loop))
+                self.shared.loops[facts] = loop
+        return self.shared.loops[facts]
+
+
+def _describe_divergence(name: str, config: TrainingConfig, *, epoch: int) -> str:
+    """Say in which epoch a phase diverged, and which of its options to change."""
+    section = "transfer.head_" if name == _HEAD else "training."
+    changes = [f"lower {section}learning_rate, which is {config.learning_rate:g}"]
+    if name != _HEAD and not config.clip_norm:
+        changes.append("set training.clip_norm to 1")
+    if config.precision != "float32":
+        changes.append("set training.precision to float32")
+    return (
+        f"Training diverged in epoch {epoch} of phase {name}, as the loss was not finite: "
+        f"{', or '.join(changes)}."
+    )
+
+
+ReadBatches = Callable[[int, tf.distribute.InputContext], tf.data.Dataset]
+"""From the number of steps done so far and the context of an input pipeline to its endless
+batches, one for each replica and step."""
+
+
+class TrainingLoop:
+    """The epochs of a phase. Several trainings of one network can run it, one after the other."""
+
+    def __init__(self, step: Step, *, views: int = 1) -> None:
+        """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`."""
+        self._strategy = tf.distribute.get_strategy()
+        self.step, self._steps = step, step.steps
+        self._initial = find_state(step)
+        self._predict = compile_logits(Classifier(step.model, views))
+        self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
+        self._pace = Pace(step.config.steps_per_call)
+        self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
+
+    def start_over(self, config: TrainingConfig) -> None:
+        """Forget the trainings before, whose configurations `erase_tuned` makes equal to this."""
+        for variable, value in self._initial:
+            variable.assign(value)
+        if self.step.average:
+            self.step.average.start_over()
+        self.step.tune(config)
+
+    def share_evaluation(self, other: "TrainingLoop") -> None:
+        """Evaluate with the compiled function of another loop, if that is of the same model."""
+        if other.step.model is self.step.model:
+            self.step.evaluation, self._evaluate = other.step.evaluation, other._evaluate
+
+    @property
+    def _config(self) -> TrainingConfig:
+        return self.step.config
+
+    @property
+    def profiled_steps(self) -> range:
+        """The steps of this phase that `TrainingLog` should profile."""
+        steps = self._config.profile_steps
+        # A short training profiles its last steps.
+        first = max(0, min(_PROFILE_AFTER, self._config.epochs * self._steps - steps))
+        return range(first, first + steps)
+
+    def fit(
+        self,
+        read: ReadBatches,
+        evaluation: Evaluation,
+        *,
+        log: TrainingLog,
+        checkpoint_dir: str,
+        epochs: int = 0,
+        mode: Mode | None = None,
+        phase: str = _TRAIN,
+    ) -> Progress:
+        """Train from the latest checkpoint, if any; a completed training runs no further step.
+
+        Training that diverges stops at once, with an epoch whose metrics on the eval split are NaN.
+
+        Args:
+            read: returns the training batches.
+            evaluation: returns every example of the eval split; None: there are none.
+            log: open, and made with `profiled_steps`.
+            checkpoint_dir: keeps the last checkpoint until the model is exported.
+            epochs: at most; 0: as configured. The schedule is that of the configuration.
+            mode: how training ends.
+            phase: its name, for `mode`.
+
+        Returns:
+            The completed training. Its history has `loss` as minimized, `accuracy` and
+            `balanced_accuracy` on the augmented training images; `val_loss`, the plain
+            cross-entropy, `val_accuracy` and `val_balanced_accuracy` on the eval split, with the
+            averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
+            the fraction of step time spent waiting for input; the last `learning_rate`.
+        """
+        self._mode, self._phase, self._stopped = mode or Mode(), phase, False
+        self._epochs = epochs or self._config.epochs
+        checkpoints = Checkpoints(
+            checkpoint_dir, self.step.checkpointed, watched=f"val_{self._config.metric}"
+        )
+        checkpoints.restore()
+        progress = checkpoints.progress
+        if progress.fit_epoch(self._steps) and not self._is_over(progress):
+            _LOGGER.warning(
+                "The number of replicas has changed, so epochs have %d steps now: training resumes "
+                "at about the same image, and its weights will differ.",
+                self._steps,
+            )
+            # The learning rate follows from it.
+            self.step.optimizer.iterations.assign(self._steps_done(progress))
+        if not self._is_over(progress):
+            self._train(read, evaluation, checkpoints, log)
+        if progress.best_epoch and self._mode.saves:
+            self.step.model.set_weights(progress.best_weights)
+        # The progress outlives the phase; this copy of the model need not.
+        progress.best_weights.clear()
+        return progress
+
+    def is_complete(self, progress: Progress) -> bool:
+        """Return whether no further call would train any more."""
+        patient = self._mode.has_patience(progress, self._config)
+        return progress.diverged or not patient or progress.epochs >= self._epochs
+
+    def _is_over(self, progress: Progress) -> bool:
+        return self._stopped or self.is_complete(progress)
+
+    def _steps_done(self, progress: Progress) -> int:
+        return progress.epochs * self._steps + progress.steps
+
+    def _train(
+        self, read: ReadBatches, evaluation: Evaluation, checkpoints: Checkpoints, log: TrainingLog
+    ) -> None:
+        """Train from the restored step to the end."""
+        progress, every = checkpoints.progress, self._config.checkpoint_steps
+        read_part = functools.partial(read, self._steps_done(progress))
+        distributed = self._strategy.distribute_datasets_from_function(read_part)
+        with sharing_captured():
+            batches = iter(distributed)
+        images = distributed_images = evaluation and evaluation()
+        # Distributing copies all pixels.
+        if images is not None and self._strategy.num_replicas_in_sync > 1:
+            distributed_images = self._strategy.experimental_distribute_dataset(images)
+        saved = time.perf_counter()
+        while not self._is_over(progress):
+            self._run_steps(batches, progress, log)
+            over = progress.diverged or progress.steps == self._steps
+            if over:
+                self._end_epoch(images, distributed_images, progress, log)
+                self._stopped = self._mode.stops(self._phase, progress)
+            due = over or (every and self._steps_done(progress) % every == 0)
+            late = time.perf_counter() - saved >= self._mode.save_after or self._is_over(progress)
+            if due and late and self._mode.saves:
+                checkpoints.save()
+                saved = time.perf_counter()
+
+    def _run_steps(self, batches: Any, progress: Progress, log: TrainingLog) -> None:
+        """Run the steps of one call."""
+        first = self._steps_done(progress)
+        count = self._pace.steps(self._uninterrupted_steps(first))
+        started = time.perf_counter()
+        with log.step(first):
+            steps = self._run(batches, first, count)
+        seconds = time.perf_counter() - started
+        self._pace.record(count, mean_of_workers(seconds, self._strategy))
+        progress.steps += count
+        progress.seconds += seconds
+        progress.waited += steps.waited
+        # Loss scaling repairs an overflow, unless it has reached statistics of normalization.
+        progress.diverged = not math.isfinite(steps.losses[-1]) and not self._is_finite()
+        log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
+        if self.step.augmentation and first + count == self._steps:
+            log.write_images(steps.images)
+        if progress.steps < self._steps:
+            note = f"loss {steps.losses[-1]:.3f} {count * self.step.batch_size / seconds:,.0f}/s"
+            done = self._steps_done(progress) / self._steps
+            report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
+
+    def _uninterrupted_steps(self, first: int) -> int:
+        """Return the number of steps until Python has something to do."""
+        ends = [self._steps - first % self._steps]
+        if every := self._config.checkpoint_steps:
+            ends.append(every - first % every)
+        profiled = self.profiled_steps
+        if first in profiled:
+            return 1
+        if first < profiled.start:
+            ends.append(profiled.start - first)
+        return min(ends)
+
+    def _end_epoch(
+        self, images: Any, distributed_images: Any, progress: Progress, log: TrainingLog
+    ) -> None:
+        """Evaluate the network on the eval split, if there is one, and record the epoch."""
+        step = self.step
+        sync_replicas(step.model.variables, self._strategy)
+        with step.average.in_place() if step.average else contextlib.nullcontext():
+            # Metrics of no images are NaN.
+            with sharing_captured():
+                nothing = progress.diverged or images is None
+                batches = iter(() if nothing else distributed_images)
+            for batch, labels in batches:
+                self._evaluate(batch, labels)
+            values = step.train.result()
+            values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
+            values[RATE] = progress.steps * step.batch_size / progress.seconds
+            values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
+            values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
+            if not progress.diverged:
+                self._mode.record(self._phase, self._predict, images)
+            usable = images is None or math.isfinite(values["val_loss"])
+            keep = self._mode.keeps(self._config, usable=usable)
+            progress.end_epoch(values, step.model, keep=keep)
+        if not math.isfinite(values["val_loss"]):
+            progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()
+        log.write(values, progress.epochs)
+        step.train.reset()
+        step.evaluation.reset()
+        report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)
+
+    def _is_finite(self) -> bool:
+        """Return whether all weights and statistics of the model are finite."""
+        floats = (v.numpy() for v in self.step.model.variables if v.dtype.is_floating)
+        return all(np.isfinite(values).all() for values in floats)
+
+    def _evaluate_replicas(self, images: Any, labels: Any) -> None:
+        self._strategy.run(self.step.evaluate, (images, labels))
