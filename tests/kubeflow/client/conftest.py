@@ -14,8 +14,7 @@ Say = Callable[..., tuple[int, str]]
 
 @pytest.fixture(autouse=True)
 def _no_token_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "KF_PIPELINES_UI_ENDPOINT"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("KFP_TOKEN", raising=False)
 
 
 @pytest.fixture
