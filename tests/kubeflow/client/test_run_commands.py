@@ -75,7 +75,6 @@ def test_without_the_cache_every_step_runs(server: KfpServer, say: Say) -> None:
         (("--parameter", "flip=1"), "flip=1: the value must be a BOOLEAN"),
         (("--parameter", "epoch=1"), "NAME is one of data, epochs, flip, rate"),
         (("--parameter", "epochs"), "write NAME=VALUE"),
-        (("--spec", "/none.yaml"), "Cannot read /none.yaml: No such file or directory"),
         (("--timeout", "0"), "--timeout is 0: it must be above 0"),
         (("--target", "vertex"), "--project is missing: --target vertex needs it"),
         (
