@@ -15,7 +15,7 @@ from pipeline_def.kubeflow.executor_input import local_path, run_folder
 from pipeline_def.kubeflow.step_interface import StepInterface
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, now
 from pipeline_def.steps import PUSHER, REPORT, TRAINER
-from pipeline_def.tracking.mlflow import report_run
+from pipeline_def.tracking import report_run
 
 
 def report_pod(
