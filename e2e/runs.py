@@ -64,7 +64,7 @@ class Runner:
     def run(self, name: str, **parameters: object) -> RunOutput:
         """Start a run and follow it to its end, whether it succeeds or not."""
         given = [word for p, v in parameters.items() for word in ("--parameter", f"{p}={v}")]
-        own = ("--spec", str(self.spec), "--endpoint", self.endpoint, "--run-name", name)
+        own = (str(self.spec), "--endpoint", self.endpoint, "--run-name", name)
         words = (sys.executable, "kfp_runner.py", "run", *own, *given, "--wait")
         _, said = self.commands.follow(*words)
         lines = said.splitlines()

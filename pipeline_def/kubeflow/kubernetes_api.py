@@ -76,28 +76,22 @@ class Cluster:
         found = self._ask(f"read the config map {name}", read, name)
         return dict((found or {}).get("data") or {})
 
-    def create_job(self, job: Manifest) -> None:
-        """Create a Job."""
+    def create(self, service: Manifest, job: Manifest) -> None:
+        """Create the Service and the Job of workers."""
+        self._ask("create a Service", self._core.create_namespaced_service, body=service)
         self._ask("create a Job", self._batch.create_namespaced_job, body=job)
 
-    def create_service(self, service: Manifest) -> None:
-        """Create a Service."""
-        self._ask("create a Service", self._core.create_namespaced_service, body=service)
-
-    def delete_service(self, name: str) -> None:
-        """Delete a Service, if it exists."""
+    def delete(self, name: str) -> bool:
+        """Delete a Job with its pods and its Service; return whether the Job existed."""
         self._ask(f"delete the Service {name}", self._core.delete_namespaced_service, name)
-
-    def job(self, name: str) -> Manifest | None:
-        """Return a Job; None if it does not exist."""
-        return self._ask(f"read the Job {name}", self._batch.read_namespaced_job, name)
-
-    def delete_job(self, name: str) -> bool:
-        """Delete a Job and its pods; return whether it existed."""
         delete = self._batch.delete_namespaced_job
         # Foreground: the job exists until its pods are gone.
         found = self._ask(f"delete the Job {name}", delete, name, propagation_policy="Foreground")
         return found is not None
+
+    def job(self, name: str) -> Manifest | None:
+        """Return a Job; None if it does not exist."""
+        return self._ask(f"read the Job {name}", self._batch.read_namespaced_job, name)
 
     def job_pods(self, job: str) -> list[Manifest]:
         """Return the pods of a Job."""
@@ -108,9 +102,7 @@ class Cluster:
     def log(self, pod: str, **wanted: int) -> list[str]:
         """Return log lines of a pod, each preceded by its time; [] until the pod has a log.
 
-        Args:
-            pod: name of the pod.
-            wanted: `since_seconds` or `tail_lines`; all lines without either.
+        `wanted` is `since_seconds` or `tail_lines`; all lines without either.
         """
         read = self._core.read_namespaced_pod_log
         text = self._request(f"read the log of {pod}", read, pod, timestamps=True, **wanted) or ""

@@ -58,10 +58,9 @@ def connect(options: argparse.Namespace) -> Api:
 
 
 def add_specification(parser: argparse.ArgumentParser) -> None:
-    """Add the specification, which may stand alone or after `--spec`."""
-    add, text = parser.add_argument, "File from `compile`. Default: pipeline.yaml."
-    add("--spec", default="pipeline.yaml", help=argparse.SUPPRESS)
-    add("spec", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
+    """Add the specification."""
+    text = "File from `compile`. Default: pipeline.yaml."
+    parser.add_argument("spec", nargs="?", default="pipeline.yaml", metavar="FILE", help=text)
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:

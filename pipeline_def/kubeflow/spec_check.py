@@ -94,7 +94,7 @@ def find_problems(documents: list[Any], target: Target) -> list[str]:
 
 def _unknown_fields(specification: Specification) -> Iterator[str]:
     """Yield fields that KFP does not define; its backend would drop some of them silently."""
-    from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
+    from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2 as messages
 
     spec = specification.spec
@@ -103,24 +103,11 @@ def _unknown_fields(specification: Specification) -> Iterator[str]:
         ("deploymentSpec", messages.PipelineDeploymentConfig, spec.get("deploymentSpec", {})),
         ("platform document", messages.PlatformSpec, specification.platform),
     ]
-    parts += [
-        (f"platform document for {label}", KubernetesExecutorConfig, settings)
-        for label, settings in sorted(specification.kubernetes_settings().items())
-    ]
     for name, message, part in parts:
-        if reason := _parse_error(message, part):
-            yield f"The {name} is invalid: {reason}."
-
-
-def _parse_error(message: Any, part: Any) -> str | None:
-    """Return why the JSON value is not a protobuf message of this class; None if it is one."""
-    from google.protobuf import json_format
-
-    try:
-        json_format.ParseDict(part, message())
-    except json_format.ParseError as error:
-        return str(error).splitlines()[0].rstrip(".")
-    return None
+        try:
+            json_format.ParseDict(part, message())
+        except json_format.ParseError as error:
+            yield f"The {name} is invalid: {str(error).splitlines()[0].rstrip('.')}."
 
 
 def _specification_problems(specification: Specification, target: Target) -> Iterator[str]:

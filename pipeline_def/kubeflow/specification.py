@@ -128,10 +128,6 @@ class Specification:
             if "runtimeValue" in source
         }
 
-    def kubernetes_settings(self) -> dict[str, Spec]:
-        """Return the platform document's settings by executor label."""
-        return _part(self.platform, "platforms", "kubernetes", "deploymentSpec", "executors")
-
     def bind(self, task: str, name: str, kind: str, source: Mapping[str, Any]) -> None:
         """Give a task an input parameter."""
         inputs = self.component(task).setdefault("inputDefinitions", {})

@@ -95,7 +95,6 @@ DOCUMENTS: list[tuple[list[Any], Target, str]] = [
         "oss",
         "platform document is invalid",
     ),
-    ([SPEC, platform({"nodeSelectors": {}})], "oss", "document for Train_executor is invalid"),
 ]
 
 
@@ -129,7 +128,6 @@ OSS = [SPEC, PLATFORM]
     ("command", "target", "said"),
     [
         (["check", "{}"], OSS, "pipeline.yaml is for oss: found nothing that it would refuse"),
-        (["check", "--spec", "{}"], OSS, "pipeline.yaml is for oss"),
         (
             ["check", "{}", "--target", "vertex"],
             OSS,

@@ -5,15 +5,14 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from components.contract.errors import ConfigurationError
+from pipeline_def import tracking
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.tracking import mlflow
 from tests.local.run_samples import write_run
 from tests.tracking.conftest import FINGERPRINT
 from tests.tracking.mlflow_server import MlflowServer
@@ -33,7 +32,7 @@ def test_mlflow_has_the_whole_run_once(
     variables = {"steps": {"all": {"env": {"KEY": "hush"}}}}
     secret = {**record.configuration, "kubeflow": variables}
     for _ in range(2):
-        line = mlflow.report_run(dataclasses.replace(record, configuration=secret), config)
+        line = tracking.report_run(dataclasses.replace(record, configuration=secret), config)
         assert line == f"MLflow has run 1: {server.url}/#/experiments/1/runs/run0"
     [run], [version] = server.runs, server.versions
     assert (run["info"]["status"], server.experiments[0]["name"]) == ("FINISHED", "pets")
@@ -61,8 +60,6 @@ def test_mlflow_has_the_whole_run_once(
     ("fault", "said"),
     [
         ((401, '{"message": "bad token s3cret"}', {}), "(401: bad token ***): check"),
-        ((500, '{"error_code": "INTERNAL_ERROR", "message": "locked"}', {}), "(500: locked)"),
-        ((502, "<html>Bad gateway</html>", {}), "(502: "),
         ((200, "<html>Sign in</html>", {}), "(200: "),
         ((302, "", {"Location": "https://login/?next=s3cret"}), "(302: "),
         ((200, '{"experiments": 1}', {}), "its response is unexpected (TypeError)"),
@@ -78,7 +75,7 @@ def test_faults_are_a_sentence_without_secrets(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cret")
     server.fault = fault
-    line = mlflow.report_run(record, TrackingConfig(mlflow=server.url))
+    line = tracking.report_run(record, TrackingConfig(mlflow=server.url))
     assert line.startswith("MLflow has not received run 1: ")
     assert said in line
     assert "s3cret" not in line
@@ -89,10 +86,10 @@ def test_a_dead_or_silent_server_does_not_delay_a_run(
     server: MlflowServer, record: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, dead = time.monotonic(), TrackingConfig(mlflow="http://127.0.0.1:9")
-    assert "(Connection refused)" in mlflow.report_run(record, dead).replace("[Errno 111] ", "")
+    assert "(Connection refused)" in tracking.report_run(record, dead).replace("[Errno 111] ", "")
     server.seconds = 1.0
-    monkeypatch.setattr(mlflow, "LIMIT_SECONDS", 0.2)
-    line = mlflow.report_run(record, TrackingConfig(mlflow=server.url))
+    monkeypatch.setattr(tracking, "LIMIT_SECONDS", 0.2)
+    line = tracking.report_run(record, TrackingConfig(mlflow=server.url))
     assert "it takes longer than 0.2 s" in line
     assert time.monotonic() - begin < 3.0
 
@@ -103,7 +100,7 @@ def test_a_run_reports_however_it_ends(
     write_run(tmp_path, 1)
 
     def run(number: int, error: BaseException) -> None:
-        with mlflow.reporting(TrackingConfig(mlflow=server.url), str(tmp_path)):
+        with tracking.reporting(TrackingConfig(mlflow=server.url), str(tmp_path)):
             write_run(tmp_path, number, state="failed")
             raise error
 
@@ -117,15 +114,10 @@ def test_a_run_reports_however_it_ends(
     assert (reported["tags"]["pipeline_run"], reported["info"]["status"]) == ("2", "FAILED")
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"mlflow": "https://me:s3cret@host"}, "tracking.mlflow must not contain a user name"),
-        ({"mlflow": "https://host/?key=s3cret"}, "must not contain a user name, a password"),
-        ({"mlflow": "localhost:5000"}, "must be a URL such as http://localhost:5000"),
-    ],
-)
-def test_secrets_are_refused_unseen(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as error:
-        TrackingConfig(**fields)
-    assert "s3cret" not in str(error.value)
+@pytest.mark.parametrize("url", ["https://me:s3cret@host", "https://host/?key=s3cret", "s3cret"])
+def test_a_wrong_url_is_refused(url: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"tracking\.mlflow (must not|is 's3cret')"
+    ) as error:
+        TrackingConfig(mlflow=url)
+    assert (url == "s3cret") is ("s3cret" in str(error.value))

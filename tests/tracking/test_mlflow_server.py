@@ -13,7 +13,7 @@ import pytest
 
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.tracking.mlflow import report_run
+from pipeline_def.tracking import report_run
 from tests.missing import lack
 from tests.tracking.conftest import FINGERPRINT
 
@@ -59,9 +59,8 @@ def test_the_real_server_has_the_run_once(url: str, record: RunRecord) -> None:
     config = TrackingConfig(mlflow=url, experiment="Ann's pets")
     for _ in range(2):
         assert report_run(record, config).startswith("MLflow has run 1: ")
-    [experiment] = [
-        ask(url, "mlflow/experiments/get-by-name?experiment_name=Ann%27s%20pets")["experiment"]
-    ]
+    path = "mlflow/experiments/get-by-name?experiment_name=Ann%27s%20pets"
+    experiment = ask(url, path)["experiment"]
     [run] = ask(url, "mlflow/runs/search", experiment_ids=[experiment["experiment_id"]])["runs"]
     assert run["info"]["status"] == "FINISHED"
     tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}

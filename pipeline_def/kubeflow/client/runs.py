@@ -7,7 +7,6 @@ import datetime
 import functools
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -25,8 +24,6 @@ from pipeline_def.kubeflow.specification import Specification, pod_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, kept_log
 from pipeline_def.service_errors import one_line
 
-# The SDK's variable for an interface at another address than the API.
-_UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
 _MOST_SEARCHED = 200
 
 
@@ -55,9 +52,7 @@ def start_run(api: Api, request: RunRequest) -> StartedRun:
         "secret, a volume, or a node with room for it; see "
         f"`{api.kubectl('describe pods', run_id)}`."
     )
-    # As in the SDK.
-    base = os.environ.get(_UI_VARIABLE, "").rstrip("/") or api.address
-    url = f"{base}/#/runs/details/{run_id}"
+    url = f"{api.address}/#/runs/details/{run_id}"
     return StartedRun(run_id, url, functools.partial(_read_run, api, run_id, tasks), hint)
 
 
@@ -260,9 +255,5 @@ def _log_urls(api: Api, run: dict[str, Any], task: str) -> list[str]:
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:
-    action = f"read the run {run_id}"
-    run = api.call("RunServiceApi", "run_service_get_run", action, run_id)
-    if run.get("task_count") and not run.get("tasks"):
-        # Releases without ML Metadata; the generated client of earlier ones does not know `view`.
-        run = json.loads(api.text(f"/apis/v2beta1/runs/{run_id}", action, {"view": "FULL"}))
+    run = api.call("RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id)
     return {"run_id": run_id, **run}

@@ -1,14 +1,12 @@
 """Read the state of a run and of its tasks from the response of the API.
 
-Releases with ML Metadata list every node of the Argo workflow in `run_details`, by the last part of
-its name: a task, its driver `X-driver`, its `executor` and, since 2.17, each attempt at one of
-them, such as `X(0)`. Later ones list the tasks themselves in `tasks`.
+It lists every node of the Argo workflow in `run_details`, by the last part of its name: a task, its
+driver `X-driver`, its `executor` and, since 2.17, each attempt at one of them, such as `X(0)`.
 """
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline_def.kubeflow.client.run import RunView, TaskView
@@ -31,7 +29,9 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
         run: Response of the API.
         tasks: Names of the steps. They are returned in the order in which they started.
     """
-    details = list(_details(run))
+    listed = (run.get("run_details") or {}).get("task_details") or []
+    # What the launcher adds has no name.
+    details = [detail for detail in listed if detail.get("display_name")]
     named = {detail["display_name"]: detail for detail in details}
     names = list(tasks)
     # The driver of the run may fail as well.
@@ -41,10 +41,7 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     names.sort(key=lambda name: _times(named.get(name, {}))[0] or float("inf"))
     pods = [detail for detail in details if detail["display_name"].startswith("executor")]
     waiting = {_times(pod)[0] for pod in pods if _state(pod) == "PENDING"}
-    views = [_task_view(name, named, waiting, stopped_at=_stopped_at(run)) for name in names]
-    if run.get("tasks") and read_state(run) in ("FAILED", "CANCELED"):
-        # A task of this form stays RUNNING if its pod is killed.
-        views = [replace(v, state="CANCELED") if v.state == "RUNNING" else v for v in views]
+    views = (_task_view(name, named, waiting, stopped_at=_stopped_at(run)) for name in names)
     return RunView(read_state(run), tuple(views), _error(run))
 
 
@@ -85,17 +82,6 @@ def _stopped_at(run: Details) -> float:
     history = run.get("state_history") or []
     times = (_seconds(row.get("update_time")) for row in history if _state(row) == "CANCELING")
     return next(times, 0.0)
-
-
-def _details(run: Details) -> Iterator[dict[str, Any]]:
-    """Yield the nodes, or the tasks in their form; what the launcher adds has no name."""
-    for task in run.get("tasks") or []:
-        error = {"message": (task.get("status_metadata") or {}).get("message", "")}
-        names = {"display_name": task["name"], "start_time": task.get("create_time")}
-        yield {**task, **names, "error": error}
-    for detail in (run.get("run_details") or {}).get("task_details") or []:
-        if detail.get("display_name") and not run.get("tasks"):
-            yield detail
 
 
 def _state(detail: Details) -> str:

@@ -19,8 +19,8 @@ from pipeline_def.kubeflow.executor_input import run_folder
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import kept_log
 
-HEAD, TAIL = 1 << 16, 1 << 20
-"""Bytes of a log that are kept."""
+MOST = 1 << 20
+"""Bytes of a log that are kept at least; twice as many at most."""
 INTERVAL, _PATIENCE = 30.0, 20.0
 """Seconds between two writes, and for the last one."""
 _SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)
@@ -29,30 +29,24 @@ _SHORTEST_SECRET = 8
 
 @dataclass
 class BoundedLog:
-    """The first 64 KiB and the last 1 MiB of a log."""
+    """The last MiB of a log."""
 
-    head: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
-    dropped: int = 0
-    """Bytes between the two."""
+    data: bytearray = field(default_factory=bytearray)
+    cut: bool = False
 
     def add(self, data: bytes) -> None:
-        """Append bytes, and drop the middle."""
-        room = HEAD - len(self.head)
-        self.head += data[:room]
-        self.tail += data[room:]
-        if len(self.tail) > 2 * TAIL:
-            self.dropped += len(self.tail) - TAIL
-            del self.tail[:-TAIL]
+        """Append bytes, and drop the oldest."""
+        self.data += data
+        if len(self.data) > 2 * MOST:
+            del self.data[:-MOST]
+            self.cut = True
 
     def content(self, environment: Mapping[str, str]) -> bytes:
         """Return the log without the secrets of the environment."""
-        head, tail = bytes(self.head), bytes(self.tail)
-        if self.dropped:
+        log = bytes(self.data)
+        if self.cut:
             # Whole lines: half a secret would not be found.
-            head, tail = head.rpartition(b"\n")[0], tail.partition(b"\n")[2]
-            head += b"\n... %d bytes left out ...\n" % self.dropped
-        log = head + tail
+            log = b"... the beginning is left out ...\n" + log.partition(b"\n")[2]
         for name, value in environment.items():
             if _SECRET.search(name) and len(value) >= _SHORTEST_SECRET:
                 log = log.replace(value.encode(), b"***")

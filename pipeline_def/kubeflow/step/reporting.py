@@ -5,19 +5,17 @@ id, so that a retry of the pod completes it.
 """
 
 import json
-import re
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from components.storage.folder import read_bytes
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.kubeflow.executor_input import artifacts_of, local_path
+from pipeline_def.kubeflow.executor_input import local_path, run_folder
 from pipeline_def.kubeflow.step_interface import StepInterface
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, now
 from pipeline_def.steps import PUSHER, REPORT, TRAINER
-from pipeline_def.tracking.mlflow import report_run
-
-_RUN = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
+from pipeline_def.tracking import report_run
 
 
 def report_pod(
@@ -54,14 +52,13 @@ def _describe(
     direct = any(part.direct for part in interface.parts)
     inputs = _list_outputs(given["inputs"]["artifacts"], direct=direct)
     outputs = _list_outputs(made, direct=direct)
-    uris = [artifact["uri"] for artifact in artifacts_of({"outputs": given["outputs"]})]
-    run = next(filter(None, map(_RUN.search, uris)), None)
+    run = run_folder(given, interface.pipeline)
     time, values = now(), given["inputs"]["parameterValues"]
     report = json.loads(read_bytes(outputs["metrics"].uri))
     trained = {name: inputs[name] for name in ("model", "model_run")}
     examples = inputs["examples"].properties
     return RunRecord(
-        id=run[1] if run else time,
+        id=os.path.basename(run) if run else time,
         pipeline=interface.pipeline,
         started=time,
         ended=time,

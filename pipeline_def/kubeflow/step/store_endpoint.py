@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
@@ -72,22 +72,10 @@ def endpoint_of(config: Mapping[str, str]) -> str | None:
         if "endpoint" in named:
             return _url(named)
         providers = yaml.safe_load(config.get("providers") or "") or {}
-        return _url(_settings(providers.get(root.scheme) or {}, root))
+        return _url((providers.get(root.scheme) or {}).get("default") or {})
     # ValueError: a broken URL, or YAML's parsers of numbers and dates.
     except (yaml.YAMLError, AttributeError, ValueError, TypeError, RecursionError):
         return None
-
-
-def _settings(provider: Mapping[str, Any], root: SplitResult) -> dict[str, Any]:
-    """Return the provider's default, updated by the first override for the bucket and prefix."""
-    prefix = f"{root.path.strip('/')}/"
-    overrides = (
-        override
-        for override in provider.get("overrides") or []
-        if override.get("bucketName") == root.netloc
-        and prefix.startswith(override.get("keyPrefix") or "")
-    )
-    return {**(provider.get("default") or {}), **next(overrides, {})}
 
 
 def _url(settings: Mapping[str, Any]) -> str | None:

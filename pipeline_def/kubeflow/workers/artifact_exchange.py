@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,6 @@ class ArtifactExchange:
     storage: str
     """Folder on gs:// or on a volume that the step and all workers mount."""
     job: str
-    end_if_cancelled: Callable[[], None]
-    """Called before each file is copied."""
 
     def __post_init__(self) -> None:
         """Make sure that all workers can reach the artifacts."""
@@ -76,7 +74,8 @@ class ArtifactExchange:
         sent["outputs"]["outputFile"] = f"{self.folder}/{_OUTPUT_FILE}"
         for artifact in artifacts_of({"inputs": inputs}):
             if not self.in_place:
-                self._copy(local_path(artifact["uri"]), self._place(artifact["uri"]))
+                place = self._place(artifact["uri"])
+                shutil.copytree(local_path(artifact["uri"]), place, dirs_exist_ok=True)
         for artifact in artifacts_of(sent):
             artifact["uri"] = self._place(artifact["uri"])
         return sent
@@ -90,16 +89,9 @@ class ArtifactExchange:
         for artifact in artifacts_of({"outputs": output}):
             place, uri = artifact["uri"], original[artifact["uri"]]
             if not self.in_place:
-                self._copy(place, local_path(uri))
+                shutil.copytree(place, local_path(uri), dirs_exist_ok=True)
             artifact["uri"] = uri
         return output
-
-    def _copy(self, source: str, target: str) -> None:
-        def copy_file(source: str, target: str) -> None:
-            self.end_if_cancelled()
-            shutil.copy2(source, target)
-
-        shutil.copytree(source, target, dirs_exist_ok=True, copy_function=copy_file)
 
     def discard(self) -> None:
         """Remove the copies; print an error instead of raising it, which would hide a result."""

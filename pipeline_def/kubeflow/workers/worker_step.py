@@ -63,7 +63,7 @@ def run_workers(
     storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
     with _cancellation() as cancelled:
         job = _Job(cluster or Cluster.of_pod(), step, name, cancelled, interval)
-        exchange = ArtifactExchange(executor_input, storage, name, job.end_if_cancelled)
+        exchange = ArtifactExchange(executor_input, storage, name)
         try:
             job.remove_earlier()
             # Each worker runs the step's own command, but the executor itself.
@@ -72,8 +72,7 @@ def run_workers(
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.end_if_cancelled()
             owner = job.cluster.own_pod()
-            job.cluster.create_service(worker_service(name, owner))
-            job.cluster.create_job(worker_job(name, group, command, owner))
+            job.cluster.create(worker_service(name, owner), worker_job(name, group, command, owner))
             job.follow()
             return exchange.receive()
         finally:
@@ -203,16 +202,14 @@ class _Job:
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""
-        self.cluster.delete_service(self.name)
-        if self.cluster.delete_job(self.name):
+        if self.cluster.delete(self.name):
             while self.cluster.job(self.name) is not None:
                 self._wait()
 
     def remove(self) -> None:
         """Remove the job; if that fails, Kubernetes removes it with this pod, its owner."""
         try:
-            self.cluster.delete_job(self.name)
-            self.cluster.delete_service(self.name)
+            self.cluster.delete(self.name)
         except ServiceError as error:
             _print(f"{error}")
 

@@ -80,7 +80,7 @@ def run(arguments: list[str]) -> int:
         take_part(cluster, make_absolute(dataclasses.replace(config, output=place)).output)
         return 0
     from components.trainer.handover import handing_over
-    from pipeline_def.tracking.mlflow import reporting
+    from pipeline_def.tracking import reporting
 
     with opened_for_run(config) as (config, output):
         place = output.url or config.output

@@ -1,12 +1,11 @@
 """What the API server answers to a request for a run, written as one line for each node."""
 
 import datetime
-from collections.abc import Mapping
 from typing import Any
 
 
 def nodes(state: str, *rows: str, stopped: int | None = None) -> dict[str, Any]:
-    """Return an answer of a release with ML Metadata, which lists nodes of the Argo workflow.
+    """Return an answer, which lists nodes of the Argo workflow.
 
     Args:
         state: State of the run.
@@ -23,17 +22,6 @@ def nodes(state: str, *rows: str, stopped: int | None = None) -> dict[str, Any]:
     stops = [] if stopped is None else [{"update_time": stamp(str(stopped)), "state": "CANCELING"}]
     run_details = {"task_details": details}
     return {"state": state, "state_history": stops, "run_details": run_details}
-
-
-def tasks(state: str, states: Mapping[str, str]) -> dict[str, Any]:
-    """Return an answer of a release without ML Metadata to a request for a whole run."""
-    listed = []
-    for number, (name, task_state) in enumerate(states.items()):
-        times = {"create_time": stamp(str(number)), "end_time": stamp(str(number + 60))}
-        error = {"status_metadata": {"message": "no space left"}} if task_state == "FAILED" else {}
-        listed.append({"name": name, "state": task_state, "type": "RUNTIME", **times, **error})
-    root = {"name": "ROOT", "display_name": "run", "state": "RUNNING", "type": "ROOT"}
-    return {"state": state, "task_count": len(listed) + 1, "tasks": [root, *listed]}
 
 
 def stamp(second: str) -> str:

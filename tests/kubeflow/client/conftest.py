@@ -14,8 +14,7 @@ Say = Callable[..., tuple[int, str]]
 
 @pytest.fixture(autouse=True)
 def _no_token_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "KF_PIPELINES_UI_ENDPOINT"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("KFP_TOKEN", raising=False)
 
 
 @pytest.fixture
@@ -36,9 +35,8 @@ def say(server: KfpServer, spec: Path, capsys: pytest.CaptureFixture[str]) -> Sa
     """Run a command against the server; return its status and all its output."""
 
     def run(*argv: str) -> tuple[int, str]:
-        more = ["--endpoint", server.url]
-        if argv[0] in ("run", "schedule"):
-            more += ["--spec", str(spec)]
+        files = [str(spec)] if argv[0] in ("run", "schedule") else []
+        more = [*files, "--endpoint", server.url]
         capsys.readouterr()
         # Options of the test come last, and win.
         status = kfp_runner.main([argv[0], *more, *argv[1:]])

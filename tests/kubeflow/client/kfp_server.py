@@ -122,8 +122,6 @@ class KfpServer(StubServer):
                 return {"runs": own[::-1][: int(query["page_size"])]}
             case "GET", [run_id]:
                 step = self.script.popleft() if len(self.script) > 1 else self.script[0]
-                if "task_count" in step and query.get("view") != "FULL":
-                    step = {key: value for key, value in step.items() if key != "tasks"}
                 return _row(self.runs, run_id=run_id) | step
             case "POST", [action] if action.endswith(":terminate"):
                 run = _row(self.runs, run_id=action.partition(":")[0])

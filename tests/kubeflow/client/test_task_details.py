@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client import run as client_run
-from pipeline_def.kubeflow.client.run import RunFollower, StartedRun
 from pipeline_def.kubeflow.client.task_details import read_state, read_view
-from tests.kubeflow.client.answers import nodes, tasks
+from tests.kubeflow.client.answers import nodes
 
 # Excerpts of real answers of Kubeflow Pipelines 2.17.
 STOPPED = (
@@ -38,15 +35,6 @@ CACHED = (
     "ImageExampleGen(0) SUCCEEDED 50 50",
     "executor SKIPPED 50 50",
 )
-# Its workflow was deleted with the schedule that had started it.
-ORPHANED = (
-    "root RUNNING 9 -",
-    "StatisticsGen SUCCEEDED 62 62",
-    "SchemaGen-driver SUCCEEDED 62 72",
-    "SchemaGen RUNNING 72 -",
-    "executor RUNNING 72 -",
-    "executor(0) RUNNING 72 -",
-)
 
 
 def states(run: dict[str, Any], *names: str) -> list[tuple[str, str, float | None]]:
@@ -67,24 +55,6 @@ def test_a_stopped_run_and_its_task_are_not_failed() -> None:
     failed = read_view(nodes("FAILED", *STOPPED, stopped=87), names).failed_task()
     assert failed is not None
     assert failed.name == "ImageExampleGen"
-
-
-@pytest.mark.parametrize(("state", "steps"), [("CANCELING", 2), ("RUNNING", 1)])
-def test_a_run_that_never_ends_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, state: str, steps: int
-) -> None:
-    monkeypatch.setattr(client_run, "LONGEST_STANDSTILL", 0.02)
-    view = read_view(nodes(state, *ORPHANED), ("StatisticsGen", "SchemaGen")[:steps])
-    followed = StartedRun("id", "https://kfp/#/runs/id", lambda: view)
-    with pytest.raises(ServiceError, match=rf"has been {state} for .* may have been deleted"):
-        RunFollower(followed, list[str]().append, interval=0.01).follow()
-
-
-def test_a_run_with_a_task_in_progress_does_not_stand_still() -> None:
-    run = nodes("RUNNING", *ORPHANED)
-    assert not read_view(run, ("StatisticsGen", "SchemaGen")).stands_still()
-    # It may wait for room in the cluster.
-    assert not read_view(run, ("Pusher",)).stands_still()
 
 
 @pytest.mark.parametrize(
@@ -134,17 +104,3 @@ def test_a_failed_driver_says_that_its_step_never_began() -> None:
 def test_a_run_without_tasks(run: dict[str, object]) -> None:
     view = read_view(run, ("a",))
     assert (view.state, [task.state for task in view.tasks]) == ("PENDING", [""])
-
-
-def test_releases_without_ml_metadata_list_the_tasks_themselves() -> None:
-    """As in `PipelineTask` of KFP's run.proto since its pull request 13986."""
-    run = tasks("FAILED", {"Gen": "CACHED", "Train": "FAILED", "Push": "RUNNING"})
-    assert states(run, "Push", "Gen", "Train", "Later") == [
-        ("Gen", "CACHED", None),
-        ("Train", "FAILED", 60.0),
-        # KFP leaves the task of a killed pod in this state.
-        ("Push", "CANCELED", None),
-        ("Later", "", None),
-    ]
-    assert (failed := read_view(run, ("Train",)).failed_task())
-    assert failed.error == "no space left"

@@ -319,8 +319,9 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
 def test_pods_start_without_the_secret_of_the_store() -> None:
     """Where a namespace lacks it, steps only cannot keep their logs."""
     steps = {"Trainer": StepConfig(secrets={"s": {"key": "A"}})}
-    made, kubernetes = compiler.compile_documents(config(steps=steps), target="oss", image="i")
-    settings = Specification(made, kubernetes).kubernetes_settings()["Trainer_executor"]
+    _, kubernetes = compiler.compile_documents(config(steps=steps), target="oss", image="i")
+    executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    settings = executors["Trainer_executor"]
     assert [one["secretName"] for one in settings["secretAsEnv"]] == ["s"]
     [store] = settings["secretAsVolume"]
     assert (store["secretName"], store["optional"]) == ("mlpipeline-minio-artifact", True)

@@ -26,15 +26,6 @@ s3: {default: {endpoint: s3.amazonaws.com, region: eu-west-1}}
 """
 
 
-OVERRIDES = """
-minio:
-  default: {endpoint: "store.storage:9000", disableSSL: true}
-  overrides:
-  - {bucketName: other, endpoint: "other:9000"}
-  - {bucketName: b, keyPrefix: team/, endpoint: "team:9000"}
-"""
-
-
 @pytest.mark.parametrize(
     ("config", "endpoint"),
     [
@@ -50,16 +41,6 @@ minio:
             {"defaultPipelineRoot": "minio://b/root?endpoint=one:9000&disableSSL=true"},
             "http://one:9000",
             id="in the query of the pipeline root",
-        ),
-        pytest.param(
-            {"providers": OVERRIDES, "defaultPipelineRoot": "minio://b/team/root"},
-            "http://team:9000",
-            id="an override for bucket and prefix",
-        ),
-        pytest.param(
-            {"providers": OVERRIDES, "defaultPipelineRoot": "minio://b/root"},
-            "http://store.storage:9000",
-            id="an override for another prefix",
         ),
         pytest.param({"providers": "minio: [broken"}, None, id="not YAML"),
         pytest.param({"providers": "minio"}, None, id="not a mapping"),

@@ -30,11 +30,9 @@ from pipeline_def.service_errors import one_line, read_message
 from pipeline_def.steps import PUSHER, REPORT, TRAINER
 
 # The other sections describe machines, or may hold secrets, as the variables of Kubeflow's steps.
-_SECTIONS = frozenset(
-    (
-        *("data", "ingest", "validation", "transform", "model", "input", "augmentation"),
-        *("training", "transfer", "export", "evaluation"),
-    )
+_SECTIONS = (
+    *("data", "ingest", "validation", "transform", "model", "input", "augmentation"),
+    *("training", "transfer", "export", "evaluation"),
 )
 _FILES = {"html": "report.html", "card": "model_card.md", "metrics": "metrics.json"}
 _STATES = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "running": "RUNNING"}
