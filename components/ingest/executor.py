@@ -25,8 +25,7 @@ from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.source.listing import Listing, check_labels, read_listing
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.ingest.write.processes import is_quick
-from components.ingest.write.run import ingest_listing
-from components.ingest.write.shard_writer import WriteShards
+from components.ingest.write.run import WriteShards, ingest_listing
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):

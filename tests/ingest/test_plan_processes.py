@@ -157,6 +157,8 @@ def test_processes_are_worth_it_for_many_files_and_several_threads(tmp_path: Pat
     assert are_worth_it(job_in(tmp_path))
     assert are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
     assert not are_worth_it(job_in(tmp_path, unread=MIN_FILES - 1))
+    assert not are_worth_it(job_in(tmp_path, for_tensorflow=True))
+    assert are_worth_it(job_in(tmp_path, for_tensorflow=True, unread=10 * MIN_FILES))
     assert not are_worth_it(job_in(tmp_path, config=IngestConfig(threads=1)))
     assert not are_worth_it(job_in(tmp_path, examples_uri="gs://bucket/out"))
 

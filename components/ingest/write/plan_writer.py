@@ -54,6 +54,8 @@ class IngestJob:
     """Whether an earlier ingest has read files of this one."""
     earlier: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Number of a plan → the plans of an earlier ingest that had files of it, see `plan_path`."""
+    for_tensorflow: bool = False
+    """Whether only TensorFlow decodes most of these files, as far as their names tell."""
     again: bool = False
     """Whether the plans have been written, but not all images are where they belong."""
 

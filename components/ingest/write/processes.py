@@ -27,6 +27,8 @@ from components.storage import retry
 MIN_FILES = 10_000
 """Number of files from which processes pay off. Starting them takes 0.4 s of CPU time, in which a
 thread ingests 6,000 small files; two processes ingest twice as many per second as two threads."""
+# Loading TensorFlow takes a process 4 s of CPU time, in which a thread ingests 10,000 small PNGs.
+_FOR_TENSORFLOW = 10
 # Beam takes 0.3 s of CPU time to start, in which a thread checks 500 photographs or copies 50,000
 # small records.
 _FEW_UNREAD, _FEW_FILES = 500, 50_000
@@ -49,8 +51,8 @@ def are_worth_it(job: IngestJob) -> bool:
 
     Only for output on disk: writing to a bucket would load TensorFlow in each process.
     """
-    local = on_disk(job.examples_uri)
-    return local and job.config.workers > 1 and job.unread >= MIN_FILES
+    least = MIN_FILES * (_FOR_TENSORFLOW if job.for_tensorflow else 1)
+    return on_disk(job.examples_uri) and job.config.workers > 1 and job.unread >= least
 
 
 def is_quick(job: IngestJob) -> bool:
