@@ -21,7 +21,8 @@ from components.images.options import ImageOptions
 from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.plan.similar_images import ROW_BYTES, find_groups, picture_row
+from components.ingest.plan.facts import ROW_BYTES, picture_row
+from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.splits import find_rule, require_splits
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content

@@ -15,9 +15,9 @@ from components.images.check import check_image
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source
-from components.ingest.plan.facts import FACTS, plan_path
+from components.ingest.plan.facts import FACTS, ROW_BYTES, picture_row, plan_path
+from components.ingest.plan.near_duplicates import connect, find_groups
 from components.ingest.plan.shard_plan import read_plan
-from components.ingest.plan.similar_images import ROW_BYTES, connect, find_groups, picture_row
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.ingest.write.run import ingest_listing
 from tests.ingest.plain import ingest
