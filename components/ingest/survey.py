@@ -255,15 +255,13 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
     suspects: list[Suspect] = []
     count = size = stored = 0
     started = time.monotonic()
-    for file, content in read_images(listing.root, _sample(listing.files), config):
+    for file, content in _read_for(seconds, listing, _sample(listing.files), config):
         count += 1
         try:
             stored += estimate_stored(usable(content), config)
             size += file.size
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
-        if time.monotonic() - started > seconds and size:
-            break
     elapsed = time.monotonic() - started
     return Trial(count, tuple(suspects), stored / max(size, 1), count / elapsed)
 

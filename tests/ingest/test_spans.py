@@ -58,13 +58,6 @@ def test_the_newest_folder(
     assert (found.span, found.version, found.folder) == (span, version, f"{tmp_path}/{name}")
 
 
-def test_a_given_span_or_version(tmp_path: Path) -> None:
-    for name in ("s-1/v1", "s-1/v2", "s-2/v1"):
-        (tmp_path / name).mkdir(parents=True)
-    pattern = f"{tmp_path}/s-{{SPAN}}/v{{VERSION}}"
-    assert find_spans(pattern, 1)[-1].folder == f"{tmp_path}/s-1/v2"
-
-
 def test_a_link_counts_as_the_newest_folder_even_if_it_is_broken(tmp_path: Path) -> None:
     for name in ("s-1", "elsewhere"):
         (tmp_path / name).mkdir()
