@@ -40,7 +40,7 @@ from components.ingest.write.earlier_shards import (
     take_over,
 )
 from components.ingest.write.plan_writer import IngestJob, write_plan
-from components.ingest.write.processes import PlanProcesses, are_worth_it
+from components.ingest.write.processes import PlanProcesses, choose_way
 from components.records.shard_files import remove_shards, write_index
 from components.records.shard_work import ConcurrentDoFn
 from components.storage.row_table import RowTables
@@ -203,7 +203,9 @@ def _rearrange(
     if not affected:
         return reports
     total = sum(len(facts[number].plan.files) for number in affected)
-    again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
+    again = dataclasses.replace(
+        job, assignment=assignment, total=total, unread=0, has_grown=True, again=True
+    )
     write_plans(job.examples_uri, [plan.plan for plan in facts], affected)
     write(affected, again)
     for number in affected:
@@ -226,7 +228,9 @@ class WriteShards(ConcurrentDoFn):
 
     def setup(self) -> None:
         """Choose between threads and processes."""
-        self._processes = PlanProcesses(self._job) if are_worth_it(self._job) else None
+        self._processes: PlanProcesses | None = None
+        if choose_way(self._job) == "processes":
+            self._processes = PlanProcesses(self._job)
 
     def work(self, number: int) -> None:
         """Write the plan with this number."""
