@@ -24,7 +24,7 @@ from benchmarks.measuring.results import Figures, write_results
 from components.images.transcode import THUMBPRINT_SIDE as SIDE
 from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
-from components.ingest.plan.similar_images import find_groups
+from components.ingest.plan.near_duplicates import find_groups
 
 _MODULE = "benchmarks.near_duplicates"
 

@@ -24,9 +24,8 @@ from components.ingest.config import IngestConfig
 from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.source.listing import Listing, check_labels, read_listing
 from components.ingest.write.plan_writer import IngestJob, write_plan
-from components.ingest.write.processes import is_quick
-from components.ingest.write.run import ingest_listing
-from components.ingest.write.shard_writer import WriteShards
+from components.ingest.write.processes import choose_way
+from components.ingest.write.run import WriteShards, ingest_listing
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -59,7 +58,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _note_source(examples, listing.root, config, exec_properties)
 
     def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
-        if is_quick(job):
+        if choose_way(job) == "here":
             with ThreadPoolExecutor(job.config.workers) as pool:
                 for _ in pool.map(lambda number: write_plan(number, job), numbers):
                     pass

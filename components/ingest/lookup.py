@@ -124,7 +124,7 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
     if config.window is None:
         return list_images(spans[-1].folder, config)
     root = find_root(data)
-    labelled, notes = [], describe_gaps(data, spans, config.window)
+    labelled, notes = [], describe_gaps(spans, config.window)
     places: dict[str, str] = {}
     for span in spans:
         folder, found = _find(span.folder)

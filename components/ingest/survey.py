@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,8 @@ from components.images.options import ImageOptions
 from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.plan.similar_images import ROW_BYTES, find_groups, picture_row
+from components.ingest.plan.facts import ROW_BYTES, picture_row
+from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.splits import find_rule, require_splits
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
@@ -133,18 +134,31 @@ def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Co
             by_size.setdefault(file.size, {}).setdefault(file.split, []).append(file)
     groups = [tuple(splits.values()) for splits in by_size.values() if len(splits) > 1]
     groups.sort(key=lambda splits: sum(map(len, splits)))
-    # In turn from each split, so that a search that time ends has compared some of all.
-    in_turn = (file for splits in groups for row in itertools.zip_longest(*splits) for file in row)
-    alike = [file for file in in_turn if file is not None]
+    alike = [file for splits in groups for file in _take_turns(splits)]
     contents: dict[bytes, list[ImageFile]] = {}
-    started, compared = time.monotonic(), 0
-    for file, content in read_images(listing.root, alike, config):
+    compared = 0
+    for file, content in _read_for(seconds, listing, alike, config):
         compared += 1
         if isinstance(content, bytes):
             contents.setdefault(hashlib.sha256(content).digest(), []).append(file)
+    return Copies(_pair(contents.values()), compared, len(alike))
+
+
+def _take_turns(splits: Collection[Sequence[ImageFile]]) -> list[ImageFile]:
+    """Return one file of each split, then another, so that the first ones are of all splits."""
+    rows = itertools.zip_longest(*splits)
+    return [file for row in rows for file in row if file is not None]
+
+
+def _read_for(
+    seconds: float, listing: Listing, files: Sequence[ImageFile], config: IngestConfig
+) -> Iterator[tuple[ImageFile, Content]]:
+    """Read files until that many seconds are over, but at least one."""
+    started = time.monotonic()
+    for found in read_images(listing.root, files, config):
+        yield found
         if time.monotonic() - started > seconds:
             break
-    return Copies(_pair(contents.values()), compared, len(alike))
 
 
 def find_near_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
@@ -158,21 +172,16 @@ def find_near_copies(listing: Listing, config: IngestConfig, *, seconds: float) 
     splits: dict[str | None, list[ImageFile]] = {}
     for file in listing.files:
         splits.setdefault(file.split, []).append(file)
-    # Time ends the search after as many files of a large split as of a small one.
-    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*splits.values()))
     files: list[ImageFile] = []
     rows, known = bytearray(), set()
-    started, compared = time.monotonic(), 0
-    ordered = [file for file in in_turn if file is not None]
-    for file, content in read_images(listing.root, ordered, config):
+    compared = 0
+    for file, content in _read_for(seconds, listing, _take_turns(splits.values()), config):
         compared += 1
         if isinstance(content, bytes) and (digest := hashlib.sha256(content).digest()) not in known:
             known.add(digest)
             if row := _picture_row(content, config):
                 files.append(file)
                 rows += row
-        if time.monotonic() - started > seconds:
-            break
     groups = find_groups(np.frombuffer(bytes(rows), np.uint8).reshape(-1, ROW_BYTES))
     members: dict[int, list[ImageFile]] = {}
     for file, group in zip(files, groups.tolist(), strict=True):
@@ -246,15 +255,13 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
     suspects: list[Suspect] = []
     count = size = stored = 0
     started = time.monotonic()
-    for file, content in read_images(listing.root, _sample(listing.files), config):
+    for file, content in _read_for(seconds, listing, _sample(listing.files), config):
         count += 1
         try:
             stored += estimate_stored(usable(content), config)
             size += file.size
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
-        if time.monotonic() - started > seconds and size:
-            break
     elapsed = time.monotonic() - started
     return Trial(count, tuple(suspects), stored / max(size, 1), count / elapsed)
 

@@ -10,7 +10,6 @@ from components.contract.example import COLUMNS, FILENAME, FORMAT, HEIGHT, LABEL
 from components.ingest.config import MOST_COLUMNS, IngestConfig
 from components.ingest.lookup import list_images
 from components.ingest.source.columns import describe_columns, keep_columns
-from components.ingest.source.listing import Listing
 from components.metrics.slices import choose_slices, describe_slices
 from tests.ingest.test_listing import touch
 from tests.ingest.test_manifest import write
@@ -125,18 +124,6 @@ def test_a_missing_group_column_is_named(tmp_path: Path) -> None:
         list_images(str(tmp_path), IngestConfig(manifest=manifest, group_by="site"))
     with pytest.raises(ConfigurationError, match=r"there is no ingest.manifest"):
         IngestConfig(group_by="site")
-
-
-def test_a_changed_value_changes_the_fingerprint(tmp_path: Path) -> None:
-    def listed(camera: str) -> Listing:
-        rows = [{**row, "camera": camera} for row in ROWS]
-        return list_images(
-            str(tmp_path),
-            IngestConfig(manifest=write(tmp_path / "m.jsonl", rows), columns=["camera"]),
-        )
-
-    touch(tmp_path, "1.jpg", "2.jpg")
-    assert listed("a").fingerprint() == listed("a").fingerprint() != listed("b").fingerprint()
 
 
 def test_columns_are_slicings() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-import tensorflow as tf
 from PIL import Image
 
 from components.contract import example
@@ -19,7 +18,6 @@ from components.ingest.config import IngestConfig
 from components.ingest.write import processes as plan_processes
 from components.records.shard_files import count_examples, read_index
 from tests import nodes
-from tests.ingest import plain
 from tests.pictures import write_folder
 
 
@@ -84,21 +82,6 @@ def test_records_contain_the_file_and_its_properties(
         assert luminance == pytest.approx(gray.mean(), abs=1)
 
 
-def test_records_are_complete_with_header_check_and_shrink(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "images", each=10)
-    made = plain.ingest(folder, tmp_path / "out", IngestConfig(check="header", shrink=16))
-    shards = sorted(str(path) for path in made.examples.glob("Split-train/*"))
-    for data in tf.data.TFRecordDataset(shards).as_numpy_iterator():
-        record = tf.train.Example.FromString(data)
-        assert text(record, example.FORMAT) == "jpeg"
-        assert number(record, example.HEIGHT) == 16
-        encoded = record.features.feature[example.ENCODED].bytes_list.value[0]
-        assert Image.open(io.BytesIO(encoded)).size == (21, 16)
-        source = (folder / text(record, example.FILENAME)).read_bytes()
-        assert text(record, example.SHA256) == hashlib.sha256(source).hexdigest()
-        assert number(record, example.FILE_SIZE) == len(source)
-
-
 def test_several_uncompressed_shards_with_an_index(ingested: nodes.Ingested) -> None:
     index = read_index(ingested.examples.uri)
     written = {path for path in nodes.shard_bytes(ingested.examples) if path.startswith("Split")}
@@ -135,7 +118,7 @@ def test_same_bytes_with_processes(
         for child in psutil.Process().children()
         if child.status() != psutil.STATUS_ZOMBIE
     ]
-    assert not [command for command in commands if "plan_processes" in command]
+    assert not [command for command in commands if "spawn_main" in command]
 
 
 def resolve(pattern: str, listings: Path, config: IngestConfig | None = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from components.ingest.datasets import example_records
 from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import split_of_shard
-from components.ingest.lookup import list_images, look_up
+from components.ingest.lookup import list_images
 from components.records.record_reader import read_records
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Unread
@@ -344,12 +344,6 @@ def test_two_images_of_a_sample(images: list[Image], tmp_path: Path) -> None:
     assert ("x.tar#2", "no image") in listing.skipped
 
 
-def test_only_samples_of_two_images(images: list[Image], tmp_path: Path) -> None:
-    write_tar(tmp_path / "x.tar", [("0.a.jpg", images[0].data), ("0.b.jpg", b""), ("0.cls", b"1")])
-    with pytest.raises(DataError, match=r"x.tar#0: its sample has the images a.jpg and b.jpg: "):
-        list_images(str(tmp_path))
-
-
 def test_names_from_the_options(images: list[Image], tmp_path: Path) -> None:
     parts = ["train", "validation", "test"]
     rows: list[dict[str, Value]] = [
@@ -493,14 +487,3 @@ def test_labels(value: Any, text: str | None) -> None:
 def test_several_labels(value: list[Any]) -> None:
     with pytest.raises(SeveralLabelsError):
         label_text(value)
-
-
-def test_fingerprint_of_contents(images: list[Image], tmp_path: Path) -> None:
-    config = '{"fingerprint": "content"}'
-    found = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write_webdataset(tmp_path / name / "x.tar", images)
-        properties = {"input_base": str(tmp_path / name), "config": config, "listings": ""}
-        found.append(look_up({}, properties)["input_fingerprint"])
-    assert found[0] == found[1]

@@ -114,13 +114,6 @@ def test_workers_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert again.lines("corrections.jsonl") == first.lines("corrections.jsonl")
 
 
-def test_without_corrections_nothing_differs(folder: Path, tmp_path: Path) -> None:
-    plain, empty = ingest(folder, tmp_path / "plain"), correct(folder)
-    assert {path.name for path in plain.rejects.iterdir()}.isdisjoint({"corrections.jsonl"})
-    assert read_decided(str(plain.rejects)) == read_decided(str(empty.rejects)) == set()
-    assert [plain.shards(s) for s in plain.counts] == [empty.shards(s) for s in empty.counts]
-
-
 def test_a_dropped_conflict_comes_back_in_the_split_of_a_kept_one(folder: Path) -> None:
     before = found(correct(folder, name="kept"))
     made = correct(folder, decide(folder, FIRST, "relabel", "red"), conflicts="drop")

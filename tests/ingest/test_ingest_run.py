@@ -8,7 +8,6 @@ import pytest
 from components.contract.errors import DataError
 from components.images.check_result import CheckedImage, Note
 from components.ingest.config import IngestConfig
-from components.ingest.plan.splits import SplitRule
 from components.records.shard_files import read_index
 from components.storage import row_table
 from tests.ingest.plain import HEADER, ingest
@@ -32,22 +31,6 @@ def test_duplicates_and_conflicts_are_listed(contradictory: Path, tmp_path: Path
     assert conflict["labels"] == ["blue", "red"]
     assert (twice["paths"], twice["labels"]) == (["blue/002.jpeg", "blue/again.jpeg"], ["blue"])
     assert len(conflict["splits"]) == len(twice["splits"]) == 1
-
-
-def test_an_image_with_two_labels_has_one_split(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rule = SplitRule({"eval": 0.2, "train": 0.8}, {"blue": (0.6, 1.0)})
-    monkeypatch.setattr("components.ingest.plan.decision.find_rule", lambda *_: rule)
-    folder = write_folder(tmp_path / "images", each=20)
-    for path in sorted((folder / "blue").iterdir()):
-        shutil.copy(path, folder / "red" / f"blue {path.name}")
-    made = ingest(folder, tmp_path)
-    of_blue = sorted(f"blue/{path.name}" for path in (folder / "blue").iterdir())
-    of_copies = [path.replace("blue/", "red/blue ") for path in of_blue]
-    assert made.splits_of(*of_blue) == made.splits_of(*of_copies)
-    assert sum(made.counts.values()) == 80
-    assert [line for line in made.lines("duplicates.jsonl") if len(line["splits"]) > 1] == []
 
 
 def test_conflicts_are_dropped_and_accounted_for(

@@ -19,7 +19,6 @@ from components.ingest.source.listing import (
     ImageFile,
     Listing,
     Skipped,
-    check_labels,
     read_listing,
     write_listing,
 )
@@ -113,17 +112,6 @@ def test_two_labels_of_a_split_cannot_be_one_folder(tmp_path: Path) -> None:
     assert "train/cat/1.jpg" in [file.path for file in listing.files]
 
 
-def test_folders_that_link_to_each_other_have_an_end(tmp_path: Path) -> None:
-    folders = [tmp_path / label / str(n) for label in ("cat", "dog") for n in range(10)]
-    for folder in folders:
-        touch(folder, "1.jpg")
-        for number, other in enumerate(folders):
-            (folder / f"to{number}").symlink_to(other)
-    listing = list_images(str(tmp_path), IngestConfig(layout="label"))
-    own = [file for file in listing.files if "to" not in file.path]
-    assert (len(own), len(listing.files)) == (20, 40)
-
-
 def test_folders_may_be_nested_more_deeply_than_functions(tmp_path: Path) -> None:
     touch(tmp_path, f"a/{'b/' * 120}1.png")
     before = sys.getrecursionlimit()
@@ -183,21 +171,6 @@ def test_a_fingerprint_covers_each_fact_of_a_file(tmp_path: Path, change: dict[s
     first, last = listing.files
     other = dataclasses.replace(listing, files=(first._replace(**change), last))
     assert other.fingerprint() != listing.fingerprint()
-
-
-MISTAKES = {
-    "split without a class": (["train/cat/1", "train/dog/1", "val/cat/1"], "'eval'.*'dog'"),
-    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "not one line of UTF-8"),
-    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "not one line of UTF-8"),
-    "nothing": ([], "no images in label folders"),
-}
-
-
-@pytest.mark.parametrize(("paths", "message"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_mistakes_are_named(tmp_path: Path, paths: list[str], message: str) -> None:
-    touch(tmp_path, *paths)
-    with pytest.raises(UserError, match=message):
-        check_labels(list_images(str(tmp_path)))
 
 
 def test_an_unknown_file_system_is_a_user_error() -> None:
@@ -283,5 +256,5 @@ def test_an_incomplete_listing_is_named(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match=f"Cannot read the listing {wrong} .*: run again"):
             read_listing(wrong)
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match=r"Cannot write a listing to .*file"):
+    with pytest.raises(StorageError, match=r"Cannot write .*file"):
         write_listing(made(), str(tmp_path / "file"))

@@ -15,9 +15,9 @@ from components.images.check import check_image
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source
-from components.ingest.plan.facts import FACTS, plan_path
+from components.ingest.plan.facts import FACTS, ROW_BYTES, picture_row, plan_path
+from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.shard_plan import read_plan
-from components.ingest.plan.similar_images import ROW_BYTES, connect, find_groups, picture_row
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.ingest.write.run import ingest_listing
 from tests.ingest.plain import ingest
@@ -92,12 +92,6 @@ def test_copies_are_found_among_many_images_with_little_memory(tmp_path: Path) -
     assert groups[20_000:20_100].tolist() == [*range(100)]
     assert len(np.unique(groups)) == 39_900
     assert psutil.Process().memory_info().shared - before < rows.nbytes / 2
-
-
-def test_numbers_are_connected_by_their_smallest() -> None:
-    pairs = np.array([(5, 3), (1, 5), (6, 6), (2, 4)])
-    assert connect(7, pairs).tolist() == [0, 1, 2, 1, 2, 1, 6]
-    assert connect(2, np.empty((0, 2), np.int64)).tolist() == [0, 1]
 
 
 def write_scenes(folder: Path, names: dict[str, tuple[int, int]]) -> Path:

@@ -18,7 +18,7 @@ from components.ingest.lookup import list_source
 from components.ingest.plan.assignment import Assignment
 from components.ingest.plan.splits import SplitRule
 from components.ingest.write.plan_writer import IngestJob
-from components.ingest.write.processes import MIN_FILES, PlanProcesses, are_worth_it, is_quick
+from components.ingest.write.processes import MIN_FILES, PlanProcesses, choose_way
 from components.ingest.write.run import ingest_listing
 from components.storage import retry
 from tests.ingest.plain import write_all
@@ -153,28 +153,46 @@ def test_processes_end_with_the_run_and_do_not_import_its_script(tmp_path: Path)
     assert run.communicate()[0] == ""
 
 
-def test_processes_are_worth_it_for_many_files_and_several_threads(tmp_path: Path) -> None:
-    assert are_worth_it(job_in(tmp_path))
-    assert are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
-    assert not are_worth_it(job_in(tmp_path, unread=MIN_FILES - 1))
-    assert not are_worth_it(job_in(tmp_path, config=IngestConfig(threads=1)))
-    assert not are_worth_it(job_in(tmp_path, examples_uri="gs://bucket/out"))
+BUCKET = "gs://bucket/x"
+GROWN = {"unread": 500, "has_grown": True}
+WAYS: list[tuple[dict[str, Any], str]] = [
+    ({}, "processes"),
+    ({"folder": BUCKET}, "processes"),
+    ({"examples_uri": BUCKET}, "threads"),
+    ({"unread": MIN_FILES - 1}, "threads"),
+    ({"config": IngestConfig(threads=1)}, "threads"),
+    ({"for_tensorflow": True}, "threads"),
+    ({"for_tensorflow": True, "unread": 10 * MIN_FILES}, "processes"),
+    (GROWN, "here"),
+    (GROWN | {"unread": 501}, "threads"),
+    (GROWN | {"has_grown": False}, "threads"),
+    (GROWN | {"examples_uri": BUCKET}, "threads"),
+    (GROWN | {"folder": BUCKET}, "threads"),
+]
+
+
+@pytest.mark.parametrize(("changes", "way"), WAYS)
+def test_the_number_of_files_decides_who_writes_them(
+    tmp_path: Path, changes: dict[str, Any], way: str
+) -> None:
+    assert choose_way(job_in(tmp_path, **changes)) == way
 
 
 @pytest.mark.parametrize(
-    ("job", "is_expected"),
-    [
-        ({}, True),
-        ({"has_grown": False}, False),
-        ({"has_grown": False, "again": True}, True),
-        ({"unread": 501}, False),
-        ({"total": 50_001}, False),
-        ({"examples_uri": "gs://bucket/out"}, False),
-    ],
-    ids=str,
+    ("name", "options", "expected"),
+    [("1.PNG", {}, True), ("1.jpg", {}, False), ("1.png", {"check": "header"}, False)],
 )
-def test_few_new_images_need_no_beam(
-    tmp_path: Path, job: dict[str, Any], *, is_expected: bool
+def test_names_tell_whether_tensorflow_decodes_most_files(
+    tmp_path: Path, name: str, options: dict[str, Any], *, expected: bool
 ) -> None:
-    few = job_in(tmp_path, unread=1, total=1_000, has_grown=True)
-    assert is_quick(dataclasses.replace(few, **job)) == is_expected
+    def note(numbers: Sequence[int], job: IngestJob) -> None:
+        jobs.append(job)
+        write_all(numbers, job)
+
+    jobs: list[IngestJob] = []
+    for number, label in enumerate("abab"):
+        path = tmp_path / "images" / label / f"{number}{name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(picture(number), "JPEG"))
+    ingest(tmp_path / "images", tmp_path / "out", note, dataclasses.replace(CONFIG, **options))
+    assert jobs[0].for_tensorflow == expected

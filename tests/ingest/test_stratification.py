@@ -46,21 +46,6 @@ def count(splits: Mapping[str, str]) -> dict[str, collections.Counter[str]]:
     return counts
 
 
-DIGESTS = {
-    "0" * 64: "eval",
-    # Only the first 13 digits count.
-    "0" * 13 + "f" * 51: "eval",
-    "2" + "f" * 63: "eval",
-    "4" + "0" * 63: "train",
-    "f" * 64: "train",
-}
-
-
-@pytest.mark.parametrize(("sha256", "split"), DIGESTS.items())
-def test_split_of_a_digest(sha256: str, split: str) -> None:
-    assert SplitRule(TWO).split_of(LOOSE, sha256) == split
-
-
 def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
     rule = SplitRule({"eval": 0.5, "train": 0.5})
     digests = [digest(str(i)) for i in range(100)]

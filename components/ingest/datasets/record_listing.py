@@ -27,7 +27,6 @@ from components.storage.folder import read_bytes
 from components.storage.folder_listing import Found
 
 _PART = re.compile(r"^(.*)-(\d{5,})-of-(\d{5,})")
-_NUMBERS = re.compile(r"[-_.]?\d[\d-]*(-of-\d+)?")
 
 
 def split_of_shard(path: str) -> str | None:
@@ -70,15 +69,6 @@ def find_splits(folder: str, paths: Iterable[str]) -> tuple[dict[str, str | None
             f"{len(loose)} shards, such as {loose[0]}, name no split: their records are divided "
             f"by hash."
         )
-    alike: dict[str, set[str]] = {}
-    for path, split in found.items():
-        if split:
-            alike.setdefault(split, set()).add(_NUMBERS.sub("", path.partition(".")[0]))
-    notes += [
-        f"The shards {' and '.join(sorted(names))} are all in the split {split}."
-        for split, names in alike.items()
-        if len(names) > 1
-    ]
     return found, notes
 
 

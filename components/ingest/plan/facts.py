@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.contract.artifact_files import open_file, reading
+from components.images.check_result import CheckedImage
+from components.images.transcode import THUMBPRINT_SIDE
 from components.ingest.plan.shard_plan import ShardPlan
-from components.ingest.plan.similar_images import ROW_BYTES, Rows
 from components.ingest.source.listing import ImageFile
 from components.records.shard_files import PLANS, replace_file, shard_path
 
@@ -62,6 +63,19 @@ def find_repeated(parts: Iterable[Digests]) -> set[str]:
         for number in np.flatnonzero(np.isin(of.shorten(), suspects)).tolist()
     )
     return {sha256 for sha256, count in counts.items() if sha256 and count > 1}
+
+
+Rows = NDArray[np.uint8]
+"""A gray picture a row, and the shorter side of its image, pixels, up to 255."""
+ROW_BYTES = THUMBPRINT_SIDE**2 + 1
+NO_PICTURE = bytes(ROW_BYTES)
+
+
+def picture_row(image: CheckedImage) -> bytes:
+    """Return the picture of an image, and the shorter side of the image."""
+    if not image.thumbprint:
+        return NO_PICTURE
+    return image.thumbprint + bytes([min(image.height, image.width, 255)])
 
 
 FACTS, PICTURES = ".json", ".pictures"

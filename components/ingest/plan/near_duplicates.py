@@ -1,23 +1,53 @@
-"""Keep near duplicates in one split, so that no test image has its twin in train."""
+"""Find images that are almost the same, and keep them in one split.
+
+Finding them among a million images takes no comparison of each with each. A perceptual hash of 64
+bits, the signs of the low frequencies of a small picture, is about the same for copies. Sorted by
+different bits of it, copies lie next to one another in some of many orders (Charikar 2002).
+Neighbors with similar hashes are then compared by the detail of their pictures: photographs of
+similar scenes agree in their coarse structure, only copies also agree in detail.
+"""
 
 import collections
 import dataclasses
 import itertools
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.contract.example import EVAL, SPAN, TRAIN
 from components.contract.printable import quote
+from components.host.machine import release_pages
+from components.images.transcode import THUMBPRINT_SIDE as SIDE
 from components.ingest.plan.assignment import Assignment, PlanReport, each_image, labels_per_split
-from components.ingest.plan.facts import Digests, plan_path, read_pictures
-from components.ingest.plan.similar_images import ROW_BYTES, Rows, compare, connect, find_groups
+from components.ingest.plan.facts import ROW_BYTES, Digests, Rows, plan_path, read_pictures
 from components.ingest.plan.splits import key_of
 from components.ingest.source.listing import ImageFile
+
+Pairs = NDArray[np.int64]
+"""Indices of rows, [pairs, 2]."""
+
+_LEAST_DETAIL = 0.5
+"""Least correlation of the detail of near duplicates. On CIFAR-10 strangers reach 0.42, and pairs
+that people judge to be near duplicates have 0.46 to 0.84."""
+_LEAST_OVERALL = 0.75
+# Below this shorter side, pixels, there is no detail: two zeros of the digits reach 0.994.
+_DETAILED, _LEAST_SMALL = 32, 0.997
+# Detail below this level is noise of JPEG, squared levels.
+_NOISE = 4.0
+_MARGIN = slice(5, -5)
+# Pictures with less contrast, levels, are blank: only noise would be compared.
+_LEAST_CONTRAST = 4.0
+
+# Of 64 bits, copies differ in up to about 14, strangers in about 30.
+_BITS, _MOST_DIFFERENT = 64, 16
+_ORDERS, _NEIGHBORS = 16, 3
+_COUNTS = np.array([number.bit_count() for number in range(2**16)], np.uint8)
+# Pairs and pictures that are compared and hashed at a time. Reading a row maps 64 KiB around it.
+_PAIRS, _PICTURES = 1024, 8192
 
 # Larger clusters, such as the frames of a fixed camera, would make a split of their own; of a few
 # images, so would a quarter.
@@ -26,8 +56,7 @@ _MOST, _MOST_FRACTION, _MOST_OF_FEW = 100, 0.01, 0.25
 Files = Mapping[str, Sequence[ImageFile]]
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(NamedTuple):
     """Different images that show almost the same."""
 
     digests: tuple[str, ...]
@@ -106,14 +135,13 @@ def keep_together(
     """Choose a split for each cluster.
 
     No class disappears from train or eval, unless all its images are in one cluster. If a split
-    would become empty, no image moves. Splits given by folders or a manifest stay. Where images of
-    a cluster had a split before (`earlier`, key → split), the others follow most of them.
+    would become empty, no image moves. Splits given by folders or a manifest stay. A cluster with
+    images that had a split before (`earlier`, key → split) stays with them.
     """
     files, rule = _find_files(clusters, reports), before.rule
-    bound = _bind(clusters, files, reports)
+    bound = _bind(clusters, files, reports, earlier)
     owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
     splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
-    splits |= _follow(earlier, bound, splits)
     after = _restore_classes(splits, bound, before, reports)
     if empty := sorted(split for split, labels in after.items() if labels.total() < 1):
         logging.warning(
@@ -128,73 +156,50 @@ def keep_together(
 
 
 def _bind(
-    clusters: Iterable[Cluster], files: Files, reports: Sequence[PlanReport]
+    clusters: Iterable[Cluster],
+    files: Files,
+    reports: Sequence[PlanReport],
+    earlier: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the key of each image or group without a given split → the key that decides for it.
 
-    Clusters that share a group become one. A key of the earliest span decides, so that images of a
-    new span never change the split.
+    Clusters that share a group become one. A key of an earlier ingest or span decides, so that new
+    images never change the split.
     """
-    pairs: list[tuple[str, str]] = []
+    joined: list[list[str]] = []
     for cluster in clusters:
         members = ((file, sha256) for sha256 in cluster.digests for file in files[sha256])
-        keys = [key_of(file, sha256) for file, sha256 in members if file.split is None]
-        pairs += itertools.pairwise(keys)
-    numbers = {
-        key: number
-        for number, key in enumerate(dict.fromkeys(itertools.chain.from_iterable(pairs)))
-    }
-    edges = np.array([(numbers[one], numbers[other]) for one, other in pairs], np.int64)
-    roots = connect(len(numbers), edges.reshape(-1, 2)).tolist()
-    sizes, spans = _count_images(numbers, reports)
+        joined.append([key_of(file, sha256) for file, sha256 in members if file.split is None])
+    names = list(dict.fromkeys(itertools.chain.from_iterable(joined)))
+    numbers = {key: number for number, key in enumerate(names)}
+    pairs = [(numbers[a], numbers[b]) for keys in joined for a, b in itertools.pairwise(keys)]
+    roots = connect(len(names), np.array(pairs, np.int64).reshape(-1, 2)).tolist()
     sets: dict[int, list[str]] = {}
-    for key, root in zip(numbers, roots, strict=True):
+    for key, root in zip(names, roots, strict=True):
         sets.setdefault(root, []).append(key)
+    spans: dict[str, list[int]] = {key: [] for key in names}
+    for file, sha256 in each_image(reports) if names else ():
+        if (key := key_of(file, sha256)) in spans:
+            spans[key].append(int(file.columns.get(SPAN, 0)))
+    most = _most(sum(report.examples for report in reports))
     bound: dict[str, str] = {}
     for keys in sets.values():
-        counts = [sizes[key] for key in keys]
-        if sum(counts) - max(counts) > _most(sum(report.examples for report in reports)):
+        counts = [len(spans[key]) for key in keys]
+        if sum(counts) - max(counts) > most:
             logging.warning(
                 "%s images look almost the same, too many for one split: they are left where they "
                 "are.",
                 f"{sum(counts):,}",
             )
             continue
-        bound |= dict.fromkeys(keys, min(keys, key=lambda key: (spans[key], rank(key))))
+        first = min(keys, key=lambda key: (key not in earlier, min(spans[key]), rank(key)))
+        bound |= dict.fromkeys(keys, first)
     return bound
 
 
 def _most(images: int) -> int:
     """Return how many images may join the largest group of a cluster."""
     return max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
-
-
-def _count_images(
-    keys: Iterable[str], reports: Sequence[PlanReport]
-) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Return the number of images of each key, and their earliest span, 0 without spans."""
-    sizes = dict.fromkeys(keys, 0)
-    spans: dict[str, int] = {}
-    for file, sha256 in each_image(reports) if sizes else ():
-        if (key := key_of(file, sha256)) in sizes:
-            sizes[key] += 1
-            span = int(file.columns.get(SPAN, 0))
-            spans[key] = min(span, spans.get(key, span))
-    return sizes, spans
-
-
-def _follow(
-    earlier: Mapping[str, str], bound: Mapping[str, str], splits: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the split that most images of each cluster had before: deciding key → split."""
-    votes: dict[str, collections.Counter[str]] = {}
-    for key, root in bound.items():
-        if key in earlier:
-            votes.setdefault(root, collections.Counter())[earlier[key]] += 1
-    return {
-        root: max(sorted(counts), key=lambda split: (counts[split], split == splits[root]))
-        for root, counts in votes.items()
-    }
 
 
 def _restore_classes(
@@ -208,7 +213,7 @@ def _restore_classes(
     Return split → label → images.
     """
     after = labels_per_split(reports)
-    wanted = {split: sorted(after.get(split, ())) for split in (TRAIN, EVAL)}
+    wanted = [(split, label) for split in (TRAIN, EVAL) for label in sorted(after.get(split, ()))]
     members: dict[str, collections.Counter[str]] = {}
     for file, sha256 in each_image(reports):
         root = bound.get(key_of(file, sha256)) if file.split is None else None
@@ -217,36 +222,26 @@ def _restore_classes(
             after[before.rule.split_of(file, sha256)][label] -= 1
             after.setdefault(splits[root], collections.Counter())[label] += 1
             members.setdefault(root, collections.Counter())[label] += 1
-    for split, labels in wanted.items():
-        for label in labels:
-            if after[split][label] < 1:
-                root = _find_spare(label, split, splits, members, after)
-                if root is None:
-                    warning = "All images of class %s look almost the same: %s has none."
-                    logging.warning(warning, quote(label), split)
-                    continue
-                after[splits[root]].subtract(members[root])
-                after[split].update(members[root])
-                splits[root] = split
-    return after
 
-
-def _find_spare(
-    label: str,
-    split: str,
-    splits: Mapping[str, str],
-    members: Mapping[str, collections.Counter[str]],
-    after: Mapping[str, collections.Counter[str]],
-) -> str | None:
-    """Return a cluster with images of a label to move into a split; train keeps all its classes."""
-    for root in sorted(members, key=rank):
-        source = after[splits[root]]
-        is_spared = splits[root] != TRAIN or all(
-            source[other] > count for other, count in members[root].items()
+    def is_spare(root: str, split: str) -> bool:
+        """Return whether a cluster may move; train keeps all its classes."""
+        source, counts = after[splits[root]], members[root]
+        return splits[root] not in (split, TRAIN) or (
+            split != TRAIN and all(source[label] > counts[label] for label in counts)
         )
-        if members[root][label] and splits[root] != split and is_spared:
-            return root
-    return None
+
+    for split, label in wanted:
+        if after[split][label] < 1:
+            roots = (root for root in sorted(members, key=rank) if members[root][label])
+            root = next((root for root in roots if is_spare(root, split)), None)
+            if root is None:
+                warning = "All images of class %s look almost the same: %s has none."
+                logging.warning(warning, quote(label), split)
+                continue
+            after[splits[root]].subtract(members[root])
+            after[split].update(members[root])
+            splits[root] = split
+    return after
 
 
 def list_clusters(
@@ -270,3 +265,131 @@ def list_clusters(
         names = ("paths", "labels", "splits", "sha256", "likeness")
         lines.append({"cluster": number, **dict(zip(names, zip(*rows, strict=True), strict=True))})
     return lines
+
+
+def find_groups(rows: Rows) -> NDArray[np.int64]:
+    """Return the smallest index of the group of each row; pairs of near duplicates connect them.
+
+    The rows may be mapped from a file.
+    """
+    useful, hashes = _hash(rows)
+    groups = np.arange(len(rows))
+    compared = np.empty(0, np.int64)
+    for near in _find_neighbors(hashes):
+        numbers = np.setdiff1d(near.min(axis=1) << 32 | near.max(axis=1), compared)
+        pairs = useful[np.stack([numbers >> 32, numbers & 0xFFFFFFFF], axis=1)]
+        is_open = groups[pairs[:, 0]] != groups[pairs[:, 1]]
+        compared = np.concatenate([compared, numbers[is_open]])
+        pairs = pairs[is_open]
+        alike = pairs[compare(rows, pairs) >= _LEAST_DETAIL]
+        if len(alike):
+            known = np.stack([np.arange(len(rows)), groups], axis=1)
+            groups = connect(len(rows), np.concatenate([known, alike]))
+    return groups
+
+
+def connect(count: int, pairs: Pairs) -> NDArray[np.int64]:
+    """Return for each of `count` numbers the smallest one that pairs connect it with."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = (np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1]))
+    labels = connected_components(coo_array(edges, shape=(count, count)), directed=False)[1]
+    smallest: NDArray[np.int64] = np.unique(labels, return_index=True)[1][labels]
+    return smallest
+
+
+def _hash(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the indices of rows that are not blank, and their hashes."""
+    order = sorted(np.ndindex(12, 12), key=lambda place: (max(place), place))[1 : _BITS + 1]
+    # Neighboring frequencies are alike in many images, so each order begins with distant ones.
+    down, right = np.random.default_rng(0).permutation(np.array(order)).T
+    places = (np.arange(SIDE) + 0.5) / SIDE
+    cosines = np.cos(np.pi * np.arange(12)[:, None] * places).astype(np.float32)
+    useful, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    for start in range(0, len(rows), _PICTURES):
+        pictures = rows[start : start + _PICTURES, :-1].astype(np.float32)
+        kept = np.flatnonzero(pictures.std(axis=1) >= _LEAST_CONTRAST)
+        waves = cosines @ pictures[kept].reshape(-1, SIDE, SIDE) @ cosines.T
+        useful.append(kept + start)
+        hashes.append(np.packbits(waves[:, down, right] > 0).view(np.uint64))
+        release_pages(rows)
+    return np.concatenate(useful), np.concatenate(hashes)
+
+
+def _find_neighbors(hashes: NDArray[np.uint64]) -> Iterator[Pairs]:
+    """Yield pairs of hashes that lie next to each other in an order, and differ in few bits."""
+    for number in range(_ORDERS):
+        first = np.uint64(number * _BITS // _ORDERS)
+        # Sorted by other first bits. In two steps, as a shift by all 64 bits is undefined.
+        keys = hashes << first | hashes >> np.uint64(1) >> np.uint64(_BITS - 1) - first
+        order = np.argsort(keys)
+        pairs = [np.empty((0, 2), np.int64)]
+        for step in range(1, _NEIGHBORS + 1):
+            different = hashes[order[step:]] ^ hashes[order[:-step]]
+            close = np.flatnonzero(_count_bits(different) <= _MOST_DIFFERENT)
+            pairs.append(np.stack([order[close], order[close + step]], axis=1))
+        yield np.concatenate(pairs)
+
+
+def _count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    # NumPy 1 has no function for it.
+    counts: NDArray[np.uint8] = _COUNTS[words.view(np.uint16).reshape(-1, 4)].sum(
+        axis=1, dtype=np.uint8
+    )
+    return counts
+
+
+def compare(rows: Rows, pairs: Pairs) -> NDArray[np.float32]:
+    """Return the likeness of each pair of rows, -1 to 1; at most 1."""
+    scores = np.empty(len(pairs), np.float32)
+    for start in range(0, len(pairs), _PAIRS):
+        one, other = (rows[column] for column in pairs[start : start + _PAIRS].T)
+        scores[start : start + _PAIRS] = _compare(one, other)
+        release_pages(rows)
+    return scores
+
+
+def _compare(one: Rows, other: Rows) -> NDArray[np.float32]:
+    pictures = [r[:, :-1].reshape(-1, SIDE, SIDE).astype(np.float32) for r in (one, other)]
+    details = [_find_detail(picture) for picture in pictures]
+    # Frames alone make the margins alike.
+    inner, inner_details = (
+        [picture[:, _MARGIN, _MARGIN] for picture in pair] for pair in (pictures, details)
+    )
+    detail = np.minimum(_correlate(*details), _correlate(*inner_details))
+    scores = np.where(_correlate(*inner) >= _LEAST_OVERALL, detail, 0)
+    # Small images must be the same.
+    is_small, same = np.maximum(one[:, -1], other[:, -1]) < _DETAILED, _correlate(*pictures)
+    return np.where(is_small, np.where(same >= _LEAST_SMALL, same, 0), scores)
+
+
+def _find_detail(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the high frequencies, with the same contrast everywhere."""
+    high = pictures - _blur(pictures, _BLUR)
+    detail: NDArray[np.float32] = high / np.sqrt(_blur(high * high, _BLUR @ _BLUR) + _NOISE)
+    return detail
+
+
+def _blur(pictures: NDArray[np.float32], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    for _ in range(2):
+        blurred = pictures.reshape(-1, SIDE) @ matrix.T
+        pictures = blurred.reshape(-1, SIDE, SIDE).swapaxes(1, 2)
+    return pictures
+
+
+def _make_blur() -> NDArray[np.float32]:
+    """Return the matrix that blurs a row of pixels twice with the weights 1, 2 and 1."""
+    blur = (np.eye(SIDE) * 2 + np.eye(SIDE, k=1) + np.eye(SIDE, k=-1)) / 4
+    blur[0, 0] = blur[-1, -1] = 3 / 4
+    return (blur @ blur).astype(np.float32)
+
+
+_BLUR = _make_blur()
+
+
+def _correlate(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+    a, b = (p.reshape(len(p), -1) - p.mean(axis=(1, 2))[:, None] for p in (one, other))
+    squares = (a * a).sum(axis=1) * (b * b).sum(axis=1)
+    correlation: NDArray[np.float32] = (a * b).sum(axis=1) / np.sqrt(np.maximum(squares, 1e-6))
+    return correlation

@@ -5,7 +5,6 @@ interpreter's time.
 """
 
 import bisect
-import collections
 import functools
 import hashlib
 import itertools
@@ -14,14 +13,12 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from components.contract.artifact_files import make_folders, read_part, write_parts
 from components.contract.example import SPAN
 from components.ingest.config import IngestConfig
-from components.ingest.source.listing import ImageFile, Listing, place_in_listing
+from components.ingest.source.listing import ImageFile, place_in_listing
 from components.records.shard_files import PLANS, UNFINISHED
 from components.storage.row_table import sort
 
@@ -50,14 +47,6 @@ class ShardPlan:
     """Many of them stay on disk."""
     before: "ShardPlan | None" = field(default=None, compare=False)
     """The plan of an earlier ingest that had the same files, which have not changed."""
-
-
-class ShardCount(NamedTuple):
-    """How the files of a group are divided."""
-
-    shards: int
-    """Number of shards of each split."""
-    plans: int
 
 
 _Part = tuple[Sequence[ImageFile], ShardPlan | None]
@@ -94,32 +83,6 @@ def plan_shards(
         for index, (part, before) in enumerate(of_group)
         if part
     ]
-
-
-def count_shards(listing: Listing, config: IngestConfig) -> dict[str, ShardCount]:
-    """Return group → what `plan_shards` makes of it, but without sorting files."""
-    if listing.files[0].shard:
-        plans = plan_shards(listing.files, config, listing.fractions)
-        counts = collections.Counter(plan.group for plan in plans)
-        return {plan.group: ShardCount(plan.count, counts[plan.group]) for plan in plans}
-    mixed = None in listing.tally.labels
-    hashes = collections.defaultdict[tuple[str, Any], bytearray](bytearray)
-    sizes = collections.Counter[tuple[str, Any]]()
-    for file in listing.files:
-        run = _find_run(file, mixed=mixed, config=config)
-        hashes[run] += _hash(file.path)[:8]
-        sizes[run] += file.size
-    fraction = max(listing.fractions.values()) if mixed else 1.0
-    found: dict[str, ShardCount] = {}
-    for group, span in sorted(hashes):
-        starts = np.frombuffer(hashes[group, span], ">u8").astype(np.uint64)
-        count = _shard_count(len(starts), sizes[group, span], config, fraction=fraction)
-        # In two steps, as a shift by all 64 bits is undefined.
-        bits = np.uint64(64 - count.bit_length())
-        number = len(np.unique(starts >> np.uint64(1) >> bits))
-        shards, before = found.get(group, (0, 0))
-        found[group] = ShardCount(shards + count, before + number)
-    return found
 
 
 def _find_run(file: ImageFile, *, mixed: bool, config: IngestConfig) -> tuple[str, Any]:

@@ -12,7 +12,6 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -25,7 +24,13 @@ from components.contract.printable import quote
 from components.host.machine import pause_collection
 from components.ingest.source.corrections import Correction, Corrections
 from components.ingest.source.folder_layout import explain_one_class
-from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
+from components.storage.folder import (
+    explaining_errors,
+    open_folder,
+    read_bytes,
+    reason_of,
+    replace_file,
+)
 from components.storage.row_table import keep
 
 _SUFFIX = ".jsonl.gz"
@@ -260,25 +265,18 @@ def write_listing(listing: Listing, folder: str) -> str:
     Raises:
         StorageError: the listing cannot be written.
     """
-    fs, root = open_folder(folder)
     facts = listing.facts()
     parts = facts["input_fingerprint"].split(",")
-    name = "-".join(part.rpartition(":")[2] for part in parts[1:]) + _SUFFIX
-    with explaining_errors("write a listing to", folder):
-        if is_local(fs):
-            os.makedirs(root, exist_ok=True)
-            unfinished = f"{root}/{name}.{os.getpid()}"
-            with open(unfinished, "wb") as file:
-                _encode(listing, facts, file)
-            os.replace(unfinished, f"{root}/{name}")
-        else:
-            content = io.BytesIO()
-            _encode(listing, facts, content)
-            fs.pipe_file(f"{root}/{name}", content.getvalue())
+    path = f"{folder.rstrip('/')}/{'-'.join(of.rpartition(':')[2] for of in parts[1:])}{_SUFFIX}"
+    content = io.BytesIO()
+    _encode(listing, facts, content)
+    replace_file(path, content.getvalue())
+    fs, root = open_folder(folder)
+    with explaining_errors("list", folder):
         found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
-        for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
-            fs.rm_file(path)
-    return f"{folder.rstrip('/')}/{name}"
+        for name in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
+            fs.rm_file(name)
+    return path
 
 
 def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> None:
@@ -340,13 +338,9 @@ def _share(file: ImageFile) -> ImageFile:
 @contextlib.contextmanager
 def _reading(path: str) -> Iterator[Iterator[bytes]]:
     """Open the lines of a listing; turn any error into a `StorageError`."""
-    fs, place = open_folder(path)
     try:
-        with (
-            open(place, "rb") if is_local(fs) else io.BytesIO(fs.cat_file(place)) as content,
-            gzip.GzipFile("", "rb", fileobj=content) as file,
-            pause_collection(),
-        ):
+        content = io.BytesIO(read_bytes(path))
+        with gzip.GzipFile("", "rb", fileobj=content) as file, pause_collection():
             yield file
     except Exception as error:  # Each file system has errors of its own.
         raise StorageError(

@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, pairwise
+from itertools import groupby
 from typing import Literal
 
 from components.contract.errors import ConfigurationError, DataError
@@ -11,8 +11,6 @@ from components.contract.span_pattern import DATE, PLACEHOLDER, compile_part
 from components.storage.folder import list_folders
 
 _EPOCH = datetime.date(1970, 1, 1)
-# Missing spans in a note.
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, order=True)
@@ -55,24 +53,16 @@ def find_spans(
     return [group[-1] for group in chosen]
 
 
-def describe_gaps(pattern: str, spans: Sequence[Span], window: int | Literal["all"]) -> list[str]:
+def describe_gaps(spans: Sequence[Span], window: int | Literal["all"]) -> list[str]:
     """Return notes on spans that are missing between others, and on a window without enough."""
     notes = []
-    gaps = (gap for one, other in pairwise(spans) for gap in range(one.span + 1, other.span))
-    names = [_name(pattern, gap) for gap in islice(gaps, _MOST_NAMED)]
-    more = spans[-1].span - spans[0].span + 1 - len(spans) - len(names)
-    if names:
-        *first, last = (*names, f"{more:,} more") if more else names
-        listed = f"{', '.join(first)} and {last}" if first else last
-        notes = [f"Missing from the window of spans: {listed}."]
+    if missing := spans[-1].span - spans[0].span + 1 - len(spans):
+        notes.append(
+            f"{missing:,} spans are missing between {spans[0].folder} and {spans[-1].folder}."
+        )
     if window != "all" and len(spans) < window:
         notes.append(f"ingest.window is {window:,}, but the number of spans is {len(spans):,}.")
     return notes
-
-
-def _name(pattern: str, span: int) -> str:
-    """Return the number of a span, or its date if spans are days."""
-    return str(_EPOCH + datetime.timedelta(span)) if "{YYYY" in pattern else str(span)
 
 
 def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:

@@ -59,7 +59,9 @@ def write_rejects(
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
-        **summarize_clusters(clusters),
+        "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
+        "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
+        "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
         "look_alikes": find_look_alikes(listing),
         "notes": dict(sum((collections.Counter(r.notes) for r in reports), collections.Counter())),
     }
@@ -75,15 +77,6 @@ def write_rejects(
     _write_lines(rejects_uri, NEAR_DUPLICATES_FILE, clusters)
     with open_file(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
         file.write(json.dumps(summary, indent=1))
-
-
-def summarize_clusters(clusters: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the near duplicates: all but one of each cluster."""
-    return {
-        "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
-        "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
-        "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
-    }
 
 
 def _count(values: Iterable[str]) -> dict[str, int]:

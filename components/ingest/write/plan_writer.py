@@ -16,8 +16,10 @@ from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
 from components.ingest.plan.assignment import Assignment
 from components.ingest.plan.facts import (
+    NO_PICTURE,
     Fact,
     PlanFacts,
+    picture_row,
     plan_path,
     read_facts,
     read_pictures,
@@ -25,7 +27,6 @@ from components.ingest.plan.facts import (
     write_pictures,
 )
 from components.ingest.plan.shard_plan import ShardPlan, is_unchanged, read_plan
-from components.ingest.plan.similar_images import NO_PICTURE, picture_row
 from components.ingest.source.listing import ImageFile
 from components.records.record_reader import read_frames
 from components.records.shard_files import open_shard, shard_path
@@ -51,9 +52,11 @@ class IngestJob:
     unread: int
     """Number of these files of which no earlier plan knows."""
     has_grown: bool = False
-    """Whether an earlier ingest has read files of this one."""
+    """Whether an earlier ingest, or the first pass of this one, has read files of this one."""
     earlier: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Number of a plan → the plans of an earlier ingest that had files of it, see `plan_path`."""
+    for_tensorflow: bool = False
+    """Whether only TensorFlow decodes most of these files, as far as their names tell."""
     again: bool = False
     """Whether the plans have been written, but not all images are where they belong."""
 

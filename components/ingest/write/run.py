@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TEST, TRAIN
@@ -28,6 +28,7 @@ from components.ingest.plan.facts import Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan.shard_plan import ShardPlan, plan_shards, write_plans
 from components.ingest.plan.splits import SplitRule
 from components.ingest.source.columns import describe_columns
+from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import Listing, find_look_alikes
 from components.ingest.write.accounting import check_reports, write_rejects
 from components.ingest.write.earlier_shards import (
@@ -38,9 +39,15 @@ from components.ingest.write.earlier_shards import (
     reuse_key,
     take_over,
 )
-from components.ingest.write.plan_writer import IngestJob
+from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.processes import PlanProcesses, choose_way
 from components.records.shard_files import remove_shards, write_index
+from components.records.shard_work import ConcurrentDoFn
 from components.storage.row_table import RowTables
+
+_JPEG = (".jpg", ".jpeg")
+# Files of a plan whose names are looked at.
+_SAMPLED = 16
 
 WritePlans = Callable[[Sequence[int], IngestJob], None]
 """Calls `write_plan` for the number of each plan, in any order, and waits until all are written."""
@@ -136,9 +143,20 @@ def _begin(
         Assignment(rule, choose_labels(listing)),
         total=sum(len(plan.files) for n, plan in enumerate(plans) if n not in taken.facts),
         unread=unread,
+        for_tensorflow=config.check == "pixels" and _are_other_pictures(plans),
         has_grown=bool(taken.digests),
         earlier=taken.sources,
     )
+
+
+def _are_other_pictures(plans: Iterable[ShardPlan]) -> bool:
+    """Return whether most of the first files of all plans are named like pictures, but not JPEGs.
+
+    Plans mix the files, so these are a sample.
+    """
+    names = [file.path.lower() for plan in plans for file in plan.files[:_SAMPLED]]
+    others = [name for name in names if name.endswith(PICTURES) and not name.endswith(_JPEG)]
+    return 2 * len(others) > len(names)
 
 
 def _account(
@@ -185,7 +203,9 @@ def _rearrange(
     if not affected:
         return reports
     total = sum(len(facts[number].plan.files) for number in affected)
-    again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
+    again = dataclasses.replace(
+        job, assignment=assignment, total=total, unread=0, has_grown=True, again=True
+    )
     write_plans(job.examples_uri, [plan.plan for plan in facts], affected)
     write(affected, again)
     for number in affected:
@@ -193,3 +213,33 @@ def _rearrange(
         found = read_facts(plan_path(job.examples_uri, plan), plan)
         reports[number] = report_on(found, assignment, frozenset())
     return reports
+
+
+class WriteShards(ConcurrentDoFn):
+    """Writes the shards of each plan, and what is known of its files.
+
+    Beam moves only the numbers of plans; an image never leaves its thread or process.
+    """
+
+    def __init__(self, job: IngestJob) -> None:
+        """Write plans of `job`."""
+        super().__init__(job.config.workers)
+        self._job = job
+
+    def setup(self) -> None:
+        """Choose between threads and processes."""
+        self._processes: PlanProcesses | None = None
+        if choose_way(self._job) == "processes":
+            self._processes = PlanProcesses(self._job)
+
+    def work(self, number: int) -> None:
+        """Write the plan with this number."""
+        if self._processes:
+            self._processes.write_plan(number)
+        else:
+            write_plan(number, self._job)
+
+    def teardown(self) -> None:
+        """End the processes."""
+        if self._processes:
+            self._processes.close()

@@ -3,7 +3,7 @@
 import collections
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,7 +14,7 @@ from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import describe_bytes, format_duration, make_printable
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, FEW_IMAGES, SMALL_SIDE
 from components.ingest.lookup import list_source
-from components.ingest.plan.shard_plan import ShardCount, count_shards
+from components.ingest.plan.shard_plan import ShardPlan, plan_shards
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES
 from components.ingest.source.listing import Listing
 from components.ingest.survey import (
@@ -78,10 +78,10 @@ def _inspect(config: Config) -> None:
     seen = look(listing, config)
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    shards = count_shards(listing, seen.config.ingest)
+    plans = plan_shards(listing.files, seen.config.ingest, listing.fractions)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
-    facts = _facts(listing, seen, trial, shards)
+    facts = _facts(listing, seen, trial, plans)
     for name, text in (*describe(listing, examples=_EXAMPLES), *facts):
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
@@ -132,7 +132,7 @@ def _print_labels(console: Console, listing: Listing) -> None:
 
 
 def _facts(
-    listing: Listing, seen: FirstLook, trial: Trial, counts: Mapping[str, ShardCount]
+    listing: Listing, seen: FirstLook, trial: Trial, plans: Sequence[ShardPlan]
 ) -> Iterator[tuple[str, str]]:
     survey, config = seen.survey, seen.config
     size = listing.tally.size
@@ -154,11 +154,9 @@ def _facts(
     yield from (("Note", text) for text in seen.ineffective)
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
-    shards = ", ".join(
-        f"{names.get(group, group)}: {count.shards}" for group, count in counts.items()
-    )
-    tasks = sum(count.plans for count in counts.values())
-    yield "Shards", f"{shards}; ingest divides into at most {tasks:,} tasks"
+    counts = {names.get(plan.group, plan.group): plan.count for plan in plans}
+    shards = ", ".join(f"{name}: {count}" for name, count in counts.items())
+    yield "Shards", f"{shards}; ingest divides into at most {len(plans):,} tasks"
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
