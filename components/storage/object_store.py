@@ -41,11 +41,8 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 def find_endpoint(url: str) -> str | None:
     """Return the address of the store of `url`; None for AWS."""
-    return _given_endpoint() or (find_kubeflow_store() if url.startswith("minio://") else None)
-
-
-def _given_endpoint() -> str | None:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    given = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    return given or (find_kubeflow_store() if url.startswith("minio://") else None)
 
 
 @functools.cache
@@ -111,11 +108,9 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     elif isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError) or (
         reason.startswith("Invalid endpoint")
     ):
-        searched = url.startswith("minio://") and not _given_endpoint()
-        which = f", the first of {', '.join(_kubeflow_hosts())} that resolves" if searched else ""
         text = (
-            f"Cannot reach {store}{which} ({type(error).__name__}): check that it runs there, or "
-            "set AWS_ENDPOINT_URL to its address."
+            f"Cannot reach {store} ({type(error).__name__}): check that it runs there, or set "
+            "AWS_ENDPOINT_URL to its address."
         )
     else:
         return None
