@@ -48,7 +48,12 @@ def find_endpoint(url: str) -> str | None:
 @functools.cache
 def find_kubeflow_store() -> str:
     """Return the address of the cluster's own store: the first known service that resolves."""
-    for host in (hosts := _kubeflow_hosts()):
+    namespaces = {_KUBEFLOW_NAMESPACE: None}
+    if _POD_NAMESPACE.is_file():
+        # First in the pod's own namespace.
+        namespaces = {_POD_NAMESPACE.read_text(encoding="utf-8").strip(): None, **namespaces}
+    hosts = [f"{name}.{space}" for space in namespaces for name in KUBEFLOW_STORES]
+    for host in hosts:
         try:
             socket.getaddrinfo(host, _STORE_PORT, type=socket.SOCK_STREAM)
         except OSError:
@@ -59,14 +64,6 @@ def find_kubeflow_store() -> str:
         f"of {', '.join(hosts)} resolves. Set AWS_ENDPOINT_URL to the store's address; in a "
         "cluster, in env of kubeflow.steps.all."
     )
-
-
-def _kubeflow_hosts() -> list[str]:
-    """Return the host names of the store's services, first in the pod's own namespace."""
-    namespaces = {_KUBEFLOW_NAMESPACE: None}
-    if _POD_NAMESPACE.is_file():
-        namespaces = {_POD_NAMESPACE.read_text(encoding="utf-8").strip(): None, **namespaces}
-    return [f"{name}.{space}" for space in namespaces for name in KUBEFLOW_STORES]
 
 
 def open_store(url: str) -> tuple[AbstractFileSystem, str]:
