@@ -20,10 +20,10 @@ from components.trainer.component import ImageTrainer
 from components.trainer.config.model import ExportConfig
 from components.trainer.config.training import TrainerConfig
 from components.transform.component import ImageTransform
-from components.validation.curated_schema import read_schema
 from components.validation.gate import AnomalyGate
 from components.validation.schema_gen import ImageSchemaGen
 from components.validation.statistics_gen import ImageStatisticsGen
+from components.validation.tfdv_files import read_schema
 from components.validation.validator import ImageValidator
 from pipeline_def import steps
 from pipeline_def.code_digest import code_digest, whole_digest

@@ -1,29 +1,13 @@
 """Format values for display: text from the user, such as file names, and durations."""
 
-import codecs
 import reprlib
 from collections.abc import Mapping
 from typing import Any
-
-ASCII_ERRORS = "plain_or_escaped"
-"""Error handler of streams: replaces signs of ours that an encoding lacks, and escapes the rest."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 _LONGEST_PATH = 500
-
-_PLAIN = {"█": "#", "━": "-", "╸": "-", "╺": "-", "…": "...", "→": "->", "×": "x", "–": "-"}
-_PLAIN |= {"−": "-", "±": "+/-", "✓": "+", "✗": "x"}
-
-
-def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(c) or ascii(c)[1:-1] for c in text), error.end
-
-
-codecs.register_error(ASCII_ERRORS, _replace)
 
 
 def make_printable(text: str) -> str:

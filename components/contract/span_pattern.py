@@ -1,7 +1,7 @@
 """Patterns of folders such as `day-{YYYY}-{MM}-{DD}`, and the spans that paths belong to."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from components.contract.errors import ConfigurationError
 
@@ -25,11 +25,8 @@ def name_spans(pattern: str, paths: Iterable[str]) -> list[str]:
     within = pattern.removeprefix(find_root(pattern)).strip("/")
     expression = re.compile(f"{compile_part(within).pattern}/")
     found = (expression.match(path) for path in paths)
-    return ["-".join(_order_names(match.groupdict())) if match else "" for match in found]
-
-
-def _order_names(values: Mapping[str, str]) -> list[str]:
-    return [values[name] for name in ("SPAN", *DATE) if name in values]
+    values = (match.groupdict() if match else {} for match in found)
+    return ["-".join(of[name] for name in ("SPAN", *DATE) if name in of) for of in values]
 
 
 def compile_part(part: str) -> re.Pattern[str]:

@@ -95,7 +95,7 @@ class Executor(BaseBeamExecutor):
         index = read_index(examples.uri)
         labels, columns = index["labels"], index.get("columns", {})
         models = find_models(input_dict)
-        paths = [_path(model) for model in models]
+        paths = [path_utils.serving_model_path(model.uri) for model in models]
         folds = [read_folds(path) for path in paths]
         split, counts = _choose_images(labels, folds[0])
         total = counts.total()
@@ -203,11 +203,6 @@ def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Ar
     candidate = artifact_utils.get_single_instance(input_dict[MODEL_KEY])
     given = input_dict.get(BASELINE_MODEL_KEY, [])
     return [candidate, *(b for b in given if b.get_int_custom_property(FOUND_PROPERTY))]
-
-
-def _path(model: types.Artifact) -> str:
-    path: str = path_utils.serving_model_path(model.uri)
-    return path
 
 
 def _start_smoke_test(model: str, examples_uri: str, split: str) -> SmokeTest:

@@ -72,13 +72,14 @@ def _metric(name: str, thresholds: list[Threshold]) -> config_pb2.MetricConfig:
         class_name=name,
         config=json.dumps({"name": name}),
         # A plain `threshold` would apply to every slice as well.
-        per_slice_thresholds=[_per_slice(t) for t in thresholds if t.metric == name],
+        per_slice_thresholds=[
+            config_pb2.PerSliceMetricThreshold(
+                slicing_specs=[_slice(threshold.slice)], threshold=_bound(threshold)
+            )
+            for threshold in thresholds
+            if threshold.metric == name
+        ],
     )
-
-
-def _per_slice(threshold: Threshold) -> config_pb2.PerSliceMetricThreshold:
-    slices = [_slice(threshold.slice)]
-    return config_pb2.PerSliceMetricThreshold(slicing_specs=slices, threshold=_bound(threshold))
 
 
 def _bound(threshold: Threshold) -> config_pb2.MetricThreshold:

@@ -22,7 +22,7 @@ from typing import NoReturn
 import psutil
 
 from components.contract.errors import UserError
-from components.contract.printable import ASCII_ERRORS, make_printable
+from components.contract.printable import make_printable
 from components.host.machine import choose_allocator
 
 # Library → modules that it tries to import and no step uses.
@@ -139,7 +139,7 @@ def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> in
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # File names can contain any bytes, and some terminals print ASCII only.
-            stream.reconfigure(errors=ASCII_ERRORS)
+            stream.reconfigure(errors="backslashreplace")
     try:
         return command()
     except UserError as error:

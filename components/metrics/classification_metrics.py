@@ -163,14 +163,14 @@ def _confuse(stats: PredictionStats) -> Ints:
     return np.bincount(cells, minlength=stats.classes**2).reshape(shape)
 
 
-def compare_models(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
+def compare_models(evaluated: Evaluated) -> Comparison:
     """Measure the candidate; compare it with the baseline on the images whose labels both know."""
     candidate, baseline, known = evaluated.candidate, evaluated.baseline, evaluated.known
     metrics = measure(candidate)
     both = evaluated.on_known_labels()
-    intervals, changes = estimate_intervals(*(both or (candidate, None)), seed=seed)
+    intervals, changes = estimate_intervals(*(both or (candidate, None)))
     if both and len(known) < len(candidate.ids):
-        intervals, _ = estimate_intervals(candidate, None, seed=seed)
+        intervals, _ = estimate_intervals(candidate, None)
     ours, theirs = map(measure, both) if both else (metrics, None)
     right = candidate.stats.right
     return Comparison(

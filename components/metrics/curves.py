@@ -162,12 +162,12 @@ def trace_worst(
     return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))
 
 
-def _thin(x: Floats, y: Floats, most: int = _MOST_POINTS) -> Ints:
+def _thin(x: Floats, y: Floats) -> Ints:
     """Return the points that keep the shape of a curve: both ends, then the farthest off it."""
     # A vertical stretch is a function of the arc length, too.
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     kept = np.array([0, len(x) - 1])
-    while len(kept) < most:
+    while len(kept) < _MOST_POINTS:
         off = [np.abs(values - np.interp(along, along[kept], values[kept])) for values in (x, y)]
         distance = np.maximum(*off)
         farthest = distance.argmax()

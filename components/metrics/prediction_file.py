@@ -153,12 +153,8 @@ def _parse(table: Any) -> Evaluated:
     others = ("filename", "label", KNOWN_SCORE, *PROBABILITIES)
     slices = {name: read_texts(table, name) for name in table.column_names if name not in others}
     baseline = models[1] if len(models) > 1 else None
-    return Evaluated(read_texts(table, "filename"), slices, models[0], baseline, _read_known(table))
-
-
-def _read_known(table: Any) -> NDArray[np.float32] | None:
-    """Return the column of known scores, [rows]; None if the candidate has no such output."""
-    return table[KNOWN_SCORE].to_numpy() if KNOWN_SCORE in table.column_names else None
+    known = table[KNOWN_SCORE].to_numpy() if KNOWN_SCORE in table.column_names else None
+    return Evaluated(read_texts(table, "filename"), slices, models[0], baseline, known)
 
 
 def read_texts(table: Any, name: str) -> tuple[str, ...]:

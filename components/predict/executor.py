@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import apache_beam as beam
@@ -120,7 +120,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "Shards" >> beam.Create(range(count), reshuffle=False)
                 | "Spread" >> beam.Reshuffle()
                 | "PredictShard" >> beam.ParDo(predict_shard)
-                | "Count" >> beam.CombineGlobally(_add)
+                | "Count" >> beam.CombineGlobally(lambda counts: sum(counts, collections.Counter()))
                 | "Summarize" >> beam.Map(_write_summary, predictions, total)
             )
 
@@ -130,10 +130,6 @@ def _make_empty(folder: str) -> None:
     for name in list_names(folder):
         remove(os.path.join(folder, name))
     make_folders(folder)
-
-
-def _add(counts: Iterable[collections.Counter[str]]) -> collections.Counter[str]:
-    return sum(counts, collections.Counter())
 
 
 def _write_summary(counts: collections.Counter[str], predictions: str, total: int) -> None:

@@ -6,9 +6,7 @@ damaged file raises a `StorageError`.
 
 import mmap
 import os
-from collections.abc import Collection, Container, Iterator
-
-import google_crc32c
+from collections.abc import Collection, Iterator
 
 from components.contract.artifact_files import on_disk, reading
 from components.contract.errors import StorageError
@@ -16,13 +14,10 @@ from components.records.tfrecord import (
     HEADER_BYTES,
     field_head,
     frame,
-    masked_crc,
     read_varint,
     serialize,
 )
 
-EVERY = range(2**63)
-"""Numbers of all records."""
 _LENGTH_BYTES, _FOOTER_BYTES = 8, 4
 # Wire type of all fields of an example except numbers.
 _DELIMITED = 2
@@ -30,15 +25,10 @@ _DELIMITED = 2
 _DOWNLOAD_BYTES = 2**23
 
 
-def read_features(
-    path: str, names: Collection[bytes], *, verify: Container[int] = ()
-) -> Iterator[dict[bytes, memoryview]]:
-    """Yield the features in `names`, of one bytes value each, of each example of a shard.
-
-    `verify` is that of `read_records`.
-    """
+def read_features(path: str, names: Collection[bytes]) -> Iterator[dict[bytes, memoryview]]:
+    """Yield the features in `names`, of one bytes value each, of each example of a shard."""
     with reading(path):
-        for record in read_records(path, verify=verify):
+        for record in read_records(path):
             yield dict(_find_features(record, names))
 
 
@@ -54,18 +44,9 @@ def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int
             yield _shorten(record, name, key, kept)
 
 
-def read_records(path: str, *, verify: Container[int] = ()) -> Iterator[memoryview]:
-    """Yield the data of each record of a shard.
-
-    Of the records whose numbers are in `verify` the checksums are verified, which reads their
-    images. From a bucket, all are.
-    """
-    for number, framed in enumerate(read_frames(path)):
-        data = framed[HEADER_BYTES:-_FOOTER_BYTES]
-        footer = framed[-_FOOTER_BYTES:]
-        if number in verify and masked_crc(google_crc32c.value(bytes(data))) != footer:
-            raise StorageError(f"{path} is damaged: remove the output folder, and run again.")
-        yield data
+def read_records(path: str) -> Iterator[memoryview]:
+    """Yield the data of each record of a shard."""
+    return (framed[HEADER_BYTES:-_FOOTER_BYTES] for framed in read_frames(path))
 
 
 def read_frames(path: str) -> Iterator[memoryview]:

@@ -34,7 +34,7 @@ _DAMAGED_ATTEMPTS = 3
 # Prefixes listed at the same time; fields of the objects of a page, and its size, the largest.
 _LISTINGS = 16
 _LISTED = {
-    "fields": "nextPageToken,prefixes,items(name,size,generation,crc32c,md5Hash,etag)",
+    "fields": "nextPageToken,prefixes,items(name,size,generation,crc32c,etag)",
     "maxResults": 5000,
 }
 _TEMPORARY_STATUSES = (401, 408, 429)

@@ -54,10 +54,6 @@ def is_local(fs: AbstractFileSystem) -> bool:
     return isinstance(fs, LocalFileSystem)
 
 
-def _is_broken_link(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and not os.path.exists(entry.path)
-
-
 def list_folders(folder: str) -> list[str]:
     """Return the names of the folders directly in `folder`; none when it does not exist.
 
@@ -67,8 +63,11 @@ def list_folders(folder: str) -> list[str]:
     with explaining_errors("list", folder):
         try:
             if is_local(fs):
-                found = os.scandir(root)
-                return sorted(e.name for e in found if e.is_dir() or _is_broken_link(e))
+                return sorted(
+                    entry.name
+                    for entry in os.scandir(root)
+                    if entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
+                )
             entries = fs.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
             if os.path.islink(root):

@@ -44,7 +44,7 @@ class Found(NamedTuple):
     version: str
     """Changes when the content does: `local_version`, or the store's own tag."""
     checksum: str
-    """"crc32c:" or "md5:" and base64, or "etag:" and S3's; empty if the listing has none."""
+    """"crc32c:" and base64, or "etag:" and S3's; empty if the listing has none."""
 
 
 def find_files(folder: str) -> Sequence[Found]:
@@ -125,7 +125,7 @@ def _describe_object(path: str, info: dict[str, Any]) -> Found:
     problem = "" if is_file else _IRREGULAR
     etag = info.get("etag") or info.get("ETag")
     version = info.get("generation") or etag or info.get("mtime") or info.get("LastModified") or ""
-    checksums = {"crc32c": info.get("crc32c"), "md5": info.get("md5Hash"), "etag": etag}
+    checksums = {"crc32c": info.get("crc32c"), "etag": etag}
     checksum = next((f"{kind}:{value}" for kind, value in checksums.items() if value), "")
     return Found(path, problem, int(info["size"] or 0), str(version), checksum)
 

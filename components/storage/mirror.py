@@ -214,7 +214,7 @@ async def _gather(tasks: Iterable[tuple[int, Coroutine[Any, Any, None]]]) -> Non
 
 def _is_same(found: Found, data: bytes) -> bool:
     """Compare data with the checksum of a listing, or with the ETag of S3."""
-    if found.checksum.startswith(("crc32c:", "md5:")):
+    if found.checksum.startswith("crc32c:"):
         return checksum_matches(data, found.checksum)
     # Differs for an object uploaded in parts, which is then fetched again.
     return hashlib.md5(data, usedforsecurity=False).hexdigest() == found.version.strip('"')

@@ -41,17 +41,19 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 def find_endpoint(url: str) -> str | None:
     """Return the address of the store of `url`; None for AWS."""
-    return _given_endpoint() or (find_kubeflow_store() if url.startswith("minio://") else None)
-
-
-def _given_endpoint() -> str | None:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    given = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    return given or (find_kubeflow_store() if url.startswith("minio://") else None)
 
 
 @functools.cache
 def find_kubeflow_store() -> str:
     """Return the address of the cluster's own store: the first known service that resolves."""
-    for host in (hosts := _kubeflow_hosts()):
+    namespaces = {_KUBEFLOW_NAMESPACE: None}
+    if _POD_NAMESPACE.is_file():
+        # First in the pod's own namespace.
+        namespaces = {_POD_NAMESPACE.read_text(encoding="utf-8").strip(): None, **namespaces}
+    hosts = [f"{name}.{space}" for space in namespaces for name in KUBEFLOW_STORES]
+    for host in hosts:
         try:
             socket.getaddrinfo(host, _STORE_PORT, type=socket.SOCK_STREAM)
         except OSError:
@@ -62,14 +64,6 @@ def find_kubeflow_store() -> str:
         f"of {', '.join(hosts)} resolves. Set AWS_ENDPOINT_URL to the store's address; in a "
         "cluster, in env of kubeflow.steps.all."
     )
-
-
-def _kubeflow_hosts() -> list[str]:
-    """Return the host names of the store's services, first in the pod's own namespace."""
-    namespaces = {_KUBEFLOW_NAMESPACE: None}
-    if _POD_NAMESPACE.is_file():
-        namespaces = {_POD_NAMESPACE.read_text(encoding="utf-8").strip(): None, **namespaces}
-    return [f"{name}.{space}" for space in namespaces for name in KUBEFLOW_STORES]
 
 
 def open_store(url: str) -> tuple[AbstractFileSystem, str]:
@@ -111,11 +105,9 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     elif isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError) or (
         reason.startswith("Invalid endpoint")
     ):
-        searched = url.startswith("minio://") and not _given_endpoint()
-        which = f", the first of {', '.join(_kubeflow_hosts())} that resolves" if searched else ""
         text = (
-            f"Cannot reach {store}{which} ({type(error).__name__}): check that it runs there, or "
-            "set AWS_ENDPOINT_URL to its address."
+            f"Cannot reach {store} ({type(error).__name__}): check that it runs there, or set "
+            "AWS_ENDPOINT_URL to its address."
         )
     else:
         return None

@@ -73,7 +73,8 @@ class Retrier:
     def __init__(self, find_cause: Callable[[Exception], str | None], store: str = "") -> None:
         """Retry errors for which `find_cause` returns a cause in a few words.
 
-        After the deadline a `StorageError` names the `store`, or else the last error is raised.
+        After the deadline a `StorageError` names the `store`; without a name, the last error is
+        raised.
         """
         self._store, self._find_cause = store, find_cause
         self._succeeded: set[str] = set()

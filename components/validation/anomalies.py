@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2
 
 from components.contract.example import ENCODED, LABEL
-from components.validation.feature_statistics import (
+from components.validation.tfdv_files import (
     Statistics,
     count_examples,
     count_values,

@@ -22,13 +22,13 @@ from components.contract.example import TRAIN
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.storage.tfx_filesystem import register_object_stores
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import (
+from components.validation.findings import explain_stop, read_findings, stops_run
+from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
+from components.validation.tfdv_files import (
     digest_statistics,
     read_statistics,
     statistics_file,
 )
-from components.validation.findings import explain_stop, read_findings, stops_run
-from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
 
 _LOGGER = logging.getLogger(__name__)
 _MAX_ENTRIES = 30

@@ -19,7 +19,7 @@ from components.contract.printable import read_number
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.storage.folder import is_file, list_folders, read_bytes
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import (
+from components.validation.tfdv_files import (
     Statistics,
     digest_statistics,
     read_statistics,

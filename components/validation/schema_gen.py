@@ -17,7 +17,7 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.example import TRAIN
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import (
+from components.validation.tfdv_files import (
     Statistics,
     count_values,
     find_feature,

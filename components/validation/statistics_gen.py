@@ -28,7 +28,7 @@ from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.records.record_reader import read_shortened
 from components.records.shard_files import list_shards
-from components.validation.feature_statistics import Statistics, find_feature
+from components.validation.tfdv_files import Statistics, find_feature
 
 # Length of a PNG signature, the longest that TFDV knows.
 _SIGNATURE_BYTES = 8

@@ -30,7 +30,6 @@ from components.validation.anomalies import (
     raise_thresholds,
 )
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import Statistics, read_statistics
 from components.validation.lookup import (
     CONFIG_KEY,
     FOUND_KEY,
@@ -41,6 +40,7 @@ from components.validation.lookup import (
     read_entry_statistics,
     skip_equal,
 )
+from components.validation.tfdv_files import Statistics, read_statistics
 
 
 class Driver(LookupDriver):

@@ -85,7 +85,7 @@ def look(listing: Listing, config: Config) -> FirstLook:
             missing; or the network does not fit in memory.
     """
     if config.validation.schema:
-        from components.validation.curated_schema import read_schema
+        from components.validation.tfdv_files import read_schema
 
         read_schema(config.validation.schema)
     check_accelerator(config.training)

@@ -113,11 +113,10 @@ def test_intervals_hold_the_value_of_many_rare_classes() -> None:
 
 
 @few_resamples
-def test_the_same_seed_gives_the_same_intervals() -> None:
+def test_the_same_predictions_have_the_same_intervals() -> None:
     drawn = draw_models(3)
-    first, second, other = (compare_models(drawn, seed=seed) for seed in (5, 5, 6))
+    first, second = (compare_models(drawn) for _ in range(2))
     assert (first.intervals, first.changes) == (second.intervals, second.changes)
-    assert first.intervals["loss"] != other.intervals["loss"]
     assert tuple(first.intervals) == tuple(
         metric for metric in METRICS if metric in first.intervals
     )

@@ -66,7 +66,6 @@ def test_the_status_of_a_mistake_and_of_ctrl_c(
 
 
 def test_terminals_that_take_ascii_only() -> None:
-    """Neither an answer nor an error is escaped."""
     code = """
 import sys
 from components.contract.errors import ServiceError
@@ -82,8 +81,8 @@ exit_status(command, program="runner.py", stopped="")
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
-    assert ended.stdout == b"# caf\\xe9\n"
-    assert ended.stderr == b"runner.py: error: gs://...\n"
+    assert ended.stdout == b"\\u2588 caf\\xe9\n"
+    assert ended.stderr == b"runner.py: error: gs://\\u2026\n"
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:

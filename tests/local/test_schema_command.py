@@ -13,7 +13,7 @@ from components.contract.errors import StorageError
 from components.contract.example import ENCODED, LABEL
 from components.images.options import TransformConfig
 from components.validation.config import ValidationConfig
-from components.validation.curated_schema import read_schema
+from components.validation.tfdv_files import read_schema
 from pipeline_def.config.config import Config
 from pipeline_def.local.commands.schema import write_schema
 from pipeline_def.pipeline import create_pipeline

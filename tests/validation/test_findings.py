@@ -11,8 +11,8 @@ from components.contract.errors import ConfigurationError
 from components.contract.example import HEIGHT, LABEL
 from components.validation.anomalies import Reference, raise_thresholds
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import Statistics
 from components.validation.findings import explain_stop, stops_run
+from components.validation.tfdv_files import Statistics
 
 NEW_LABEL = Anomaly("eval", "image/class/text", "a new label", "anomaly")
 MOVED = Anomaly("train", "image/height", "taller", "drift")

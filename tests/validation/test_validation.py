@@ -29,13 +29,6 @@ from components.validation import schema_gen as image_schema_gen
 from components.validation import statistics_gen as image_statistics_gen
 from components.validation import validator as image_validator
 from components.validation.config import ValidationConfig
-from components.validation.curated_schema import read_schema
-from components.validation.feature_statistics import (
-    Statistics,
-    digest_statistics,
-    find_feature,
-    read_statistics,
-)
 from components.validation.findings import describe_warnings, read_findings
 from components.validation.gate import AnomalyGate, add_to_history
 from components.validation.lookup import (
@@ -47,6 +40,13 @@ from components.validation.lookup import (
 )
 from components.validation.schema_gen import correct_schema, free_columns
 from components.validation.statistics_gen import statistics_options
+from components.validation.tfdv_files import (
+    Statistics,
+    digest_statistics,
+    find_feature,
+    read_schema,
+    read_statistics,
+)
 from tests import nodes
 from tests.storage.s3_server import serve_s3
 

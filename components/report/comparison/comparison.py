@@ -171,7 +171,7 @@ def _compare_shared(
     """
     before, after = first.predictions, second.predictions
     right, now_right = before.stats.right, after.stats.right
-    _, changes = estimate_intervals(after, before, seed=0)
+    _, changes = estimate_intervals(after, before)
     metrics, baseline = measure(after), measure(before)
     recalls = measure_slices({"class": second.labels}, now_right, right)
     comparison = Comparison(
