@@ -152,8 +152,8 @@ sys.exit(local_runner.main())
 
 def run_in_buckets(server: TlsGcsServer, folder: Path, *argv: str) -> Outcome:
     """Start the runner on gs://data, with its output in gs://out/run."""
-    copy = folder / "copy"
-    places = ("--data", "gs://data", "--output", "gs://out/run", "--working_copy", str(copy))
+    copy = folder / "tfx-image-pipeline" / "gs" / "out" / "run"
+    places = ("--data", "gs://data", "--output", "gs://out/run")
     done = subprocess.run(
         [sys.executable, "-c", IMPATIENT, *places, *argv],
         capture_output=True,
@@ -164,6 +164,7 @@ def run_in_buckets(server: TlsGcsServer, folder: Path, *argv: str) -> Outcome:
             **{k: v for k, v in os.environ.items() if not k.startswith("TF_")},
             **server.python_environment(folder),
             "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(folder),
         },
         check=False,
     )

@@ -2,11 +2,10 @@
 
 from typing import Annotated, Literal
 
-from annotated_types import Gt, Interval
+from annotated_types import Interval
 
 from components.contract.configuration import (
     Count,
-    Number,
     Text,
     configuration,
     require,
@@ -34,11 +33,6 @@ class InputConfig:
     cache_folder: Text | None = None
     """Folder on a fast local disk for `cache: file`. Unset: your own folder below `$XDG_CACHE_HOME`
     or `~/.cache`. A cache file of the same images is reused."""
-
-    cache_file_gib: Annotated[Number, Gt(0)] = 100.0
-    """Maximum size of all files in `cache_folder` together, GiB; the least recently used ones are
-    removed to make room. 100 holds 700,000 images of 224 pixels and leaves room on the disk of a
-    workstation."""
 
     threads: Annotated[Count, Interval(le=1024)] = 0
     """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""

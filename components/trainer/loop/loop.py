@@ -44,7 +44,7 @@ class TrainingLoop:
         self._strategy = tf.distribute.get_strategy()
         self.step, self._steps = step, step.steps
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
-        self._pace = Pace(step.config.steps_per_call)
+        self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
         self._last_epoch, self._save_after, self._stopped = 0, 0.0, False
         self._stop: Callable[[Progress], bool] | None = None

@@ -169,7 +169,7 @@ class Training:
     def _train_head(self) -> None:
         """Train the last layer alone, on cached features if `transfer.cache_features` is on."""
         transfer = self.data.config.transfer
-        freeze(self.model, unfreeze="none", train_batch_norm=False)
+        freeze(self.model, unfreeze="none")
         parts = Parts.of(self.model)
         # The loss of a single layer has one minimum. From zero, training reaches it with small
         # weights, which are up to a point more accurate with few images, as in BiT.
@@ -197,7 +197,6 @@ class Training:
         freeze(
             self.model,
             unfreeze=config.transfer.unfreeze,
-            train_batch_norm=config.transfer.train_batch_norm,
         )
         self._fit(_FINE_TUNE, config.training, self.model, self.data)
         *before, last = (phase.progress for phase in self.phases)

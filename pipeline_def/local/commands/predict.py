@@ -43,8 +43,6 @@ training; files that ingest would reject are listed with the reason.
   --output DIR       output folder of the run: output
 """
 
-_OF_PREDICTION = ("predict.top", "predict.batch")
-
 _MOST_ROWS = 10
 _MOST_LABELS = 10
 
@@ -54,7 +52,7 @@ _Item = TypeVar("_Item")
 def predict_files(arguments: Sequence[str]) -> int:
     """Predict the files on a command line; return 1 if none could be predicted."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
-    hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
+    hidden = list_options().keys() - {"output", "predict.top", *reading}
     config, options = parse(
         arguments,
         prog="local_runner.py predict",
@@ -91,7 +89,7 @@ def show_predictions(
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
-    outcomes = tally.count(predict(sources, served.predict, config.predict, options))
+    outcomes = tally.count(predict(sources, served.predict, options))
     replaced = to is not None and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)

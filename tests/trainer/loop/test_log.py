@@ -85,7 +85,7 @@ def test_augmented_images(tmp_path: Path, shape: Any, expected: Any) -> None:
 
 
 def test_hyperparameters(tmp_path: Path) -> None:
-    config = {"training": {"learning_rate": 0.5, "xla": False}, "model": {"build_fn": None}}
+    config = {"training": {"learning_rate": 0.5, "calibrate": False}, "model": {"build_fn": None}}
     with TrainingLog(str(tmp_path), first_epoch=4) as log:
         log.write_hyperparameters(config, {"val_accuracy": 0.75})
     summaries = read(tmp_path).PluginTagToContent("hparams")
@@ -93,6 +93,6 @@ def test_hyperparameters(tmp_path: Path) -> None:
         summaries["_hparams_/session_start_info"]
     ).hparams
     assert chosen["training.learning_rate"].number_value == 0.5
-    assert chosen["training.xla"].bool_value is False
+    assert chosen["training.calibrate"].bool_value is False
     assert chosen["model.build_fn"].string_value == "none"
     assert scalars(tmp_path, "final/val_accuracy") == [(4, 0.75)]
