@@ -93,8 +93,8 @@ for name in components.__all__:
 
 from tfx_image_pipeline.pipeline_def.code_digest import code_digest, whole_digest
 from tfx_image_pipeline.pipeline_def.config.config import Config
-from tfx_image_pipeline.pipeline_def.config.recipes import resolve
-from tfx_image_pipeline.pipeline_def.config.training import TrainingConfig
+from tfx_image_pipeline.components.trainer.config.recipes import resolve
+from tfx_image_pipeline.components.trainer.config.training import TrainingConfig
 from tfx_image_pipeline.pipeline_def.pipeline import create_pipeline
 from tfx.utils import import_utils
 

@@ -22,11 +22,16 @@ from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.display.run_display import PLAIN_INTERVAL, make_bars, update_bar
 from pipeline_def.local.output.folder import MODELS, open_output
 from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options
+from pipeline_def.local.run_display import (
+    PLAIN_INTERVAL,
+    make_bars,
+    print_row,
+    print_whole,
+    update_bar,
+)
 
 USAGE = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
 
