@@ -86,10 +86,10 @@ def _run_digits(arguments: argparse.Namespace, folder: Path) -> dict[str, list[F
     figures: dict[str, list[Figure]] = {name: [] for name in names}
     for _ in range(arguments.repeats):
         for name in names:
-            output = folder / ("working_copy" if "buckets" in name else "output")
+            output = folder / ("tfx-image-pipeline/gs/out/run" if "buckets" in name else "output")
             if "again" not in name:
                 shutil.rmtree(output, ignore_errors=True)
-                output.mkdir()
+                output.mkdir(parents=True)
             run = _run_in_buckets if "buckets" in name else _run_on_disk
             figures[name].append(run(folder, output, arguments.latency_ms))
             progress.report(f"{name}: {figures[name][-1]['seconds']:.1f} s")
@@ -105,8 +105,9 @@ def _run_in_buckets(folder: Path, output: Path, latency_ms: float) -> Figure:
 
     with TlsGcsServer({"data": folder / "digits"}, latency_ms=latency_ms) as server:
         server.add_bucket("out")
-        places = ("--data", "gs://data", "--output", "gs://out/run", "--working_copy", str(output))
-        return _run(places, output, server.python_environment(folder))
+        places = ("--data", "gs://data", "--output", "gs://out/run")
+        environment = server.python_environment(folder) | {"XDG_STATE_HOME": str(folder)}
+        return _run(places, output, environment)
 
 
 def _run_many(arguments: argparse.Namespace, folder: Path) -> Figure:

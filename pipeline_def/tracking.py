@@ -90,7 +90,7 @@ def report_run(record: RunRecord, config: TrackingConfig) -> str:
 def _send_run(record: RunRecord, config: TrackingConfig) -> str:
     """Send a run, or complete it if it is there; return the address of its page."""
     server, tags = _Server((config.mlflow or "").rstrip("/")), _read_tags(record)
-    experiment_id = _find_or_create_experiment(server, config.experiment or record.pipeline)
+    experiment_id = _find_or_create_experiment(server, record.pipeline)
     info = _find_or_create_run(server, record, experiment_id)
     run_id, root = info["run_id"], str(info.get("artifact_uri", ""))
     for batch in _batches(record, tags):
@@ -121,7 +121,7 @@ def _find_or_create_experiment(server: "_Server", name: str) -> str:
     if experiments[0].get("lifecycle_stage") == "deleted":
         raise ServiceError(
             f"The experiment {name} of {server.url} was deleted: restore it there, or set "
-            "tracking.experiment."
+            "another name of the pipeline."
         )
     return str(experiments[0]["experiment_id"])
 

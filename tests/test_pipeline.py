@@ -150,10 +150,13 @@ sys.exit(local_runner.main())
 """
 
 
+# The working copy of gs://out/run, below `$XDG_STATE_HOME`.
+COPY = "tfx-image-pipeline/gs/out/run"
+
+
 def run_in_buckets(server: TlsGcsServer, folder: Path, *argv: str) -> Outcome:
     """Start the runner on gs://data, with its output in gs://out/run."""
-    copy = folder / "copy"
-    places = ("--data", "gs://data", "--output", "gs://out/run", "--working_copy", str(copy))
+    places = ("--data", "gs://data", "--output", "gs://out/run")
     done = subprocess.run(
         [sys.executable, "-c", IMPATIENT, *places, *argv],
         capture_output=True,
@@ -164,10 +167,11 @@ def run_in_buckets(server: TlsGcsServer, folder: Path, *argv: str) -> Outcome:
             **{k: v for k, v in os.environ.items() if not k.startswith("TF_")},
             **server.python_environment(folder),
             "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(folder),
         },
         check=False,
     )
-    summary = copy / "summary.json"
+    summary = folder / COPY / "summary.json"
     facts = json.loads(summary.read_text()) if done.returncode == 0 else {}
     return Outcome(done.returncode, done.stdout, done.stderr, facts)
 
@@ -190,11 +194,11 @@ def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path
         again = run_in_buckets(server, tmp_path, *OPTIONS)
         assert again.status == 0, again.err
         assert weights_of(again) == first.weights
-        assert list_shards(tmp_path / "copy") == list_shards(first.output)
+        assert list_shards(tmp_path / COPY) == list_shards(first.output)
         assert again.summary["metrics"] == first.outcome.summary["metrics"]
         retries = again.summary["store_retries"]
         assert sum(retries.values()) > 50
-        [log] = (tmp_path / "copy" / "logs").iterdir()
+        [log] = (tmp_path / COPY / "logs").iterdir()
         # Before the log begins, and after it ends, they are on the terminal.
         logged = (log.read_text() + again.err).count("Retrying in")
         assert logged >= sum(retries.values())
@@ -203,7 +207,7 @@ def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path
         assert facts["pushed_model"].startswith("gs://out/run/pushed/")
         assert facts["pushed_model"] in again.out
         stored = {name.removeprefix("run/") for name in bucket.names()}
-        assert stored >= list_files(tmp_path / "copy", "artifacts", "pushed", "runs", "statistics")
+        assert stored >= list_files(tmp_path / COPY, "artifacts", "pushed", "runs", "statistics")
         assert stored >= {"metadata.sqlite", "report.html", f"logs/{log.name}"}
 
         server.fault_rates = {}
@@ -211,7 +215,7 @@ def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path
         assert cached.cached() == NODES
         for key in ("pushed_model", "metrics"):
             assert cached.summary[key] == again.summary[key]
-        same = json.loads(list_runs(tmp_path / "copy", "--compare", "1", "2", "--json"))
+        same = json.loads(list_runs(tmp_path / COPY, "--compare", "1", "2", "--json"))
         assert same["outcome"] == "undecided"
         assert (
             "Both runs evaluated the same model: nothing was trained in between." in same["reasons"]

@@ -79,7 +79,7 @@ class ImagePredictor(base_beam_component.BaseBeamComponent):
             model: model of ImageTrainer.
             model_blessing: blessing of ImageEvaluator. A model that is not blessed predicts
                 nothing. None: use the model in any case.
-            config: batch and shard sizes; default: `PredictConfig()`.
+            config: labels per image; default: `PredictConfig()`.
             options: how the training images were read, such as the `IngestConfig` of
                 ImageExampleGen; default: `FileOptions()`.
         """

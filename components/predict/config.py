@@ -13,6 +13,3 @@ class PredictConfig:
 
     top: Positive = 3
     """Labels per image, the most probable first."""
-
-    batch: Positive = 64
-    """Images per batch. Larger batches are hardly faster on CPUs."""

@@ -78,7 +78,7 @@ class PredictShard(beam.DoFn):
         source = decode_source(read_part(os.path.join(self._predictions, _PARTS), index))
         tally = Tally(count_files([source]))
         name = f"predictions-{index:05d}-of-{self._count:05d}.parquet"
-        outcomes = tally.count(predict([source], self._model.predict, self._config, self._options))
+        outcomes = tally.count(predict([source], self._model.predict, self._options))
         path = os.path.join(self._predictions, name)
         for _ in write_table(path, outcomes, top=self._config.top):
             pass

@@ -16,7 +16,6 @@ from components.contract.artifact_files import on_disk
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import FileOptions
-from components.predict.config import PredictConfig
 from components.predict.files import Entry, Source, divide
 from components.predict.model import Answer, Ranking
 from components.storage.fetch import Content, read_files
@@ -33,6 +32,8 @@ have more."""
 _TASK_FILES = 16
 _TASK_BYTES = 8 * 2**20
 # Tasks per thread, and batches, that are prepared ahead.
+# Larger batches are hardly faster on CPUs.
+_BATCH_IMAGES = 64
 _TASKS_AHEAD = 2
 _BATCHES_AHEAD = 2
 
@@ -91,9 +92,7 @@ Model = Callable[[Sequence[bytes]], Sequence[Answer | str]]
 """Image files → the labels of each, or why the model cannot decode it."""
 
 
-def predict(
-    sources: Iterable[Source], model: Model, config: PredictConfig, options: FileOptions
-) -> Iterator[Outcome]:
+def predict(sources: Iterable[Source], model: Model, options: FileOptions) -> Iterator[Outcome]:
     """Yield the outcome of each file, in order.
 
     The model receives the images as ingest would store them with these `options`, as in training.
@@ -101,7 +100,7 @@ def predict(
     tasks = itertools.chain.from_iterable(_tasks(source, options) for source in sources)
     with ThreadPoolExecutor(options.workers) as threads, ThreadPoolExecutor(1) as thread:
         checked = _run_ahead(threads, tasks, _TASKS_AHEAD * options.workers)
-        batches = _batches(itertools.chain.from_iterable(checked), config)
+        batches = _batches(itertools.chain.from_iterable(checked))
         next_batch = itertools.repeat(lambda: next(batches, None))
         for batch in _run_ahead(thread, next_batch, _BATCHES_AHEAD):
             if batch is None:
@@ -166,14 +165,14 @@ def _check(entry: Entry, content: Content | None, options: FileOptions) -> Check
         )
 
 
-def _batches(items: Iterable[_Checked], config: PredictConfig) -> Iterator[list[_Checked]]:
+def _batches(items: Iterable[_Checked]) -> Iterator[list[_Checked]]:
     """Group files, in order, so that the images of a group fill a batch."""
     batch: list[_Checked] = []
     images = pixels = 0
     for name, item in items:
         size = item.width * item.height if isinstance(item, CheckedImage) else 0
-        full = images == config.batch or pixels + size > BATCH_PIXELS
-        if (full and images) or len(batch) >= 2 * config.batch:
+        full = images == _BATCH_IMAGES or pixels + size > BATCH_PIXELS
+        if (full and images) or len(batch) >= 2 * _BATCH_IMAGES:
             yield batch
             batch, images, pixels = [], 0, 0
         batch.append((name, item))

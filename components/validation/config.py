@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from components.contract.configuration import Fraction, Positive, Text, configuration, require
+from components.contract.configuration import Fraction, Text, configuration, require
 
 # With a curated schema, which is used as it is, only these apply.
 _NOT_IN_SCHEMA = ("schema", "anomalies", "drift")
@@ -34,29 +34,8 @@ class ValidationConfig:
     histograms; 1: nothing in common). With few images, more where chance may cause it. Values below
     0.25 cause false alarms where images have few different sizes."""
 
-    min_supported_images: Fraction = 1.0
-    """Minimum fraction of images that start with the signature of a JPEG, PNG, GIF or BMP. Checked
-    in splits of at least 100 images, as TensorFlow Data Validation ignores smaller ones."""
-
-    max_image_bytes: Positive | None = None
-    """Maximum size of an image in bytes, as ingest stores it."""
-
-    min_side: Positive | None = None
-    """Minimum height and width of an image, pixels."""
-
-    max_side: Positive | None = None
-    """Maximum height and width of an image, pixels."""
-
-    formats: list[Literal["bmp", "gif", "jpeg", "png"]] | None = None
-    """Allowed formats, as ingest stores them. Unset: all of them."""
-
     def __post_init__(self) -> None:
         """Check the fields against each other."""
-        require(
-            (self.min_side or 0) <= (self.max_side or float("inf")),
-            f"validation.min_side is {self.min_side}, above validation.max_side, {self.max_side}.",
-        )
-        require(self.formats != [], "validation.formats is empty: name at least one format.")
         limits = [
             f"validation.{field.name}"
             for field in dataclasses.fields(self)

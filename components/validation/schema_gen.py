@@ -113,17 +113,16 @@ def free_columns(
 def correct_schema(
     schema: schema_pb2.Schema, train: Statistics, limits: ValidationConfig | None = None
 ) -> None:
-    """Correct the domains that TFDV infers, and add the limits, in place.
+    """Correct the domains that TFDV infers, and add the limits of drift, in place.
 
     TFDV would allow only the file names seen in a small dataset, any integer for numeric
     labels, any label if there are more than a hundred, and no color images if all are gray,
     because it takes one channel for a boolean.
     """
     limits = limits or ValidationConfig()
-    formats = sorted(set(limits.formats or example.FORMATS))
     domains = {
         example.LABEL: sorted(count_values(train, example.LABEL) or []),
-        example.FORMAT: formats,
+        example.FORMAT: sorted(set(example.FORMATS)),
     }
     del schema.string_domain[:]
     for feature in schema.feature:
@@ -132,21 +131,9 @@ def correct_schema(
         if values := domains.get(feature.name):
             schema.string_domain.add(name=feature.name, value=values)
             feature.domain = feature.name
-        _limit(feature, limits)
+        if feature.name == example.ENCODED:
+            feature.image_domain.minimum_supported_image_fraction = 1.0
         _compare(feature, limits)
-
-
-def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
-    """Limit the size, format and sides of images."""
-    if feature.name == example.ENCODED:
-        feature.image_domain.minimum_supported_image_fraction = limits.min_supported_images
-        if limits.max_image_bytes:
-            feature.image_domain.max_image_byte_size = limits.max_image_bytes
-    if feature.name in (example.HEIGHT, example.WIDTH):
-        if limits.min_side:
-            feature.int_domain.min = limits.min_side
-        if limits.max_side:
-            feature.int_domain.max = limits.max_side
 
 
 def _compare(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:

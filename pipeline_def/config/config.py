@@ -31,11 +31,9 @@ class Config:
     output: Text = "output"
     """Folder for everything the pipeline writes; reuse it to reuse results. A folder,
     gs://BUCKET/FOLDER or s3://BUCKET/FOLDER. Unset: with `data`, `output/NAME`, named after the
-    images, unless `output` has runs with them. Other commands find it if it is the only one."""
-
-    working_copy: Text | None = None
-    """Local folder that a run works in if `output` is a URL; its contents are uploaded after every
-    step. Unset: a folder named after the URL, below `$XDG_STATE_HOME` or `~/.local/state`."""
+    images, unless `output` has runs with them. Other commands find it if it is the only one. For
+    a URL, a run works in a folder below `$XDG_STATE_HOME` or `~/.local/state`, and uploads it after
+    every step."""
 
     name: Text = "images"
     """Name of the pipeline."""

@@ -13,11 +13,9 @@ class TrackingConfig:
 
     mlflow: Text | None = None
     """URL of an MLflow server, such as http://localhost:5000. It receives parameters, metrics per
-    epoch and of the evaluation, the report, the model card and, if it was pushed, the model. A
-    token, or USER:PASSWORD, is in the environment variable MLFLOW_TRACKING_TOKEN."""
-
-    experiment: Text | None = None
-    """Experiment of MLflow; it is created if it does not exist. Unset: the pipeline's name."""
+    epoch and of the evaluation, the report, the model card and, if it was pushed, the model. Its
+    experiment is named after the pipeline, `name`. A token, or USER:PASSWORD, is in the
+    environment variable MLFLOW_TRACKING_TOKEN."""
 
     def __post_init__(self) -> None:
         """Check the URL without quoting what may be a secret."""

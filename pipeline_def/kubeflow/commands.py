@@ -54,7 +54,7 @@ def compile_(arguments: list[str]) -> int:
         options, rest = argparse.Namespace(), arguments
     else:
         options, rest = parser.parse_known_args(arguments)
-    hidden = {"output", "working_copy", "keep_runs"}
+    hidden = {"output", "keep_runs"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
     sought = config.model.weights == "auto"
     config, recipes = _resolve_for_cluster(config, options.target)

@@ -15,11 +15,10 @@ from components.host.startup import quick_imports
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.display.run_display import RunDisplay, redirect_output
 from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.folder import Output
-from pipeline_def.runs.record import RunRecord
-from pipeline_def.runs.recorder import Recorder, describe_failure
+from pipeline_def.local.run_display import RunDisplay, redirect_output
+from pipeline_def.runs.record import Recorder, RunRecord, describe_failure
 from pipeline_def.steps import STEPS
 
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.checks import set_leftovers_aside
 from pipeline_def.local.pushed_model import find_labels
+from pipeline_def.local.run_display import print_row, print_whole
 
 if TYPE_CHECKING:
     from pipeline_def.local.first_look import FirstLook

@@ -13,8 +13,8 @@ from components.storage.saved_model import GRAPH, original_version, whole_versio
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.folder import RECORDS, open_output
+from pipeline_def.runs.history import SelectedRun
 from pipeline_def.runs.record import read_records
-from pipeline_def.runs.selection import SelectedRun
 from pipeline_def.steps import EXAMPLE_GEN
 
 _MOST_NAMED = 5

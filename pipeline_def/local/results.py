@@ -31,8 +31,8 @@ from components.storage.tfx_filesystem import PAGE_FILE
 from components.validation.config import ValidationConfig
 from components.validation.findings import AnomalyFiles, describe_warnings
 from pipeline_def.layout import Layout
+from pipeline_def.runs.history import find_push
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, describe_search
-from pipeline_def.runs.selection import find_push
 from pipeline_def.steps import (
     BASELINE_FINDER,
     EVALUATOR,

@@ -34,8 +34,7 @@ from components.contract.errors import ConfigurationError
 from components.host.machine import trim_memory
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
-from pipeline_def.runs.record import Output, Step, now
-from pipeline_def.runs.recorder import describe_failure
+from pipeline_def.runs.record import Output, Step, describe_failure, now
 
 # Properties that ML Metadata or TFX sets on every artifact.
 _NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format", "file_format"})

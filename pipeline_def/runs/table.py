@@ -16,9 +16,17 @@ from rich.text import Text
 from components.contract.printable import describe_corrections, make_printable
 from components.storage.saved_model import original_version, read_rollback, whole_versions
 from pipeline_def.layout import Layout
-from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, Origin, compare, trace
+from pipeline_def.runs.history import (
+    CODE,
+    IMAGES,
+    Change,
+    ComparedRun,
+    Origin,
+    compare,
+    read_runs,
+    trace,
+)
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.runs.selection import read_runs
 from pipeline_def.steps import REPORT
 
 _COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")

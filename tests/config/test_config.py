@@ -34,7 +34,7 @@ VALUES: dict[str, tuple[list[str], Any]] = {
     "training.learning_rate": (["--training.learning_rate=1e-2"], 0.01),
     "training.warmup_epochs": (["--training.warmup_epochs", "2"], 2.0),
     "training.deterministic": (["--training.deterministic", "null"], None),
-    "training.xla": (["--training.xla", "yes"], True),
+    "training.calibrate": (["--training.calibrate", "yes"], True),
     "transfer.unfreeze": (["--transfer.unfreeze", "3"], 3),
     "validation.drift": (["--validation.drift", "off"], "off"),
     "model.views": (["--model.views", "2"], 2),
@@ -46,7 +46,7 @@ VALUES: dict[str, tuple[list[str], Any]] = {
     # Text stays text, whatever it looks like in YAML.
     "data": (["--data", "2020-01-01"], "2020-01-01"),
     "name": (["--name", "007"], "007"),
-    "working_copy": (["--working_copy", "null"], None),
+    "keep_runs": (["--keep_runs", "null"], None),
     # "+" adds to a list, and a key sets an entry of a mapping.
     "beam_pipeline_args": (
         ["--beam_pipeline_args", "[--a]", "--beam_pipeline_args+=--b"],
@@ -116,8 +116,8 @@ WRONG = {
         "training.optimizer is 'adamm': it must be adam, adamw or sgd. Did you mean 'adam'?",
     ),
     "a misspelled choice in a list": (
-        ["--validation.formats", "[png, jepg]"],
-        r"validation.formats\[1\] is 'jepg': .* Did you mean 'jpeg'",
+        ["--export.formats", "[onnx, int9]"],
+        r"export.formats\[1\] is 'int9': .* Did you mean 'int8'",
     ),
     "an unknown field in a list": (
         ["--evaluation.thresholds", "[{metrc: loss}]"],

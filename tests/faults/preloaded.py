@@ -10,7 +10,7 @@ with quick_imports():
         "components.trainer.run_fn",
         "pipeline_def.local.output.prune",
         "pipeline_def.local.commands.run",
-        "pipeline_def.local.display.summary_table",
+        "pipeline_def.local.summary_table",
         "pipeline_def.local.execution",
         "pipeline_def.local.first_look",
         "pipeline_def.local.output.integrity",

@@ -18,8 +18,8 @@ from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
 from components.evaluation.prediction_writer import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
+from pipeline_def.runs.history import select
 from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_record
-from pipeline_def.runs.selection import select
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
 

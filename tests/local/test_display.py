@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.progress import SpinnerColumn
 
 from components.host.progress import report_epoch, report_progress
-from pipeline_def.local.display import run_display
-from pipeline_def.local.display.run_display import (
+from pipeline_def.local import run_display
+from pipeline_def.local.results import Summary
+from pipeline_def.local.run_display import (
     RunDisplay,
     describe_time_left,
     make_bars,
     redirect_output,
     update_bar,
 )
-from pipeline_def.local.display.summary_table import print_summary
-from pipeline_def.local.results import Summary
+from pipeline_def.local.summary_table import print_summary
 from pipeline_def.runs.record import Step
 
 SUMMARY = Summary(

@@ -15,11 +15,11 @@ import local_runner
 from components.host.progress import report_progress
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.display import run_display
-from pipeline_def.local.display.run_display import RunDisplay
-from pipeline_def.local.display.summary_table import print_summary
+from pipeline_def.local import run_display
 from pipeline_def.local.execution import execute
 from pipeline_def.local.preparation import prepare
+from pipeline_def.local.run_display import RunDisplay
+from pipeline_def.local.summary_table import print_summary
 from pipeline_def.runs.record import Pushed, Step
 from tests.local.run_samples import configure, write_run
 from tests.local.test_display import SUMMARY, Terminal

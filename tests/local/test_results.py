@@ -15,8 +15,7 @@ from components.report.metrics_file import METRICS_FILE
 from components.storage.tfx_filesystem import PAGE_FILE
 from pipeline_def.layout import Layout
 from pipeline_def.local.results import read_results, summarize
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
-from pipeline_def.runs.recorder import Recorder
+from pipeline_def.runs.record import Data, Output, Pushed, Recorder, RunRecord, Step
 from tests.pictures import write_folder
 
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}

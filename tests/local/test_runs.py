@@ -12,8 +12,7 @@ from components.contract.errors import DataError, StorageError
 from components.host.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import Change, compare, trace
-from pipeline_def.runs.record import Data, Output, Pushed, Step, read_records
-from pipeline_def.runs.recorder import Recorder
+from pipeline_def.runs.record import Data, Output, Pushed, Recorder, Step, read_records
 from pipeline_def.runs.table import show_lineage, show_runs
 from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
 from tests.local.test_display import Terminal

@@ -44,7 +44,7 @@ def ask(
         {"predictions": [predictions]},
         {
             "folder": str(folder),
-            "config": to_json(PredictConfig(batch=8)),
+            "config": to_json(PredictConfig()),
             "options": to_json(FileOptions()),
         },
     )

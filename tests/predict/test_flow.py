@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fsspec
 import pytest
@@ -15,7 +16,6 @@ from components.images.check_result import CheckedImage
 from components.images.options import FileOptions
 from components.ingest.config import IngestConfig
 from components.predict import flow
-from components.predict.config import PredictConfig
 from components.predict.files import Source, count_files, find_sources
 from components.predict.flow import Outcome, Tally
 from components.predict.model import Answer, find_reason
@@ -45,11 +45,11 @@ class RecordingModel:
 
 
 def ask(
-    sources: list[Source], model: Any, options: FileOptions = OPTIONS, **choices: Any
+    sources: list[Source], model: Any, options: FileOptions = OPTIONS, batch: int = 64
 ) -> list[Outcome]:
-    config = PredictConfig(**choices)
     tally = Tally(count_files(sources))
-    return list(tally.count(flow.predict(sources, model.predict, config, options)))
+    with mock.patch.object(flow, "_BATCH_IMAGES", batch):
+        return list(tally.count(flow.predict(sources, model.predict, options)))
 
 
 def test_the_model_gets_what_it_got_in_training(tmp_path: Path) -> None:

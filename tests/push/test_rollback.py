@@ -8,7 +8,7 @@ import local_runner
 from components.evaluation.baseline_lookup import find_baseline
 from components.storage.saved_model import find_damage, read_rollback, whole_versions
 from components.storage.tfx_filesystem import register_object_stores
-from pipeline_def.runs.selection import find_push
+from pipeline_def.runs.history import find_push
 from tests.evaluation.saved_model_sample import saved_model
 from tests.local.test_runs import record_run
 from tests.push.test_component import push

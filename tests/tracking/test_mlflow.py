@@ -28,14 +28,14 @@ def test_mlflow_has_the_whole_run_once(
     server: MlflowServer, record: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "me:secret")
-    config = TrackingConfig(mlflow=f"{server.url}/", experiment="pets")
+    config = TrackingConfig(mlflow=f"{server.url}/")
     variables = {"steps": {"all": {"env": {"KEY": "hush"}}}}
     secret = {**record.configuration, "kubeflow": variables}
     for _ in range(2):
         line = tracking.report_run(dataclasses.replace(record, configuration=secret), config)
         assert line == f"MLflow has run 1: {server.url}/#/experiments/1/runs/run0"
     [run], [version] = server.runs, server.versions
-    assert (run["info"]["status"], server.experiments[0]["name"]) == ("FINISHED", "pets")
+    assert (run["info"]["status"], server.experiments[0]["name"]) == ("FINISHED", "images")
     assert run["params"]["training.epochs"] == "20"
     assert not any(name.startswith(("kubeflow", "tracking")) for name in run["params"])
     first, last = ("loss", 0, 2.0), ("loss", 2, 0.5)

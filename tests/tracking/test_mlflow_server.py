@@ -1,5 +1,6 @@
 """MLflow's own server takes a run, where `mlflow` is installed: `uv tool install mlflow`."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -56,7 +57,7 @@ def ask(url: str, path: str, **body: Any) -> Any:
 
 
 def test_the_real_server_has_the_run_once(url: str, record: RunRecord) -> None:
-    config = TrackingConfig(mlflow=url, experiment="Ann's pets")
+    config, record = TrackingConfig(mlflow=url), dataclasses.replace(record, pipeline="Ann's pets")
     for _ in range(2):
         assert report_run(record, config).startswith("MLflow has run 1: ")
     path = "mlflow/experiments/get-by-name?experiment_name=Ann%27s%20pets"

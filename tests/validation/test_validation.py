@@ -252,10 +252,30 @@ def test_gate_names_the_label_that_training_does_not_know(
 
 HUNDRED = ["cat", "dog"] * 60
 
+
+def limit(
+    train: Statistics, path: Path, *, size: int, sides: tuple[int, int], formats: list[str]
+) -> ValidationConfig:
+    """Write limits into a curated schema, as the head of one from the command says."""
+    schema = schema_of(train)
+    for feature in schema.feature:
+        if feature.name == example.ENCODED:
+            feature.image_domain.max_image_byte_size = size
+        if feature.name == example.HEIGHT:
+            feature.int_domain.min, feature.int_domain.max = sides
+    for values in schema.string_domain:
+        if values.name == example.FORMAT:
+            values.value[:] = formats
+    path.write_text(text_format.MessageToString(schema, as_utf8=True))
+    return ValidationConfig(schema=str(path))
+
+
+WITHIN: dict[str, Any] = {"size": 23, "sides": (24, 24), "formats": ["jpeg"]}
 # Limits, columns of the records, and what is said of them.
 OUTSIDE_LIMITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "bytes": ({"max_image_bytes": 20}, {}, "image/encoded: The largest image has bytes: 23"),
-    "small": ({"min_side": 32}, {}, "image/height: .*24"),
+    "bytes": ({"size": 20}, {}, "image/encoded: The largest image has bytes: 23"),
+    "small": ({"sides": (32, 64)}, {}, "image/height: .*24"),
+    "large": ({"sides": (8, 16)}, {}, "image/height: .*24"),
     "format": ({"formats": ["png"]}, {}, "image/format: .*jpeg"),
     "some are no images": (
         {},
@@ -277,22 +297,19 @@ OUTSIDE_LIMITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_images_outside_the_limits_are_anomalies(
     limits: dict[str, Any], columns: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
-    run = Run(tmp_path / "run", statistics_of(HUNDRED, **columns))
-    config = ValidationConfig(**limits)
-    run.validate(config)
+    train = statistics_of(HUNDRED, **columns)
+    run = Run(tmp_path / "run", train)
+    curated = limit(train, tmp_path / "curated.pbtxt", **{**WITHIN, **limits})
+    run.validate(curated if limits else None)
     assert {finding.kind for finding in read_findings(run.anomalies)} == {"anomaly"}
     with pytest.raises(DataError, match=f"train: {text}"):
         run.pass_gate()
 
 
 def test_images_within_the_limits_are_none(tmp_path: Path) -> None:
-    limits = ValidationConfig(
-        max_image_bytes=23, min_side=24, max_side=24, formats=["jpeg"], min_supported_images=0.9
-    )
-    columns = {"ENCODED": [b"junk"] * 12 + [GOOD] * 108}
-    run = Run(tmp_path / "run", statistics_of(HUNDRED, **columns))
-    assert read_anomalies(run.validate(limits)) == {"train": []}
-    run.pass_gate()
+    train = statistics_of(HUNDRED)
+    curated = limit(train, tmp_path / "curated.pbtxt", **WITHIN)
+    assert read_anomalies(Run(tmp_path / "run", train).validate(curated)) == {"train": []}
 
 
 def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:

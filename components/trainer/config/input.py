@@ -4,12 +4,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from components.contract.configuration import (
-    Count,
-    Text,
-    configuration,
-    require,
-)
+from components.contract.configuration import Count, Text, configuration, require
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 

@@ -132,10 +132,6 @@ class TrainingConfig:
     on, TPUs, and CPUs with AVX-512 BF16 or AMX. float16: for older GPUs, with loss scaling. The
     exported model computes in float32."""
 
-    xla: bool = False
-    """Compile the training step with XLA. Off: large networks take minutes to compile; on CPU it
-    was twice as slow."""
-
     accelerator: Literal["auto", "cpu", "gpu", "mirrored", "workers", "tpu"] = "auto"
     """auto: the TPU that TPU_NAME names, else the workers of TF_CONFIG, else all GPUs, else the
     CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
@@ -144,10 +140,6 @@ class TrainingConfig:
     """Same seed, same weights: bit for bit with cnn; on several CPU threads, larger networks may
     differ in the last bits. Unset: on for CPU; off for accelerators, where it is slower and some
     operations do not support it."""
-
-    steps_per_call: Count = 0
-    """Training steps that run on the device before control returns to Python. 0: about as many as
-    take a second."""
 
     seed: Count = 0
     """Seed of the initial weights, shuffling and augmentation."""
@@ -201,10 +193,6 @@ class TransferConfig:
     unfreeze: Positive | Literal["all", "none"] = "all"
     """What the second phase trains besides the head: all layers, the last so many blocks of the
     network, or none, which skips the second phase."""
-
-    train_batch_norm: bool = False
-    """Update batch normalization in the second phase. Off because statistics from a few batches
-    would replace those of the much larger pretraining set."""
 
     def __post_init__(self) -> None:
         """Check that at least one phase is left."""

@@ -58,12 +58,6 @@ class Step:
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
         self.margins = Margins(records) if records else None
-        # Only the network: replicas cannot exchange gradients within compiled code.
-        self._differentiate = (
-            tf.function(self._gradients, jit_compile=True, autograph=False)
-            if config.xla
-            else self._gradients
-        )
         self._spread_labels()
 
     @property
@@ -173,7 +167,7 @@ class Step:
     def _compute(
         self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, records: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        gradients, losses, logits = self._differentiate(images, targets)
+        gradients, losses, logits = self._gradients(images, targets)
         self.train.update(losses, labels, logits)
         if self.margins:
             self.margins.update(records, labels, targets, logits)

@@ -28,10 +28,9 @@ replica's part of the loss, and some of the images as the network saw them."""
 class Pace:
     """Chooses the number of steps per call; results do not depend on it."""
 
-    def __init__(self, steps_per_call: int) -> None:
-        """Run `steps_per_call` steps per call; 0: as many as take about a second."""
-        self._fixed = steps_per_call
-        self._steps = steps_per_call or 1
+    def __init__(self) -> None:
+        """Start with one step."""
+        self._steps = 1
         self._calls = 0
 
     def steps(self, limit: int) -> int:
@@ -42,7 +41,7 @@ class Pace:
         """Adapt to the duration of the last call."""
         self._calls += 1
         # The first call is not representative, as it traces the graph.
-        if not self._fixed and self._calls > 1:
+        if self._calls > 1:
             fitting = int(steps * _CALL_SECONDS / max(seconds, 1e-6))
             self._steps = max(1, min(fitting, self._steps * _GROWTH))
 

@@ -254,7 +254,7 @@ class Training:
     def _train_head(self) -> None:
         """Train the last layer alone, on cached features if `transfer.cache_features` is on."""
         config = self.data.config
-        freeze(self.model, unfreeze="none", train_batch_norm=False)
+        freeze(self.model, unfreeze="none")
         parts = Parts.of(self.model)
         # The loss of a single layer has one minimum. From zero, training reaches it with small
         # weights, which are up to a point more accurate with few images, as in BiT.
@@ -291,7 +291,7 @@ class Training:
         """Train the unfrozen layers, but keep the earlier weights if they were better."""
         transfer, variables = self.data.config.transfer, list(self.model.variables)
         earlier = [variable.numpy() for variable in variables]
-        freeze(self.model, unfreeze=transfer.unfreeze, train_batch_norm=transfer.train_batch_norm)
+        freeze(self.model, unfreeze=transfer.unfreeze)
         self._fit(_FINE_TUNE, self.data.config.training, self.model, self.data)
         *before, last = (phase.progress for phase in self.phases)
         if not before or self.mode.prefers_last(before[0], last):
@@ -407,7 +407,7 @@ class TrainingLoop:
         self._initial = find_state(step)
         self._predict = compile_logits(Classifier(step.model, views))
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
-        self._pace = Pace(step.config.steps_per_call)
+        self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
 
     def start_over(self, config: TrainingConfig) -> None:

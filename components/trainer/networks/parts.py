@@ -81,17 +81,15 @@ def make_head(features: Any, logits: Any) -> tf_keras.Model:
     return tf_keras.Model(features, logits, name=_HEAD)
 
 
-def freeze(
-    model: tf_keras.Model, *, unfreeze: int | Literal["all", "none"], train_batch_norm: bool
-) -> None:
+def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["all", "none"]) -> None:
     """Choose the layers to train with the head; others neither learn nor update their statistics.
 
-    Batch normalization that is not trained runs in inference mode even in training.
+    Batch normalization is never trained: statistics from a few batches would replace those of the
+    much larger pretraining set. It runs in inference mode even in training.
 
     Args:
         model: built by `build_model`.
         unfreeze: number of last blocks of the backbone to train, all or none.
-        train_batch_norm: train the batch normalization of these blocks, too.
 
     Raises:
         ConfigurationError: the network cannot be divided, or has fewer blocks.
@@ -108,10 +106,9 @@ def freeze(
     for block in blocks[: len(blocks) - number]:
         for layer in block:
             layer.trainable = False
-    if not train_batch_norm:
-        for layer in parts.backbone.submodules:
-            if isinstance(layer, layers.BatchNormalization):
-                layer.trainable = False
+    for layer in parts.backbone.submodules:
+        if isinstance(layer, layers.BatchNormalization):
+            layer.trainable = False
 
 
 def unfreeze_everything(model: tf_keras.Model) -> None:

@@ -31,12 +31,17 @@ from starlette.routing import Route
 from components.contract.errors import UserError
 from components.contract.suspects import REASONS
 from components.ingest.source.corrections import Action, Correction
-from pipeline_def.apps.review.decisions import Decisions
+from pipeline_def.apps.review.decisions import Decisions, ReviewedImage
 from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.apps.review.pictures import SIDES, Pictures
-from pipeline_def.apps.review.suspect_list import ReviewedImage
-from pipeline_def.apps.serve.errors import ERROR_HANDLERS, App, RequestError
-from pipeline_def.apps.serve.limits import BodyReader, Guard, run_until_disconnect
+from pipeline_def.apps.serve.limits import (
+    ERROR_HANDLERS,
+    App,
+    BodyReader,
+    Guard,
+    RequestError,
+    run_until_disconnect,
+)
 from pipeline_def.apps.serve.page import HEADERS, make_page_routes
 
 _MOST_BYTES = 64 * 2**10

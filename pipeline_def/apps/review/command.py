@@ -13,16 +13,15 @@ from components.contract.suspects import SUSPECTS_FILE, read_suspects
 from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.app import ReviewFacts, make_app
-from pipeline_def.apps.review.decisions import Decisions
+from pipeline_def.apps.review.decisions import Decisions, check_filters, gather_images, list_labels
 from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.apps.review.pictures import Pictures, Records
-from pipeline_def.apps.review.suspect_list import check_filters, gather_images, list_labels
 from pipeline_def.apps.serve.command import find_address, listen, make_server
 from pipeline_def.config.config import Config
-from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.output.locations import make_absolute
-from pipeline_def.runs.selection import SelectedRun, read_runs, select
+from pipeline_def.local.run_display import print_row, print_whole
+from pipeline_def.runs.history import SelectedRun, read_runs, select
 from pipeline_def.runs.table import format_time
 from pipeline_def.steps import EXAMPLE_GEN, REPORT
 

@@ -1,11 +1,14 @@
 """`local_runner.py review --apply-to COPY`: a copy of a folder of images with corrected labels."""
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import os
 import posixpath
-from collections.abc import Mapping
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -20,13 +23,13 @@ from components.ingest.plan.corrections import Match, Outcome, choose_labels, ju
 from components.ingest.plan.shard_plan import path_hash
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Unread, read_files
+from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.config.config import Config
-from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.output.locations import make_absolute
-from pipeline_def.local.output.whole_folder import check_target, whole_folder
-from pipeline_def.runs.selection import SelectedRun, read_runs, select
+from pipeline_def.local.run_display import print_row, print_whole
+from pipeline_def.runs.history import SelectedRun, read_runs, select
 
 _NAMED = 5
 
@@ -191,3 +194,26 @@ def _place(file: ImageFile, label: str, listing: Listing) -> str:
         return os.path.join(label, *parts)
     parts[1 if listing.layout == "split" else 0] = label
     return os.path.join(*parts)
+
+
+def check_target(target: str, *, option: str = "") -> None:
+    """Raise `ConfigurationError` unless `target` is a new or an empty folder."""
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
+        raise ConfigurationError(f"{option}{target} exists: name a new or an empty folder.")
+
+
+@contextlib.contextmanager
+def whole_folder(target: str) -> Iterator[str]:
+    """Yield a folder that becomes `target` at the end; nothing is left after an error.
+
+    Raises:
+        StorageError: the disk is full, or a file cannot be written.
+    """
+    unfinished = f"{target}.{uuid.uuid4().hex}"
+    try:
+        with explaining_errors("write", target):
+            os.makedirs(unfinished)
+            yield unfinished
+            os.replace(unfinished, target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

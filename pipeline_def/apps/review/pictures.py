@@ -21,7 +21,7 @@ from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.report.pictures.source_pictures import read_files
 from components.storage.folder import open_folder
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 
 SIDES = {"large": 1000, "small": 160}
 """Name → longest side, pixels. Above 1,000, JPEGs of 12 million pixels are decoded in full, which

@@ -15,14 +15,20 @@ from starlette.routing import Route
 
 from components.predict.model import DEFAULT_SIGNATURE
 from pipeline_def.apps.serve.batching import Prediction
-from pipeline_def.apps.serve.errors import ERROR_HANDLERS, App, RequestError
 from pipeline_def.apps.serve.inference_protocol import (
     JSON_LENGTH,
     describe_model,
     encode_infer,
     parse_infer,
 )
-from pipeline_def.apps.serve.limits import BodyReader, Guard, run_until_disconnect
+from pipeline_def.apps.serve.limits import (
+    ERROR_HANDLERS,
+    App,
+    BodyReader,
+    Guard,
+    RequestError,
+    run_until_disconnect,
+)
 from pipeline_def.apps.serve.metrics import AnswerLog, Metrics
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import ServerOptions

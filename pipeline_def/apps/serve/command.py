@@ -11,12 +11,12 @@ from rich.console import Console
 from components.contract.errors import ConfigurationError
 from components.host.stopping import leave_to_server
 from pipeline_def.apps.serve.app import make_app
-from pipeline_def.apps.serve.errors import App
+from pipeline_def.apps.serve.limits import App
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.layout import Layout
-from pipeline_def.local.display.rows import print_row
+from pipeline_def.local.run_display import print_row
 
 # An idle connection takes 20 KB. Systems commonly allow a process 1,024 open files at first.
 _MAX_CONNECTIONS = 2000

@@ -14,7 +14,7 @@ import numpy as np
 
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
 from pipeline_def.apps.serve.batching import Prediction
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 from pipeline_def.apps.serve.rest import decode_base64, parse_object
 
 JSON_LENGTH = "inference-header-content-length"

@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.apps.serve.batching import Prediction
-from pipeline_def.apps.serve.errors import App, Message, Receive, Scope, Send
+from pipeline_def.apps.serve.limits import App, Message, Receive, Scope, Send
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from components.predict.model import (
     import_quietly,
 )
 from pipeline_def.apps.serve.batching import Prediction
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 
 
 class Model:

@@ -11,7 +11,7 @@ from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
 from components.images.options import ImageOptions
 from pipeline_def.apps.serve.batching import Batcher, BatchLimits, File, Picture, Prediction
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import ServerOptions
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 
 # A list of a million empty lists takes a hundred times the memory of its text. These characters do
 # not occur in base64, so a request with images contains few of them.

@@ -25,9 +25,8 @@ from components.report.comparison.document import render_comparison
 from components.report.comparison.inputs import choose_share, read_evaluation, read_thumbnails
 from components.report.comparison.pairs import RunPredictions
 from pipeline_def.layout import Layout
-from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.runs.history import flatten
-from pipeline_def.runs.selection import SelectedRun, select
+from pipeline_def.local.run_display import print_row, print_whole
+from pipeline_def.runs.history import SelectedRun, flatten, select
 from pipeline_def.runs.table import format_time, print_json
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 

@@ -29,9 +29,9 @@ from components.ingest.write.accounting import check_usable
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.local.commands.run import name_folder
-from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.first_look import FirstLook, describe, look
 from pipeline_def.local.output.locations import make_absolute
+from pipeline_def.local.run_display import print_row, print_whole
 
 USAGE = """usage: local_runner.py inspect DIR [OPTION ...]
 

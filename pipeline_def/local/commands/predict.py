@@ -22,11 +22,16 @@ from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.display.run_display import PLAIN_INTERVAL, make_bars, update_bar
 from pipeline_def.local.output.folder import MODELS, open_output
 from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options
+from pipeline_def.local.run_display import (
+    PLAIN_INTERVAL,
+    make_bars,
+    print_row,
+    print_whole,
+    update_bar,
+)
 
 USAGE = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
 
@@ -43,8 +48,6 @@ training; files that ingest would reject are listed with the reason.
   --output DIR       output folder of the run: output
 """
 
-_OF_PREDICTION = ("predict.top", "predict.batch")
-
 _MOST_ROWS = 10
 _MOST_LABELS = 10
 
@@ -54,7 +57,7 @@ _Item = TypeVar("_Item")
 def predict_files(arguments: Sequence[str]) -> int:
     """Predict the files on a command line; return 1 if none could be predicted."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
-    hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
+    hidden = list_options().keys() - {"output", "predict.top", *reading}
     config, options = parse(
         arguments,
         prog="local_runner.py predict",
@@ -91,7 +94,7 @@ def show_predictions(
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
-    outcomes = tally.count(predict(sources, served.predict, config.predict, options))
+    outcomes = tally.count(predict(sources, served.predict, options))
     replaced = to is not None and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)

@@ -25,8 +25,8 @@ from pipeline_def.local.output.checks import (
 from pipeline_def.local.output.folder import Output, open_output, working_folder
 from pipeline_def.local.output.locations import choose_output, make_absolute
 from pipeline_def.local.preparation import prepare
+from pipeline_def.runs.history import list_evaluated
 from pipeline_def.runs.record import read_records
-from pipeline_def.runs.selection import list_evaluated
 
 USAGE = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
 
@@ -110,8 +110,8 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
     if record is None:
         return False
     output.store()
-    from pipeline_def.local.display.summary_table import print_summary
     from pipeline_def.local.results import write_summary
+    from pipeline_def.local.summary_table import print_summary
 
     summary = write_summary(
         record, layout, validation=seen.config.validation, missing_weights=seen.missing_weights

@@ -129,7 +129,7 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise StorageError(
-            f"Cannot write to {folder} ({error.strerror}): choose another --working_copy."
+            f"Cannot write to {folder} ({error.strerror}): set XDG_STATE_HOME to another folder."
         ) from error
     mirror = Mirror(
         url,
@@ -150,7 +150,7 @@ def working_folder(config: Config) -> str:
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
     root = named if named.is_absolute() else Path("~/.local/state").expanduser()
     default = root / "tfx-image-pipeline" / config.output.replace("://", "/", 1)
-    return config.working_copy or str(default)
+    return str(default)
 
 
 def _rank(name: str) -> int:

@@ -22,8 +22,7 @@ from components.contract.model_files import PUSHED_FORMATS
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
-from pipeline_def.runs.record import Step
-from pipeline_def.runs.recorder import describe_failure
+from pipeline_def.runs.record import Step, describe_failure
 
 _Content = Mapping[str, list[int]]
 """Path below the artifact's folder, or "" if it is a file → bytes, time of the last change in

@@ -40,8 +40,7 @@ def make_absolute(config: Config) -> Config:
     """
     output = locate(config.output, "output", OUTPUT_SCHEMES)
     data = None if config.data is None else locate(config.data, "data", None)
-    copy = None if config.working_copy is None else os.path.abspath(config.working_copy)
-    config = dataclasses.replace(config, data=data, output=output, working_copy=copy)
+    config = dataclasses.replace(config, data=data, output=output)
     _check_apart(config)
     return config
 

@@ -14,9 +14,8 @@ from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import check_metadata
-from pipeline_def.runs.history import find_producers, trace
-from pipeline_def.runs.record import RunRecord
-from pipeline_def.runs.selection import read_runs
+from pipeline_def.runs.history import read_runs, trace
+from pipeline_def.runs.record import RunRecord, find_producers
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,9 @@ from components.contract.suspects import SUSPECTS_FILE, Suspect
 from components.ingest.source.corrections import Correction, read_corrections, write_corrections
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
-from pipeline_def.apps.review.decisions import Decisions
+from pipeline_def.apps.review.decisions import Decisions, gather_images
 from pipeline_def.apps.review.options import SCREEN, ReviewOptions
 from pipeline_def.apps.review.pictures import Records
-from pipeline_def.apps.review.suspect_list import gather_images
 from tests.apps.review.reviewed import SHARD, digest, draw_images, reviewing, suspect, write_output
 from tests.apps.serve.serving import ask
 from tests.pictures import encode, picture, png_bomb, turned

@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image
 
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 from pipeline_def.apps.serve.model import Model
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline_def.apps.serve.app import make_app
 from pipeline_def.apps.serve.command import make_server
-from pipeline_def.apps.serve.errors import App
+from pipeline_def.apps.serve.limits import App
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipeline_def.apps.serve.batching import Batcher, BatchLimits, Picture, Prediction
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 from tests.apps.serve.fake_model import FakeModel, png
 
 

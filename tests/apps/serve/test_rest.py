@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_def.apps.serve.errors import RequestError
+from pipeline_def.apps.serve.limits import RequestError
 from pipeline_def.apps.serve.rest import encode_response, parse_request
 
 B64 = {"b64": base64.b64encode(b"\x89x").decode()}

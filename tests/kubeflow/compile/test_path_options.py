@@ -22,7 +22,7 @@ OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in r
 # `compile` embeds the schema; the pipeline root is a URL; the others matter in local runs only, or
 # lie on the disk of a pod.
 ELSEWHERE = {
-    *("validation.schema", "kubeflow.pipeline_root", "output", "working_copy"),
+    *("validation.schema", "kubeflow.pipeline_root", "output"),
     *("input.cache_folder", "tracking.mlflow"),
 }
 FILES = {

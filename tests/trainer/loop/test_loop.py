@@ -23,6 +23,7 @@ from components.trainer.loop.checkpoint import Checkpoints, Progress
 from components.trainer.loop.log import TrainingLog
 from components.trainer.loop.optimizer import Schedule
 from components.trainer.loop.step import Step
+from components.trainer.loop.step_loop import Pace
 from components.trainer.loop.train import Stoppable, TrainingLoop
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import build_model, precision
@@ -223,7 +224,8 @@ def test_history_and_logs_of_a_completed_training(
     training.seen.clear()
     assert_same(training.run(), (weights, history))
     assert not training.seen, "restored without a step"
-    by_three = Training(shard_folder, tmp_path / "three", steps_per_call=3, profile_steps=2)
+    by_three = Training(shard_folder, tmp_path / "three", profile_steps=2)
+    monkeypatch.setattr(Pace, "steps", lambda _, limit: min(3, limit))
     for epochs in (1, 2):
         # The epochs of stopped trainings are in the checkpoint.
         assert len(by_three.run(stop=lambda _: True)[1]["loss"]) == epochs
@@ -368,7 +370,8 @@ def test_divergence_ends_training_with_the_best_weights(
         bias.assign([NAN] * 3 if not before and first == step else bias)
 
     monkeypatch.setattr(TrainingLoop, "_run_steps", spoil)
-    options: dict[str, Any] = {"steps_per_call": 1, "metric": "accuracy", "keep": keep}
+    monkeypatch.setattr(Pace, "steps", lambda _, limit: min(1, limit))
+    options: dict[str, Any] = {"metric": "accuracy", "keep": keep}
     training = Training(shard_folder, tmp_path / "diverged", epochs=9, **options)
     weights, history = training.run()
     assert np.isnan(history["val_loss"]).tolist() == [False, True]
@@ -380,9 +383,13 @@ def test_divergence_ends_training_with_the_best_weights(
 
 @pytest.mark.slow
 def test_another_number_of_replicas_changes_the_steps_of_an_epoch(
-    shard_folder: ShardFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    shard_folder: ShardFolder,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options: dict[str, Any] = {"epochs": 2, "checkpoint_steps": 7, "steps_per_call": 1}
+    monkeypatch.setattr(Pace, "steps", lambda _, limit: min(1, limit))
+    options: dict[str, Any] = {"epochs": 2, "checkpoint_steps": 7}
     killed = Training(shard_folder, tmp_path, steps=2 * STEPS, batch=BATCH // 2, **options)
     with pytest.raises(tf.errors.UnknownError, match="Killed"):
         killed.run(kill_at=2 * STEPS - 1)

@@ -101,7 +101,7 @@ def test_input_wait_fraction(fraction: float, wrap: Callable[[Any], Any]) -> Non
 
 
 def test_calls_become_about_a_second_long() -> None:
-    pace = Pace(0)
+    pace = Pace()
     assert pace.steps(100_000) == 1
     pace.record(1, 30.0)  # with tracing
     counts = []
@@ -109,12 +109,6 @@ def test_calls_become_about_a_second_long() -> None:
         counts.append(pace.steps(100_000))
         pace.record(counts[-1], counts[-1] * 0.001)
     assert counts == [1, 10, 100, 1000, 1000]
+    assert pace.steps(3) == 3, "at most as many as are left"
     pace.record(1000, 5000.0)
     assert pace.steps(100_000) == 1, "steps longer than a second run one by one"
-
-
-def test_a_fixed_number_of_steps_per_call_has_a_limit() -> None:
-    pace = Pace(8)
-    for _ in range(2):
-        pace.record(8, 0.001)
-    assert (pace.steps(100), pace.steps(3)) == (8, 3)

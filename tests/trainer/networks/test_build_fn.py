@@ -96,7 +96,7 @@ def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Pa
     np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
     assert [layer.name for layer in parts.head.layers if layer.weights] == ["classes"]
     assert len(parts.blocks) == 2
-    freeze(model, unfreeze=1, train_batch_norm=False)
+    freeze(model, unfreeze=1)
     assert [weight.name.split("/")[0] for weight in model.trainable_weights] == [
         "second",
         "second",
@@ -118,7 +118,7 @@ def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) 
     with pytest.raises(
         ConfigurationError, match=r"cannot be divided .* leave model.weights at none"
     ):
-        freeze(model, unfreeze="none", train_batch_norm=False)
+        freeze(model, unfreeze="none")
     assert not save_backbone(model, str(tmp_path / "backbone.weights.h5"))
     assert not list(tmp_path.glob("*.h5"))
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
-from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
+from pipeline_def.local.run_display import INDENT, print_row, print_whole, wrap
 
 if TYPE_CHECKING:
     # Imports scikit-learn.
