@@ -33,12 +33,14 @@ def in_tf_data(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
 
 
 @pytest.mark.slow
-def test_every_format_becomes_a_jpeg_of_the_size() -> None:
+def test_every_format_becomes_a_jpeg_of_the_size_and_such_a_jpeg_is_kept() -> None:
     image = picture(1, height=60, width=80)
     kinds = list(itertools.product(["JPEG", "PNG", "BMP", "GIF"], ["RGB", "L"]))
-    files = tf.constant([encode(image.convert(mode), kind) for kind, mode in kinds])
-    canonical = in_tf_data(files, TransformConfig(size=32)).numpy()
-    for kind, data in zip(kinds, canonical, strict=True):
+    files = [encode(image.convert(mode), kind) for kind, mode in kinds]
+    small = [encode(picture(1, height=32, width=32), kind) for kind in ("JPEG", "PNG")]
+    canonical = in_tf_data(tf.constant(files + small), TransformConfig(size=32)).numpy().tolist()
+    assert canonical[-2] == small[0]
+    for kind, data in zip([*kinds, "kept", "small PNG"], canonical, strict=True):
         made = Image.open(io.BytesIO(data))
         assert (made.format, made.mode, made.size) == ("JPEG", "RGB", (32, 32)), kind
 
@@ -69,13 +71,10 @@ def test_pixels_match_pillow(fit: Fit, box: tuple[int, int, int, int]) -> None:
 LETTERBOXES = {
     "portrait: bars left and right": (80, 60, slice(0, 32), slice(4, 28)),
     "landscape: bars above and below": (60, 80, slice(4, 28), slice(0, 32)),
-    "square: no bars": (50, 50, slice(0, 32), slice(0, 32)),
     "small: enlarged": (5, 10, slice(8, 24), slice(0, 32)),
     "an odd bar: the extra row is below": (31, 32, slice(0, 31), slice(0, 32)),
     "a line keeps one pixel": (1, 1000, slice(15, 16), slice(0, 32)),
-    "a vertical line": (1000, 1, slice(0, 32), slice(15, 16)),
     "a row that would round to nothing": (3, 5000, slice(15, 16), slice(0, 32)),
-    "a single pixel": (1, 1, slice(0, 32), slice(0, 32)),
 }
 
 
@@ -94,15 +93,6 @@ def test_a_letterbox_shows_the_whole_image_in_its_shape() -> None:
         in_bars[tuple(inside)] = False
         mean = pixels[tuple(inside)].mean(axis=(0, 1))
         assert np.abs(pixels[in_bars] - mean).max(initial=0) <= 0.5, name
-
-
-@pytest.mark.slow
-def test_only_a_jpeg_of_the_right_size_is_kept_byte_for_byte() -> None:
-    kept, changed = (encode(picture(1, height=32, width=32), kind) for kind in ("JPEG", "PNG"))
-    files = tf.constant([kept, changed])
-    jpeg, png = in_tf_data(files, TransformConfig(size=32)).numpy()
-    assert jpeg == kept
-    assert Image.open(io.BytesIO(png)).format == "JPEG"
 
 
 def test_an_empty_batch_stays_empty() -> None:

@@ -279,6 +279,14 @@ def test_a_side_above_the_limit_of_decoders_is_rejected(kind: str) -> None:
     assert caught.value.category == Category.TOO_LARGE
 
 
+def test_reasons_do_not_name_tensorflow_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow's message is plainer, but it may decode what TensorFlow does not."""
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: None)
+    with pytest.raises(Rejected, match=r"^PNG: [^{]*$") as caught:
+        check_image(PNG[: len(PNG) // 2], CONFIG)
+    assert "[Op:" not in str(caught.value)
+
+
 def test_transcoding_to_jpeg_is_smaller() -> None:
     data = encode(picture(1, height=200, width=300), "WEBP", lossless=True)
     lossless = check_image(data, CONFIG)

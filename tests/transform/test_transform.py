@@ -47,26 +47,24 @@ def test_each_input_shard_gives_one_output_shard_with_its_records_in_order(
         assert names == values(ingested.examples, split, example.FILENAME)
 
 
-def test_records_hold_the_features_for_readers(transformed: nodes.Transformed) -> None:
-    [first, *_] = nodes.read_examples(transformed.examples, "train")
-    assert set(first.features.feature) == {
-        *(example.ENCODED, example.FILENAME),
-        *(example.LABEL_ID, example.SHA256),
-    }
-    spec = tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec()
-    parsed = tf.io.parse_single_example(
-        first.SerializeToString(), {key: spec[key] for key in first.features.feature}
-    )
-    assert decode(parsed[example.ENCODED][tf.newaxis], CONFIG).shape == [1, SIZE, SIZE, 3]
-
-
-def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None:
-    names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
+def test_records_hold_what_readers_parse_with_label_ids_of_the_vocabulary(
+    transformed: nodes.Transformed,
+) -> None:
+    output = tft.TFTransformOutput(transformed.graph.uri)
+    names, spec = output.vocabulary_by_name("labels"), output.transformed_feature_spec()
     assert sorted(names) == [b"blue", b"green", b"red"]
     for record in nodes.read_examples(transformed.examples, "eval"):
         features = record.features.feature
+        assert set(features) == {
+            *(example.ENCODED, example.FILENAME),
+            *(example.LABEL_ID, example.SHA256),
+        }
         label = names[features[example.LABEL_ID].int64_list.value[0]]
         assert features[example.FILENAME].bytes_list.value[0].startswith(label + b"/")
+    parsed = tf.io.parse_single_example(
+        record.SerializeToString(), {key: spec[key] for key in features}
+    )
+    assert decode(parsed[example.ENCODED][tf.newaxis], CONFIG).shape == [1, SIZE, SIZE, 3]
 
 
 def test_the_served_graph_makes_what_transform_stores(

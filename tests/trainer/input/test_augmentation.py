@@ -78,20 +78,6 @@ def case_name(options: dict[str, Any]) -> str:
 every_case = pytest.mark.parametrize("options", CASES, ids=case_name)
 
 
-@pytest.mark.slow
-def test_a_graph_gives_the_same_as_eager_calls() -> None:
-    config = dataclasses.replace(OFF, **EVERYTHING)
-
-    @tf.function(autograph=False, jit_compile=False)
-    def step(images: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> Any:
-        return augment(images, labels, seed=seed, config=config, classes=CLASSES)
-
-    images, labels = step(tf.constant(SMOOTH), tf.constant(LABELS), tf.constant([0, 1], tf.int64))
-    expected_images, expected_labels = run(SMOOTH, labels=LABELS, **EVERYTHING)
-    np.testing.assert_array_equal(images, expected_images)
-    np.testing.assert_allclose(labels, expected_labels, atol=1e-6)
-
-
 @every_case
 def test_only_the_seed_decides(options: dict[str, Any]) -> None:
     first, again = pixels(SMOOTH, **options), pixels(SMOOTH, **options)

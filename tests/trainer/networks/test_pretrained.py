@@ -5,7 +5,6 @@ import contextlib
 import errno
 import hashlib
 import http.server
-import importlib.util
 import os
 import threading
 import time
@@ -237,13 +236,3 @@ def test_mistakes_in_the_command(
 ) -> None:
     assert local_runner.main(["weights", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_paths_and_checksums_are_those_of_keras() -> None:
-    spec = importlib.util.find_spec("tf_keras")
-    assert spec
-    folder = Path(str(spec.origin)).parent / "src" / "applications"
-    source = "".join(path.read_text() for path in folder.glob("*.py"))
-    for path, checksum in RELEASES.values():
-        assert f'"{checksum}"' in source
-        assert f'keras-applications/{path.split("/")[0]}/"' in source
