@@ -113,16 +113,11 @@ def _send_run(record: RunRecord, config: TrackingConfig) -> str:
 
 
 def _find_or_create_experiment(server: "_Server", name: str) -> str:
-    query = {"filter": f'name = "{name}"', "max_results": 1, "view_type": "ALL"}
+    query = {"filter": f'name = "{name}"', "max_results": 1}
     found = server.post("experiments/search", f"find the experiment {name}", **query)
     experiments = found.get("experiments") or [
         server.post("experiments/create", f"create the experiment {name}", name=name)
     ]
-    if experiments[0].get("lifecycle_stage") == "deleted":
-        raise ServiceError(
-            f"The experiment {name} of {server.url} was deleted: restore it there, or set "
-            "another name of the pipeline."
-        )
     return str(experiments[0]["experiment_id"])
 
 

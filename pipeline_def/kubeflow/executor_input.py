@@ -16,11 +16,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def read_executor_input(text: str) -> dict[str, Any]:
-    """Parse `--executor_input`; empty parts, which the launcher leaves out, are filled in.
-
-    Raises:
-        ConfigurationError: it has another form.
-    """
+    """Parse `--executor_input`; empty parts, which the launcher leaves out, are filled in."""
     try:
         given: dict[str, Any] = json.loads(text)
         for side, parts in (

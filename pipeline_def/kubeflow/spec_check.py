@@ -27,12 +27,7 @@ _DIRECT = '"direct": true'
 
 
 def read_documents(path: str) -> list[Any]:
-    """Read the documents of a specification from YAML or JSON.
-
-    Raises:
-        StorageError: The file cannot be read.
-        ConfigurationError: It is neither YAML nor JSON.
-    """
+    """Read the documents of a specification from YAML or JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return [document for document in yaml.safe_load_all(file) if document is not None]

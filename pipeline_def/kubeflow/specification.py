@@ -107,13 +107,7 @@ class Specification:
         return _part(self.executor(task), "container")
 
     def definitions(self, task: str, side: str, kind: str) -> dict[str, Spec]:
-        """Return what a task's component defines.
-
-        Args:
-            task: Name of the task.
-            side: inputDefinitions or outputDefinitions.
-            kind: parameters or artifacts.
-        """
+        """Return its inputDefinitions or outputDefinitions, of parameters or artifacts."""
         return _part(self.component(task), side, kind)
 
     def sources(self, task: str, kind: str) -> dict[str, Spec]:

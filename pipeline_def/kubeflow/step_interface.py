@@ -61,7 +61,6 @@ class WorkerGroup:
     count: int
     image: str
     """Container image of each worker."""
-
     settings: StepConfig
     """Resources and settings of each worker."""
 
@@ -72,40 +71,28 @@ class StepInterface:
 
     step: str = ""
     """Id of the pipeline's step; for a lookup, of the step that it looks things up for."""
-
     executor: str = ""
     """Dotted path of the executor class."""
-
     lookup: str = ""
     """Instead of an executor: dotted path of the function that looks up execution properties."""
-
     pipeline: str = ""
     """Name of the pipeline."""
-
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Input → dotted path of its artifact class."""
-
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Output → dotted path of its artifact class."""
-
     integers: Sequence[str] = ()
     """Execution properties that are integers; the launcher has only doubles."""
-
     recipes: Recipes = field(default_factory=dict)
     """What the parameter `training_recipe` chooses from; empty: the step does not take it."""
-
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""
-
     workers: WorkerGroup | None = None
     """Workers that do the work in their own pods; None: the step does it itself."""
-
     tracking: TrackingConfig | None = None
     """Server that the pod reports the run to; None: there is none."""
-
     parts: Sequence["StepInterface"] = ()
     """Instead of an executor or lookup: those that share the pod, in their order."""
-
     received: Mapping[str, str] = field(default_factory=dict)
     """Input, an artifact or a parameter → output of an earlier part of the pod."""
 

@@ -35,8 +35,6 @@ MISTAKES: list[tuple[Target, str, Edit]] = [
         lambda s: s["pipelineInfo"].update(name="My Images"),
     ),
     ("oss", "must start with gs:// or s3://", lambda s: s.update(defaultPipelineRoot="/data")),
-    ("vertex", "must start with gs://", lambda s: s.update(defaultPipelineRoot="s3://b/run")),
-    ("oss", "Gen has no container image", lambda s: container(s, "Gen").update(image="")),
     ("oss", "Train has no container image", lambda s: container(s).pop("image")),
     (
         "oss",
@@ -63,38 +61,20 @@ def test_a_mistake_is_found(target: Target, sentence: str, edit: Edit) -> None:
         raise ConfigurationError(problem)
 
 
-CORRECT: list[tuple[Target, Edit]] = [
-    ("oss", lambda _: None),
-    ("vertex", lambda _: None),
-    ("oss", lambda s: container(s).update(accelerator("nvidia.com/gpu"))),
-    ("vertex", lambda s: container(s).update(accelerator("TPU_V3"))),
-]
-
-
-@pytest.mark.parametrize(("target", "edit"), CORRECT)
-def test_a_correct_specification_is_accepted(target: Target, edit: Edit) -> None:
-    spec = copy.deepcopy(SPEC)
-    edit(spec)
-    assert find_problems([spec], target) == []
-    if target == "oss":
-        more = copy.deepcopy(PLATFORM)
-        more["platforms"]["kubernetes"]["pipelineConfig"] = {}
-        assert find_problems([spec, more], target) == []
-        assert find_problems([spec, {"platforms": None}], target) == []
+def test_a_correct_specification_is_accepted() -> None:
+    targets: tuple[tuple[Target, str], ...] = (("oss", "nvidia.com/gpu"), ("vertex", "TPU_V3"))
+    for target, kind in targets:
+        spec = copy.deepcopy(SPEC)
+        container(spec).update(accelerator(kind))
+        assert find_problems([spec], target) == []
+    assert find_problems([SPEC, PLATFORM], "oss") == []
 
 
 DOCUMENTS: list[tuple[list[Any], Target, str]] = [
     ([], "oss", "must contain a specification"),
-    ([["a"]], "oss", "must contain a specification"),
     ([SPEC, 5], "oss", "may have a document `platforms`"),
     ([SPEC, {"platform": {}}], "oss", "platform document is invalid"),
-    ([SPEC, PLATFORM, PLATFORM], "oss", "may have a document `platforms`"),
     ([SPEC, PLATFORM], "vertex", "Vertex AI reads no platform document"),
-    (
-        [SPEC, {"platforms": {"kubernetes": {"deploymentSpecs": {}}}}],
-        "oss",
-        "platform document is invalid",
-    ),
 ]
 
 
@@ -134,7 +114,6 @@ OSS = [SPEC, PLATFORM]
             "is for oss, not for vertex: compile it again",
         ),
         (["run", "{}", "--endpoint", "http://127.0.0.1:1"], [SPEC, {"x": 1}], "would not run this"),
-        (["run", "{}"], OSS, "--endpoint is missing"),
     ],
 )
 def test_check_and_run_take_a_file_alike_and_say_what_it_is_for(

@@ -1,12 +1,10 @@
 """A stub of MLflow's server, in its wire format."""
 
-import json
 import time
-from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from tests.kubeflow.stub_server import StubServer
+from tests.kubeflow.stub_server import Request, Response, StubServer
 
 Row = dict[str, Any]
 
@@ -15,21 +13,25 @@ class MlflowServer(StubServer):
     """What the server has received, and the faults that a test gives it."""
 
     def __init__(self) -> None:
-        super().__init__(_Handler)
+        super().__init__()
         self.experiments: list[Row] = []
         self.runs: list[Row] = []
         self.files: dict[str, bytes] = {}
         self.models: list[Row] = []
         self.versions: list[Row] = []
         self.authorizations: set[str] = set()
-        self.fault: tuple[int, str, dict[str, str]] | None = None
-        """Status, body and headers of every response."""
+        self.fault: Response | None = None
+        """What every request gets; without a status the connection ends."""
         self.seconds = 0.0
         """Before every response."""
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
+    def respond(self, request: Request) -> Response | None:
+        self.authorizations.add(request.headers.get("authorization", ""))
+        time.sleep(self.seconds)
+        if self.fault:
+            return self.fault if self.fault.status else None
+        body = request.content if request.method == "PUT" else request.json
+        return Response(self.answer(request.path, body))
 
     def answer(self, path: str, body: Any) -> Any:
         if path.startswith("/api/2.0/mlflow-artifacts/artifacts/"):
@@ -75,34 +77,3 @@ class MlflowServer(StubServer):
         run["tags"] |= {pair["key"]: pair["value"] for pair in body.get("tags", [])}
         run["metrics"] |= {(m["key"], m["step"], m["value"]) for m in body.get("metrics", [])}
         return {}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    stub: MlflowServer
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.stub.authorizations.add(self.headers.get("Authorization", ""))
-        time.sleep(self.stub.seconds)
-        status, text, headers = self.stub.fault or (200, "", {})
-        if not self.stub.fault:
-            body = data if self.command == "PUT" else json.loads(data or b"null")
-            text = json.dumps(self.stub.answer(urlsplit(self.path).path, body))
-        if not status:
-            self.close_connection = True
-            return
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(text))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_PUT(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass

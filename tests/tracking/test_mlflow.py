@@ -13,6 +13,7 @@ from components.contract.errors import ConfigurationError
 from pipeline_def import tracking
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.runs.record import RunRecord
+from tests.kubeflow.stub_server import Response
 from tests.local.run_samples import write_run
 from tests.tracking.conftest import FINGERPRINT
 from tests.tracking.mlflow_server import MlflowServer
@@ -59,18 +60,18 @@ def test_mlflow_has_the_whole_run_once(
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ((401, '{"message": "bad token s3cret"}', {}), "(401: bad token ***): check"),
-        ((200, "<html>Sign in</html>", {}), "(200: "),
-        ((302, "", {"Location": "https://login/?next=s3cret"}), "(302: "),
-        ((200, '{"experiments": 1}', {}), "its response is unexpected (TypeError)"),
-        ((0, "", {}), "could not find the experiment images ("),
+        (Response('{"message": "bad token s3cret"}', 401), "(401: bad token ***): check"),
+        (Response("<html>Sign in</html>", 200), "(200: "),
+        (Response("", 302, location="https://login/?next=s3cret"), "(302: "),
+        (Response('{"experiments": 1}', 200), "its response is unexpected (TypeError)"),
+        (Response("", 0), "could not find the experiment images ("),
     ],
 )
 def test_faults_are_a_sentence_without_secrets(
     server: MlflowServer,
     record: RunRecord,
     monkeypatch: pytest.MonkeyPatch,
-    fault: tuple[int, str, dict[str, str]],
+    fault: Response,
     said: str,
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cret")

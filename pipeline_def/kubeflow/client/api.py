@@ -22,11 +22,7 @@ TOKEN_VARIABLE = "KFP_TOKEN"
 
 @dataclass(frozen=True)
 class Connection:
-    """Where the API is, and who calls it.
-
-    Raises:
-        ConfigurationError: A value cannot be used.
-    """
+    """Where the API is, and who calls it."""
 
     endpoint: str
     namespace: str | None = None
@@ -60,11 +56,7 @@ class Connection:
         return bare.replace("/_/pipeline", "/pipeline")
 
     def token(self) -> str | None:
-        """Read the token from the file, which may be renewed, or from `KFP_TOKEN`; it may be none.
-
-        Raises:
-            ConfigurationError: The file cannot be read or does not contain a token.
-        """
+        """Read the token from the file, which may be renewed, or `KFP_TOKEN`; it may be none."""
         text, source = os.environ.get(TOKEN_VARIABLE), f"the variable {TOKEN_VARIABLE}"
         if self.token_file:
             source = self.token_file

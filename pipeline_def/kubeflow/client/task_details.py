@@ -23,12 +23,7 @@ def read_state(run: Details) -> str:
 
 
 def read_view(run: Details, tasks: Iterable[str]) -> RunView:
-    """Return the state of a run and of its tasks.
-
-    Args:
-        run: Response of the API.
-        tasks: Names of the steps. They are returned in the order in which they started.
-    """
+    """Return the state of a run and of these tasks, in the order in which they started."""
     listed = (run.get("run_details") or {}).get("task_details") or []
     # What the launcher adds has no name.
     details = [detail for detail in listed if detail.get("display_name")]

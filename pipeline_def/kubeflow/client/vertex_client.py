@@ -42,9 +42,6 @@ def start_run(location: Location, request: RunRequest) -> StartedRun:
     """Submit the specification as a pipeline job.
 
     The library creates the bucket of the pipeline root if it is missing.
-
-    Raises:
-        UserError: The library or credentials are missing, or Vertex AI refuses.
     """
     library = _library()
     with _one_sentence_errors(location, "start a run"):

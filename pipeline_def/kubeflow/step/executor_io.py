@@ -41,10 +41,6 @@ def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -
 
     Artifact types are restored, URIs are local, parameters of the run are moved into the execution
     properties they belong to, and outputs of the launcher's own are dropped.
-
-    Raises:
-        ServiceError: an input is missing.
-        ConfigurationError: a URI is on a store that steps cannot use, or a value does not fit.
     """
     prepared = copy.deepcopy(dict(executor_input))
     inputs, outputs = prepared.setdefault("inputs", {}), prepared.setdefault("outputs", {})

@@ -28,12 +28,7 @@ def report_pod(
 ) -> None:
     """Report the run and print the result; neither a failure nor an outage raises an error.
 
-    Args:
-        config: has the server.
-        interface: of the pod.
-        given: executor input of the launcher.
-        made: executor output of the pod. Without a report there is nothing to tell.
-        error: why the pod failed.
+    `given` is the launcher's executor input, `made` the pod's executor output, as far as it came.
     """
     if "metrics" not in made["artifacts"]:
         return

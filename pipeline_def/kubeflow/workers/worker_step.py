@@ -53,10 +53,7 @@ def run_workers(
 ) -> dict[str, Any]:
     """Run the step in workers; return the executor output as KFP's launcher takes it.
 
-    Raises:
-        ServiceError: a worker failed, or the cluster refused a request.
-        ConfigurationError: workers cannot share the artifacts or checkpoints.
-        SystemExit: SIGTERM came; the job is removed.
+    After SIGTERM it removes the job and raises `SystemExit`.
     """
     assert interface.workers
     group, name = interface.workers, job_name(step, executor_input)

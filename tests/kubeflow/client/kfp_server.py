@@ -4,20 +4,17 @@ Paths, fields and errors are as in the backend 2.14.3: from grpc-gateway for mos
 handler for uploads.
 """
 
-import contextlib
 import email
 import json
 import ssl
 import time
 from collections import deque
-from email.message import Message
-from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import parse_qs, unquote_plus, urlsplit
+from urllib.parse import unquote_plus
 
 import yaml
 
-from tests.kubeflow.stub_server import StubServer
+from tests.kubeflow.stub_server import Request, Response, StubServer
 
 LOGIN = "<!DOCTYPE html><html><body>Log in to Your Account</body></html>"
 CREATED = "2026-11-22T03:56:28Z"
@@ -44,7 +41,7 @@ class KfpServer(StubServer):
     """The state of the server, the requests to it, and the faults that a test gives it."""
 
     def __init__(self, tls: tuple[str, str] | None = None) -> None:
-        super().__init__(Handler)
+        super().__init__()
         self.token: str | None = None
         self.multi_user = False
         self.refuse_spec: str | None = None
@@ -75,7 +72,20 @@ class KfpServer(StubServer):
     def url(self) -> str:
         return f"{self._scheme}://localhost:{self._http.server_port}"
 
-    def check(self, headers: Message) -> None:
+    def respond(self, request: Request) -> Response:
+        self.requests.append(f"{request.method} {request.path}")
+        self.headers.append(request.headers)
+        try:
+            self._check(request.headers.get("authorization", ""))
+            upload = request.headers.get("content-type", "").startswith("multipart/form-data")
+            body = _uploaded(request) if upload else request.json
+            answer = self.answer(request.method, request.path, request.query, body)
+        except Refusal as refusal:
+            kind = "text/plain" if isinstance(refusal.body, Text) else "text/html"
+            return Response(refusal.body, refusal.status, kind, refusal.location)
+        return Response(answer, kind="text/plain" if isinstance(answer, Text) else "text/html")
+
+    def _check(self, got: str) -> None:
         """Fail as the test wants it."""
         if self.hang:
             time.sleep(self.hang)
@@ -84,8 +94,7 @@ class KfpServer(StubServer):
             raise gateway_error(500, 13, "Internal Server Error: database is locked")
         if self.fault:
             raise self.fault
-        if self.token and headers.get("authorization") != f"Bearer {self.token}":
-            got = headers.get("authorization", "")
+        if self.token and got != f"Bearer {self.token}":
             raise gateway_error(401, 16, f"Unauthenticated: failed to review the token {got}")
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
@@ -183,6 +192,15 @@ class KfpServer(StubServer):
         return _added(self.versions, "pipeline_version_id", version | {"text": body.decode()})
 
 
+def _uploaded(request: Request) -> Any:
+    """Return the file in a form."""
+    kind = request.headers["content-type"].encode()
+    message = email.message_from_bytes(b"Content-Type: " + kind + b"\r\n\r\n" + request.content)
+    _, part = message.walk()
+    assert part.get_param("name", header="content-disposition") == "uploadfile"
+    return part.get_payload(decode=True)
+
+
 def _row(rows: list[Row], **wanted: str) -> Row:
     for row in rows:
         if wanted.items() <= row.items():
@@ -193,58 +211,3 @@ def _row(rows: list[Row], **wanted: str) -> Row:
 def _added(rows: list[Row], key: str, row: Row) -> Row:
     rows.append({key: f"{key}-{len(rows) + 1}"} | row)
     return rows[-1]
-
-
-class Handler(BaseHTTPRequestHandler):
-    stub: KfpServer
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # one packet for headers and body; two wait 40 ms for each other
-
-    def do_GET(self) -> None:
-        target = urlsplit(self.path)
-        body = self._body()
-        self.stub.requests.append(f"{self.command} {target.path}")
-        self.stub.headers.append({k.lower(): v for k, v in self.headers.items()})
-        query = {name: values[0] for name, values in parse_qs(target.query).items()}
-        try:
-            self.stub.check(self.headers)
-            self._send(200, self.stub.answer(self.command, target.path, query, body))
-        except Refusal as refusal:
-            self._send(refusal.status, refusal.body, refusal.location)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def _body(self) -> Any:
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        kind = self.headers.get("Content-Type", "")
-        if kind.startswith("multipart/form-data"):
-            message = email.message_from_bytes(
-                b"Content-Type: " + kind.encode() + b"\r\n\r\n" + content
-            )
-            _, part = message.walk()
-            assert part.get_param("name", header="content-disposition") == "uploadfile"
-            return part.get_payload(decode=True)
-        return json.loads(content) if content else None
-
-    def _send(self, status: int, body: Any, location: str = "") -> None:
-        content = (body if isinstance(body, str) else json.dumps(body)).encode()
-        text = "text/plain" if isinstance(body, Text) else "text/html"
-        headers = {
-            "Content-Type": text if isinstance(body, str) else "application/json",
-            "Content-Length": str(len(content)),
-            **({"Location": location} if location else {}),
-        }
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-        with contextlib.suppress(ConnectionError):
-            self.wfile.flush()
-
-    def log_message(self, *_: object) -> None:
-        pass

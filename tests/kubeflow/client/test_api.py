@@ -62,17 +62,15 @@ def test_names_are_found_again_whatever_is_in_them(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("where", ["file", "variable"])
 def test_the_token_is_sent(
-    server: KfpServer, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    server: KfpServer, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.token = TOKEN
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    if where == "variable":
-        monkeypatch.setenv("KFP_TOKEN", TOKEN)
-    named = str(file) if where == "file" else None
-    start(Connection(server.url, token_file=named, timeout=5.0), spec)
+    start(Connection(server.url, token_file=str(file), timeout=5.0), spec)
+    monkeypatch.setenv("KFP_TOKEN", TOKEN)
+    start(Connection(server.url, timeout=5.0), spec)
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {TOKEN}"}
 
 
@@ -98,7 +96,6 @@ NOT_THE_API = "is not the Kubeflow Pipelines v2 API"
     [
         ({"fault": Refusal(200, LOGIN)}, (NOT_THE_API, "it returned a web page")),
         ({"fault": Refusal(302, "", "https://dex/auth?state=hush")}, (NOT_THE_API, "(302)")),
-        ({"fault": Refusal(404, "<html>404 not found</html>")}, (NOT_THE_API, "(404)")),
         ({"failures": 1}, ("could not list experiments (500: ",)),
         ({"fault": gateway_error(403, 7, "Denied")}, ("its rights and --namespace",)),
         (
@@ -106,7 +103,7 @@ NOT_THE_API = "is not the Kubeflow Pipelines v2 API"
             ("could not upload the specification", "unknown field 'rooot'"),
         ),
     ],
-    ids=["login page", "redirect", "other server", "trouble", "rights", "specification"],
+    ids=["login page", "redirect", "trouble", "rights", "specification"],
 )
 def test_what_a_server_refuses(
     server: KfpServer, spec: Path, state: dict[str, Any], said: tuple[str, ...]
@@ -133,7 +130,6 @@ def test_an_address_that_does_not_answer(server: KfpServer, spec: Path) -> None:
     ("endpoint", "expected"),
     [
         ("localhost:8080", "must be a URL"),
-        ("http://host:port", "must be a URL"),
         (f"https://me:{TOKEN}@host", "must not contain a password"),
         (f"https://host/?token={TOKEN}", "must not contain a password or a query"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.step.reporting import report_pod
 from pipeline_def.kubeflow.step_interface import StepInterface
+from tests.kubeflow.stub_server import Response
 from tests.tracking.mlflow_server import MlflowServer
 
 RUN = "0b6a3c1e-0000-4000-8000-000000000000"
@@ -86,7 +87,7 @@ def test_neither_an_outage_nor_a_surprise_fails_the_step(
     server: MlflowServer, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = artifacts(folder, html={}, card={}, metrics={})
-    server.fault = (503, "{}", {})
+    server.fault = Response("{}", 503)
     report(server, folder, made)
     assert "(503" in capsys.readouterr().out
     (folder / "metrics").write_text("not JSON")

@@ -1,5 +1,6 @@
 """The address of the object store in the configuration of Kubeflow Pipelines."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipeline_def.kubeflow.step.store_endpoint import (
     choose_endpoint,
     configured_endpoint,
     endpoint_of,
+    noted_endpoint,
 )
 from pipeline_def.kubeflow.step_interface import STORE_KEYS
 from tests.kubeflow.workers.kubernetes_server import KubernetesServer
@@ -48,6 +50,23 @@ s3: {default: {endpoint: s3.amazonaws.com, region: eu-west-1}}
 )
 def test_configured_endpoint(config: dict[str, str], endpoint: str | None) -> None:
     assert endpoint_of(config) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("noted", "endpoint"),
+    [
+        ({"endpoint": "store.kubeflow:9000", "disableSSL": "true"}, "http://store.kubeflow:9000"),
+        ({"endpoint": "s3.example.org", "disableSSL": "false"}, "https://s3.example.org"),
+        ({"endpoint": "http://minio:9000"}, "http://minio:9000"),
+        ({"fromEnv": "true"}, None),
+        (None, None),
+    ],
+)
+def test_noted_endpoint(noted: dict[str, str] | None, endpoint: str | None) -> None:
+    note = json.dumps({"Provider": "minio", "Params": noted})
+    artifact = {"uri": "minio://b/x", "metadata": {"store_session_info": note}}
+    given = {"inputs": {"artifacts": {"examples": {"artifacts": [artifact]}}}}
+    assert noted_endpoint(given) == endpoint
 
 
 @pytest.fixture

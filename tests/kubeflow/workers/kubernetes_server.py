@@ -4,20 +4,17 @@ Paths, verbs, statuses and errors are those of Kubernetes 1.34, for the requests
 """
 
 import base64
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import yaml
 from kubernetes.client import Configuration
 
 from pipeline_def.kubeflow.kubernetes_api import Cluster
-from tests.kubeflow.stub_server import StubServer
+from tests.kubeflow.stub_server import Request, Response, StubServer
 
 NAMESPACE = "kubeflow"
 POD = "images-x7k2p-1234"
@@ -36,7 +33,7 @@ class KubernetesServer(StubServer):
     """The server's state, its requests, and the faults it is told to have."""
 
     def __init__(self) -> None:
-        super().__init__(_Handler)
+        super().__init__()
         self.role: list[dict[str, list[str]]] = docs_role()
         """Rules of the role of the account."""
         self.failures = 0  # so many requests fail before one works
@@ -59,7 +56,7 @@ class KubernetesServer(StubServer):
 
     def cluster(self) -> Cluster:
         """Return the API as a pod of the namespace sees it."""
-        configuration = Configuration(host=f"http://127.0.0.1:{self._http.server_port}")
+        configuration = Configuration(host=self.url)
         configuration.api_key["authorization"] = f"Bearer {TOKEN}"
         return Cluster(configuration, NAMESPACE)
 
@@ -75,10 +72,15 @@ class KubernetesServer(StubServer):
         }
         self.logs[pod] = [(f"2026-11-22T{at}.5Z", line) for line in lines]
 
-    def respond(
-        self, method: str, path: str, query: dict[str, str], body: Any
-    ) -> tuple[int, dict[str, Any] | str]:
-        """Return the status and body of a response."""
+    def respond(self, request: Request) -> Response:
+        self.requests.append(f"{request.method} {request.path}")
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        known = (kind.lower(), token) == ("bearer", TOKEN)
+        status, body = self._answer(request) if known else _status(401, "Unauthorized")
+        return Response(body, status, "application/json")
+
+    def _answer(self, request: Request) -> tuple[int, dict[str, Any] | str]:
+        method, path, query, body = request.method, request.path, request.query, request.json
         if self.failures:
             self.failures -= 1
             return _status(503, "etcdserver: leader changed")
@@ -202,41 +204,3 @@ def _status(code: int, message: str) -> tuple[int, dict[str, Any]]:
     reason = "NotFound" if code == 404 else "Failure"
     status = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason}
     return code, {**status, "message": message, "code": code}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    stub: KubernetesServer
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        target = urlsplit(self.path)
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        query = {name: values[0] for name, values in parse_qs(target.query).items()}
-        self.stub.requests.append(f"{self.command} {target.path}")
-        kind, _, token = self.headers.get("Authorization", "").partition(" ")
-        if (kind.lower(), token) != ("bearer", TOKEN):
-            self._send(*_status(401, "Unauthorized"))
-            return
-        body = json.loads(content) if content else None
-        self._send(*self.stub.respond(self.command, target.path, query, body))
-
-    def _send(self, status: int, body: dict[str, Any] | str) -> None:
-        content = (body if isinstance(body, str) else json.dumps(body)).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass

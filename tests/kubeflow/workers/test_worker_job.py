@@ -82,24 +82,15 @@ WORKER: Manifest = {
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
     ],
 }
-PLAIN_WORKER: Manifest = {
-    **{key: WORKER[key] for key in ("restartPolicy", "subdomain", "serviceAccountName")},
-    "containers": [
-        {
-            **{key: WORKER["containers"][0][key] for key in ("name", "image", "command", "ports")},
-            "env": [INDEX, TF_CONFIG],
-        }
-    ],
-}
 
 
-@pytest.mark.parametrize(("settings", "worker"), [(FULL, WORKER), (StepConfig(), PLAIN_WORKER)])
-def test_manifest(settings: StepConfig, worker: Manifest) -> None:
+def test_manifest() -> None:
+    settings = FULL
     group = WorkerGroup(2, "registry/image:1", settings)
     command = ("python", '{"a": "$(HOME) $$"}')
     annotations = {"sidecar.istio.io/inject": "false", **settings.annotations}
     # Kueue queues the Job as a whole.
-    labels = {"labels": {"cost": "vision"}} if settings.labels else {}
+    labels = {"labels": {"cost": "vision"}}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": OWNER.name, "uid": OWNER.uid}
     metadata = {"name": "trainer-01", "namespace": "kubeflow", "ownerReferences": [owner]}
     assert worker_job("trainer-01", group, command, OWNER) == {
@@ -113,7 +104,7 @@ def test_manifest(settings: StepConfig, worker: Manifest) -> None:
             "backoffLimit": 0,
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "ttlSecondsAfterFinished": 3600,
-            "template": {"metadata": {"annotations": annotations, **labels}, "spec": worker},
+            "template": {"metadata": {"annotations": annotations, **labels}, "spec": WORKER},
         },
     }
     assert worker_service("trainer-01", OWNER) == {
@@ -137,7 +128,6 @@ def conditions(*found: tuple[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "state", "message"),
     [
-        ({}, "Pending", ""),
         ({"status": {"active": 2}}, "Pending", ""),
         ({"status": {"active": 2, "ready": 1}}, "Running", ""),
         (conditions(("Suspended", "True")), "Suspended", "It is Suspended."),
@@ -148,7 +138,6 @@ def conditions(*found: tuple[str, str]) -> dict[str, Any]:
             "Succeeded",
             "It is SuccessCriteriaMet.",
         ),
-        (conditions(("Complete", "True")), "Succeeded", "It is Complete."),
     ],
 )
 def test_the_state_of_a_job(job: dict[str, Any], state: str, message: str) -> None:

@@ -211,17 +211,9 @@ def test_a_failed_removal_does_not_hide_the_result(
     assert "give the step's service account" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ({"role": docs_role()[1:]}, "could not .* Job .*the role"),
-        ({"role": docs_role()[:1]}, "could not .* Service .*the role"),
-        ({"role": docs_role()[:2]}, f"could not read its own pod {POD} .*the role"),
-    ],
-)
-def test_refused_requests_are_one_sentence(step: Step, fault: dict[str, Any], message: str) -> None:
-    vars(step.server).update(fault)
-    with pytest.raises(ServiceError, match=message) as raised:
+def test_a_refused_request_is_one_sentence(step: Step) -> None:
+    step.server.role = docs_role()[1:]
+    with pytest.raises(ServiceError, match=r"could not .* Job .*the role in docs") as raised:
         step.run()
     assert "secret-token" not in str(raised.value)
     assert "\n" not in str(raised.value)
