@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TRAIN
+from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import (
@@ -14,13 +15,14 @@ from components.ingest.plan.assignment import (
     PlanReport,
     conflicts,
     find_copies,
+    labels_per_split,
     list_duplicates,
     report_on,
 )
 from components.ingest.plan.corrections import Outcome, judge
 from components.ingest.plan.facts import PlanFacts
-from components.ingest.plan.near_duplicates import find_clusters, keep_together, list_clusters
-from components.ingest.plan.splits import SplitRule, find_rule, key_of
+from components.ingest.plan.near_duplicates import bind, find_clusters, list_clusters
+from components.ingest.plan.splits import SplitRule, find_rule
 from components.ingest.source.listing import ImageFile, Listing
 
 
@@ -56,10 +58,7 @@ def decide(
         examples_uri: folder of the shards.
         earlier: key of an image or group → its split in an earlier ingest.
     """
-    known = (pair for plan in facts for pair in plan.files())
-    digests = ((file, fact.sha256) for file, fact in known if fact.sha256)
-    rule = find_rule(listing, listing.labels_per_split().get(None, {}), digests)
-    rule = _keep_splits(facts, rule, earlier)
+    rule = _find_rule(facts, listing, earlier)
     assignment = dataclasses.replace(assignment, rule=rule)
     given, outcomes, reports = _judge_corrections(facts, assignment, listing)
     copies = find_copies(reports)
@@ -68,11 +67,14 @@ def decide(
         reports = _report(facts, assignment)
     near: list[dict[str, Any]] = []
     if config.finds_near_duplicates:
-        before, clusters = assignment, find_clusters(reports, copies.keys(), examples_uri)
-        assignment = keep_together(clusters, reports, before, earlier)
+        clusters = find_clusters(reports, copies.keys(), examples_uri)
+        if bound := bind(clusters, reports, earlier):
+            rule = _find_rule(facts, listing, earlier, bound, assignment.rule.uncorrected)
+            together = dataclasses.replace(assignment, rule=rule)
+            after = _report(facts, together)
+            if not _lose_images(reports, after):
+                assignment, reports = together, after
         near = list_clusters(clusters, reports, assignment)
-        if assignment != before:
-            reports = _report(facts, assignment)
     elif config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
     return Decision(assignment, copies, reports, outcomes, near)
@@ -84,6 +86,41 @@ def _report(
     return [report_on(plan, assignment, watched) for plan in facts]
 
 
+def _find_rule(
+    facts: Sequence[PlanFacts],
+    listing: Listing,
+    earlier: Mapping[str, str],
+    bound: Mapping[str, str] | None = None,
+    uncorrected: frozenset[str] = frozenset(),
+) -> SplitRule:
+    known = (pair for plan in facts for pair in plan.files())
+    digests = ((file, fact.sha256) for file, fact in known if fact.sha256)
+    rule = find_rule(listing, listing.labels_per_split().get(None, {}), digests, bound)
+    rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | uncorrected)
+    return _keep_splits(facts, rule, earlier)
+
+
+def _lose_images(before: Sequence[PlanReport], after: Sequence[PlanReport]) -> bool:
+    """Return whether near duplicates, kept together, would leave a split or class without any."""
+    had, have = labels_per_split(before), labels_per_split(after)
+    lost = sorted(had.keys() - have.keys())
+    untrained, unjudged = (
+        sorted(had.get(split, {}).keys() - have.get(split, {}).keys()) for split in (TRAIN, EVAL)
+    )
+    if lost or untrained:
+        name = lost[0] if lost else f"class {quote(untrained[0])} of train"
+        logging.warning(
+            "Too many images look almost the same: if near duplicates stayed together, %s would "
+            "have no images. They are left where they are.",
+            name,
+        )
+        return True
+    for label in unjudged:
+        warning = "All images of class %s look almost the same: eval has none."
+        logging.warning(warning, quote(label))
+    return False
+
+
 def _keep_splits(
     facts: Sequence[PlanFacts], rule: SplitRule, earlier: Mapping[str, str]
 ) -> SplitRule:
@@ -91,8 +128,8 @@ def _keep_splits(
     kept: dict[str, dict[str, str]] = {}
     for plan in facts if earlier else ():
         for file, fact in plan.files():
-            split = earlier.get(key := key_of(file, fact.sha256)) if file.split is None else None
-            if split and split != rule.split_of(file, fact.sha256):
+            split = earlier.get(key := rule.unit_of(file, fact.sha256))
+            if file.split is None and split and split != rule.split_of(file, fact.sha256):
                 kept.setdefault(file.label, {})[key] = split
     if not kept:
         return rule

@@ -7,8 +7,6 @@ Neighbors with similar hashes are then compared by the detail of their pictures:
 similar scenes agree in their coarse structure, only copies also agree in detail.
 """
 
-import collections
-import dataclasses
 import itertools
 import logging
 import tempfile
@@ -18,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.example import EVAL, SPAN, TRAIN
-from components.contract.printable import quote
+from components.contract.example import SPAN
 from components.host.machine import release_pages
 from components.images.transcode import THUMBPRINT_SIDE as SIDE
-from components.ingest.plan.assignment import Assignment, PlanReport, each_image, labels_per_split
+from components.ingest.plan.assignment import Assignment, PlanReport, each_image
 from components.ingest.plan.facts import ROW_BYTES, Digests, Rows, plan_path, read_pictures
 from components.ingest.plan.splits import key_of
 from components.ingest.source.listing import ImageFile
@@ -126,46 +123,15 @@ def _find_files(clusters: Iterable[Cluster], reports: Sequence[PlanReport]) -> F
     return {sha256: sorted(found) for sha256, found in files.items()}
 
 
-def keep_together(
-    clusters: Sequence[Cluster],
-    reports: Sequence[PlanReport],
-    before: Assignment,
-    earlier: Mapping[str, str],
-) -> Assignment:
-    """Choose a split for each cluster.
-
-    No class disappears from train or eval, unless all its images are in one cluster. If a split
-    would become empty, no image moves. Splits given by folders or a manifest stay. A cluster with
-    images that had a split before (`earlier`, key → split) stays with them.
-    """
-    files, rule = _find_files(clusters, reports), before.rule
-    bound = _bind(clusters, files, reports, earlier)
-    owners = {key_of(file, sha256): (file, sha256) for sha256 in files for file in files[sha256]}
-    splits = {root: rule.split_of(*owners[root]) for root in {*bound.values()}}
-    after = _restore_classes(splits, bound, before, reports)
-    if empty := sorted(split for split, labels in after.items() if labels.total() < 1):
-        logging.warning(
-            "Too many images look almost the same: if near duplicates stayed together, %s would "
-            "have no images. They are left where they are.",
-            empty[0],
-        )
-        return before
-    assigned = {key: splits[root] for key, root in bound.items()}
-    rule = dataclasses.replace(rule, assigned={**rule.assigned, **assigned}, bound=bound)
-    return dataclasses.replace(before, rule=rule)
-
-
-def _bind(
-    clusters: Iterable[Cluster],
-    files: Files,
-    reports: Sequence[PlanReport],
-    earlier: Mapping[str, str],
+def bind(
+    clusters: Sequence[Cluster], reports: Sequence[PlanReport], earlier: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the key of each image or group without a given split → the key that decides for it.
 
-    Clusters that share a group become one. A key of an earlier ingest or span decides, so that new
-    images never change the split.
+    Clusters that share a group become one. A key of an earlier ingest (`earlier`) or span decides,
+    so that new images never change the split.
     """
+    files = _find_files(clusters, reports)
     joined: list[list[str]] = []
     for cluster in clusters:
         members = ((file, sha256) for sha256 in cluster.digests for file in files[sha256])
@@ -200,48 +166,6 @@ def _bind(
 def _most(images: int) -> int:
     """Return how many images may join the largest group of a cluster."""
     return max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
-
-
-def _restore_classes(
-    splits: dict[str, str],
-    bound: Mapping[str, str],
-    before: Assignment,
-    reports: Sequence[PlanReport],
-) -> dict[str, collections.Counter[str]]:
-    """Give train and eval a cluster of each class that they would lose.
-
-    Return split → label → images.
-    """
-    after = labels_per_split(reports)
-    wanted = [(split, label) for split in (TRAIN, EVAL) for label in sorted(after.get(split, ()))]
-    members: dict[str, collections.Counter[str]] = {}
-    for file, sha256 in each_image(reports):
-        root = bound.get(key_of(file, sha256)) if file.split is None else None
-        if root is not None:
-            label = before.label_of(file, sha256)
-            after[before.rule.split_of(file, sha256)][label] -= 1
-            after.setdefault(splits[root], collections.Counter())[label] += 1
-            members.setdefault(root, collections.Counter())[label] += 1
-
-    def is_spare(root: str, split: str) -> bool:
-        """Return whether a cluster may move; train keeps all its classes."""
-        source, counts = after[splits[root]], members[root]
-        return splits[root] not in (split, TRAIN) or (
-            split != TRAIN and all(source[label] > counts[label] for label in counts)
-        )
-
-    for split, label in wanted:
-        if after[split][label] < 1:
-            roots = (root for root in sorted(members, key=rank) if members[root][label])
-            root = next((root for root in roots if is_spare(root, split)), None)
-            if root is None:
-                warning = "All images of class %s look almost the same: %s has none."
-                logging.warning(warning, quote(label), split)
-                continue
-            after[splits[root]].subtract(members[root])
-            after[split].update(members[root])
-            splits[root] = split
-    return after
 
 
 def list_clusters(

@@ -118,22 +118,22 @@ class SplitRule:
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Small class → end of each split, 0 to 1, in the order of its fractions."""
     uncorrected: frozenset[str] = frozenset()
-    """Keys (see `key_of`) with several labels, whose bounds and fractions may differ."""
+    """Keys of units with several labels, whose bounds and fractions may differ."""
     own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Fractions of labels that have others than `fractions`."""
     assigned: Mapping[str, str] = field(default_factory=dict)
-    """Key → its split, if it follows a near duplicate or an earlier ingest."""
+    """Key of a unit → its split, if it follows an earlier ingest."""
     bound: Mapping[str, str] = field(default_factory=dict)
-    """Key of a near duplicate → the key that decides for its cluster."""
+    """Key (see `key_of`) of a near duplicate → the key that decides for its cluster."""
 
     def split_of(self, file: ImageFile, sha256: str) -> str:
         """Return the given split of a file, or that of the hash of its group or content.
 
-        The same content or group always falls into the same split.
+        The same content, group or cluster always falls into the same split.
         """
         if file.split is not None:
             return file.split
-        key = key_of(file, sha256)
+        key = self.unit_of(file, sha256)
         if key in self.assigned:
             return self.assigned[key]
         fractions, bounds = self.fractions, None
@@ -166,27 +166,43 @@ def find_rule(
     listing: Listing,
     classes: Collection[str],
     digests: Iterable[tuple[ImageFile, str]],
+    bound: Mapping[str, str] | None = None,
 ) -> SplitRule:
-    """Find the bounds of classes; `digests` must cover all their files without a group."""
+    """Find the bounds of classes; `digests` must cover all their files without a group.
+
+    `bound` is that of the rule: each cluster of near duplicates is divided as one unit.
+    """
+    bound = bound or {}
     labels: dict[str, set[str]] = {}
-    groups = {label: collections.Counter[str]() for label in classes}
+    units = {label: collections.Counter[str]() for label in classes}
+
+    def add(file: ImageFile, key: str) -> None:
+        labels.setdefault(key, set()).add(file.label)
+        if file.split is None and file.label in units:
+            units[file.label][key] += 1
+
     for file in listing.files if listing.tally.has_groups else ():
         if file.group is not None:
-            labels.setdefault(key := key_of(file, ""), set()).add(file.label)
-            if file.split is None and file.label in groups:
-                groups[file.label][key] += 1
-    ambiguous = frozenset(key for key, of_group in labels.items() if len(of_group) > 1)
+            key = key_of(file, "")
+            add(file, bound.get(key, key))
     # A million digests take 10 MB as positions.
     positions = {label: array("d") for label in classes}
+    seen = set[tuple[str, str | None, str]]()
     for file, sha256 in digests:
-        if file.group is None and file.label in positions:
+        if file.group is None and sha256 in bound:
+            # Copies do not count.
+            if (image := (file.label, file.split, sha256)) not in seen:
+                seen.add(image)
+                add(file, bound[sha256])
+        elif file.group is None and file.label in positions:
             positions[file.label].append(_position(sha256))
+    ambiguous = frozenset(key for key, of_key in labels.items() if len(of_key) > 1)
     bounds = {}
-    for label, of_label in groups.items():
-        units = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
-        units += ((position, 1) for position in sorted(set(positions[label])))
-        bounds[label] = find_bounds(sorted(units), listing.fractions_of(label))
-    return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
+    for label, of_label in units.items():
+        counts = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
+        counts += ((position, 1) for position in sorted(set(positions[label])))
+        bounds[label] = find_bounds(sorted(counts), listing.fractions_of(label))
+    return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions, bound=bound)
 
 
 def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
