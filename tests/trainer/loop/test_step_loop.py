@@ -111,10 +111,3 @@ def test_calls_become_about_a_second_long() -> None:
     assert counts == [1, 10, 100, 1000, 1000]
     pace.record(1000, 5000.0)
     assert pace.steps(100_000) == 1, "steps longer than a second run one by one"
-
-
-def test_a_fixed_number_of_steps_per_call_has_a_limit() -> None:
-    pace = Pace(8)
-    for _ in range(2):
-        pace.record(8, 0.001)
-    assert (pace.steps(100), pace.steps(3)) == (8, 3)
