@@ -152,25 +152,6 @@ def test_neither_side_waits_forever(output: Path, tmp_path_factory: Any) -> None
     assert not list((elsewhere / ".workers").iterdir())
 
 
-def test_a_worker_that_is_slow_does_not_join_a_training_that_has_failed(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chief, _ = clusters(2)
-    folder = output / ".workers"
-
-    def fail(_: Any) -> None:
-        raise ConfigurationError("It has no network.")
-
-    monkeypatch.setattr(handover, "train_apart", fail)
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
-    folder.mkdir()
-    (folder / "worker 1.json").write_text(json.dumps({"id": "7", "cluster": chief.addresses}))
-    with pytest.raises(ConfigurationError), handing_over(chief, str(output)):
-        train_with_workers(SimpleNamespace(**GIVEN))
-    answer = json.loads((folder / "answer.json").read_text())
-    assert answer == {"workers": ["7"], "error": "It has no network."}
-
-
 @pytest.mark.parametrize("process", [0, 1])
 def test_an_output_in_a_bucket_is_refused(process: int) -> None:
     asked = clusters(2)[process]

@@ -1,4 +1,3 @@
-import tracemalloc
 from dataclasses import asdict
 from typing import Any
 
@@ -104,18 +103,6 @@ def test_files_that_were_not_decoded_have_empty_sets() -> None:
         [False, True, True],
         [True, True, False],
     ]
-
-
-@pytest.mark.slow
-def test_memory_holds_a_block_of_float64_at_a_time() -> None:
-    random = np.random.default_rng(0)
-    logits = random.normal(size=(6_000, 500)).astype(np.float32)
-    tracemalloc.start()
-    fit_temperature(logits, random.integers(500, size=6_000))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    # Five copies of all would be 120 MB, of a block they are 40.
-    assert peak < 60e6
 
 
 def test_a_bounded_number_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

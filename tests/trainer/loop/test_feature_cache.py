@@ -127,15 +127,6 @@ def test_batches_contain_the_images_of_training(shard_folder: ShardFolder) -> No
     assert backbone.images == seen, "each image is seen only once"
 
 
-def test_balanced_sampling_takes_the_same_images_too(shard_folder: ShardFolder) -> None:
-    data = training_input(shard_folder, balance="sampling")
-    cache = FeatureCache(Backbone().model, data)
-    taken = [labels for _, labels in batches(cache, WHOLE, step=0, count=6)]
-    assert np.bincount(np.concatenate(taken)).tolist() == [16, 16, 16]
-    images = [labels.numpy() for _, labels, _ in data.read(0, WHOLE).take(6)]
-    np.testing.assert_array_equal(taken, images)
-
-
 def test_features_that_take_too_much_memory_are_not_cached(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -67,13 +67,6 @@ def test_a_batch_in_parts_equals_a_whole_one(parts: int) -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_metrics_see_every_image_of_every_part() -> None:
-    (_, step), (_, whole) = make_step(accumulate=3), make_step()
-    update(step)
-    update(whole)
-    assert step.train.result() == pytest.approx(whole.train.result(), rel=1e-5)
-
-
 def test_clipping_is_by_the_norm_of_all_gradients() -> None:
     whole, _ = change()
     norm = float(np.sqrt(sum((part**2).sum() for part in whole)))

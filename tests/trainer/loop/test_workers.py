@@ -15,8 +15,6 @@ from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop.strategy import (
-    is_chief,
-    mean_of_workers,
     own_directory,
     report_lost_worker,
     require_agreement,
@@ -54,14 +52,6 @@ def test_only_the_chief_writes_to_the_given_directory(
         assert [Path(folder).name for folder in folders] == ["run", "run"]
         assert len({Path(folder).parent for folder in folders}) == 2
         assert all(Path(folder).parent.is_dir() for folder in folders)
-
-
-def test_a_single_process_agrees_with_itself() -> None:
-    strategy = tf.distribute.get_strategy()
-    assert is_chief(strategy)
-    assert own_directory("/run", strategy) == "/run"
-    assert mean_of_workers(3.0, strategy) == 3.0
-    require_agreement(3.0, strategy, what="It")
 
 
 def test_workers_that_see_different_files_stop() -> None:
