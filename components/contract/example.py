@@ -49,6 +49,17 @@ LABEL_VOCABULARY = "labels"
 INDEX_FILE = "index.json"
 """Counts the records of each shard; lies next to the split folders of an Examples artifact."""
 
+# Of ingest, on the files that it rejected, copied or corrected.
+REJECTS_FILE = "rejects.jsonl"
+SKIPPED_FILE = "skipped.jsonl"
+DUPLICATES_FILE = "duplicates.jsonl"
+NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
+CORRECTIONS_FILE = "corrections.jsonl"
+SUMMARY_FILE = "summary.json"
+
+LABEL_IS_ALREADY = "the label is already"
+"""Beginning of the reason why a correction that its folder has made, too, was not applied."""
+
 TRAIN = "train"
 """Fits the weights; also the source of the statistics and the vocabulary."""
 
@@ -102,14 +113,3 @@ def encode_text(value: str) -> bytes:
 def spell_path(path: str) -> str:
     """Spell a path as the table of images does, which holds no invalid bytes."""
     return encode_text(path).decode(errors="backslashreplace")
-
-
-REJECTS_FILE = "rejects.jsonl"
-SKIPPED_FILE = "skipped.jsonl"
-DUPLICATES_FILE = "duplicates.jsonl"
-NEAR_DUPLICATES_FILE = "near_duplicates.jsonl"
-CORRECTIONS_FILE = "corrections.jsonl"
-SUMMARY_FILE = "summary.json"
-
-LABEL_IS_ALREADY = "the label is already"
-"""Beginning of the reason why a correction that its folder has made, too, was not applied."""

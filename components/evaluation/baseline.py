@@ -7,6 +7,7 @@ Pusher writes to, and ignores the candidate.
 
 import os
 import shutil
+from collections.abc import Sequence
 
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
@@ -71,9 +72,14 @@ def BaselineFinder(
 def _copy(model: str, target: str) -> None:
     """Copy a model; leave out broken links, such as editors make to lock a file."""
     if on_disk(model):
-        shutil.copytree(model, target, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(model, target, ignore=_list_broken, dirs_exist_ok=True)
     else:
         io_utils.copy_dir(model, target)
+
+
+# `ignore_dangling_symlinks` would look for the targets of relative links in the working directory.
+def _list_broken(folder: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
 
 
 BaselineFinder.DRIVER_CLASS = Driver

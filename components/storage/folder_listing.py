@@ -102,8 +102,13 @@ def _find_remote(
             # A cached listing would hide recent changes.
             fs.invalidate_cache()
             if hasattr(fs, "find_all"):
-                folder_path = f"{root.partition('/')[2]}/".lstrip("/")
-                fs.find_all(root, lambda info: take(_describe_listed(folder_path, info)))
+                below = f"{root.partition('/')[2]}/".lstrip("/")
+
+                def take_object(info: dict[str, Any]) -> None:
+                    path = info["name"].removeprefix(below)
+                    take(_describe_object(path, {**info, "type": "file"}))
+
+                fs.find_all(root, take_object)
                 return
             objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
         except FileNotFoundError as error:
@@ -113,11 +118,6 @@ def _find_remote(
             raise StorageError(f"Cannot list {folder}: there is no bucket {bucket}.") from error
     for path, info in objects.items():
         take(_describe_object(path.removeprefix(root).removeprefix("/"), info))
-
-
-def _describe_listed(folder: str, info: dict[str, Any]) -> Found:
-    """Describe an object of Cloud Storage; `folder`, in its bucket, ends with a slash or is ""."""
-    return _describe_object(info["name"].removeprefix(folder), {**info, "type": "file"})
 
 
 def _describe_object(path: str, info: dict[str, Any]) -> Found:

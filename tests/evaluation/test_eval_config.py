@@ -38,7 +38,7 @@ def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -
 def test_the_copy_of_a_baseline_lacks_broken_links(tmp_path: Path) -> None:
     version = saved_model(tmp_path / "pushed" / "1", weights=b"old")
     (version / ".#MODEL_CARD.md").symlink_to("user@host.17")
-    (version / "card").symlink_to(version / "saved_model.pb")
+    (version / "card").symlink_to("saved_model.pb")
     candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
     candidate.uri, copy.uri = str(tmp_path / "candidate"), str(tmp_path / "copy")
     saved_model(tmp_path / "candidate" / "Format-Serving", weights=b"new")
