@@ -15,7 +15,7 @@ import numpy.typing as npt
 import simplejpeg
 
 from components.images.jpeg_frame import read_frame, upper_rows
-from components.images.options import CHANNELS, TransformConfig
+from components.images.options import ALIASING, CHANNELS, TransformConfig
 from components.trainer.input.host_calls import BatchMemory, Pixels
 from components.trainer.input.sampler import TrainingOrder
 
@@ -25,8 +25,6 @@ NUMBERS = 5
 _ASPECT = 4 / 3
 # libjpeg-turbo has vector instructions for these scales only.
 _SCALES = (8, 4, 2)
-# Above this factor bilinear sampling skips pixels; averaging areas does not.
-_ALIASING = 2
 
 File = bytes | memoryview
 
@@ -138,6 +136,6 @@ def _resize(image: Any, part: Window, out: Pixels) -> None:
     window = image[top : top + height, left : left + width]
     if window.shape[:2] != (height, width):
         raise ValueError(f"an original has only {image.shape[1]} x {image.shape[0]} pixels")
-    aliased = min(height, width) >= _ALIASING * len(out)
+    aliased = min(height, width) >= ALIASING * len(out)
     method = cv2.INTER_AREA if aliased else cv2.INTER_LINEAR
     cv2.resize(window, out.shape[:2], dst=out, interpolation=method)

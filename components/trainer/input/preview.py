@@ -5,17 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from components.contract.configuration import from_dict
 from components.images.canonical import canonicalize, decode
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.augment import augment
+from components.trainer.input.host_calls import Pixels
 from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
 from components.trainer.input.sampler import TrainingOrder
-
-Pixels = npt.NDArray[np.uint8]
 
 # Images augmented at once: as float32, 32 of 224 pixels take 19 MB.
 _BATCH = 32

@@ -18,13 +18,10 @@ _mistake = functools.partial(mistake, _OPTION)
 
 
 def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
-    """Build the network that a function of the user returns.
+    """Build the network that `path`, a function of the user, returns.
 
-    Args:
-        path: module.function; the function takes `size`, in pixels, and `classes`, and returns a
-            tf_keras model from uint8 [batch, size, size, 3] to logits [batch, classes].
-        images: Keras tensor, uint8 [batch, size, size, 3].
-        classes: number of classes.
+    The function takes `size`, in pixels, and `classes`, and returns a tf_keras model from `images`,
+    uint8 [batch, size, size, 3], to logits [batch, classes].
 
     Raises:
         ConfigurationError: the function does not exist, fails, or returns something else.

@@ -62,9 +62,7 @@ class WarmStart:
 def find_start(wanted: str, pushed: str) -> str:
     """Return the folder of the model to start from; "" for the newest if nothing is pushed.
 
-    Args:
-        wanted: `ModelConfig.start`.
-        pushed: folder of the pushed models.
+    `wanted` is `ModelConfig.start`, `pushed` the folder of the pushed models.
 
     Raises:
         ModelError: the wanted model does not exist, or is damaged.
