@@ -123,7 +123,7 @@ class Case:
         training = Training(
             model,
             data,
-            shared=shared or Shared(),
+            shared=shared,
             log_dir=str(self.folder / "logs"),
             checkpoint_dir=str(self.folder / "checkpoints"),
         )
