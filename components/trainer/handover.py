@@ -49,7 +49,16 @@ class Handover:
     """
 
     def __init__(self, cluster: Cluster, output: str, *, seconds: float = SECONDS) -> None:
-        """Hand over in the folder `output`, which all workers share."""
+        """Hand over in the folder `output`, which all workers share.
+
+        Raises:
+            ConfigurationError: it is in a bucket.
+        """
+        if "://" in output:
+            raise ConfigurationError(
+                f"TF_CONFIG lists {cluster.size} processes, but output is {output}: training on "
+                f"several machines needs an --output on a disk that they share."
+            )
         self._cluster, self._seconds = cluster, seconds
         self._folder = Path(output, ".workers")
 
@@ -67,21 +76,22 @@ class Handover:
 
     def _gather(self) -> None:
         """Wait until all workers have written their files."""
+        others = self._cluster.others
         # Those that still wait write them again.
-        for name in self._cluster.others:
+        for name in others:
             self._file(name).unlink(missing_ok=True)
         ends = time.monotonic() + self._seconds
-        while missing := [name for name in self._cluster.others if not self._read(name)]:
+        while missing := [name for name in others if not self._read(name)]:
             if time.monotonic() > ends:
                 raise WorkerError(
                     f"Of the processes in TF_CONFIG, {', '.join(missing)} did not start within "
                     f"{self._seconds:.0f} s: start local_runner.py on each machine with the same "
                     "options, and with an --output on a disk that they share."
                 )
-            done = len(self._cluster.others) - len(missing)
-            report_progress(done=done, total=len(self._cluster.others), unit="other workers")
+            done = len(others) - len(missing)
+            report_progress(done=done, total=len(others), unit="other workers")
             time.sleep(min(_PAUSE, self._seconds / 10))
-        for name in self._cluster.others:
+        for name in others:
             if self._read(name)["cluster"] != self._cluster.addresses:
                 raise ConfigurationError(
                     f"{name} and the chief have different lists of processes in TF_CONFIG."
@@ -155,26 +165,16 @@ def handing_over(cluster: Cluster | None, output: str) -> Iterator[None]:
     if cluster is None:
         yield
         return
-    handover = Handover(cluster, _shared(cluster, output))
+    handover, failure = Handover(cluster, output), None
     _open.append(handover)
     try:
         yield
     except BaseException as error:
-        handover.close(error)
+        failure = error
         raise
-    else:
-        handover.close()
     finally:
         _open.pop()
-
-
-def _shared(cluster: Cluster, output: str) -> str:
-    if "://" in output:
-        raise ConfigurationError(
-            f"TF_CONFIG lists {cluster.size} processes, but output is {output}: training on "
-            f"several machines needs an --output on a disk that they share."
-        )
-    return output
+        handover.close(failure)
 
 
 def take_part(cluster: Cluster, output: str) -> None:
@@ -183,7 +183,7 @@ def take_part(cluster: Cluster, output: str) -> None:
     Raises:
         UserError: there is no chief, its run has failed, or training failed.
     """
-    handover = Handover(cluster, _shared(cluster, output))
+    handover = Handover(cluster, output)
     print(f"This is {cluster.name} of TF_CONFIG. Waiting for the chief in {output} …", flush=True)
     arguments = handover.fetch()
     if arguments is None:

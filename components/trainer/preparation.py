@@ -101,10 +101,10 @@ def prepare(fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strateg
     build = _prepare_build(data, classes=len(graph.labels))
     with strategy.scope(), precision(config.training.precision):
         model = build(config.model)
-        folds = choose_folds(data, model)
         start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
     if start:
         data = dataclasses.replace(data, config=shorten(data.config))
+    folds = choose_folds(data, model)
     return Preparation(graph, data, build, model, folds, start, earlier)
 
 

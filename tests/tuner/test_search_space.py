@@ -166,13 +166,10 @@ def test_proposals_learn_from_the_trials(draw: Draw) -> None:
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        ({"training.rate": [1]}, "names 'training.rate', which it cannot change"),
         ({"training.learning_rat": [1]}, "Did you mean 'training.learning_rate'?"),
         ({"training.folds": [5]}, "which it cannot change"),
-        ({"ingest.shrink": [5]}, "which it cannot change"),
         ({"training.epochs": []}, "has no value for training.epochs: list at least one"),
         ({"training.epochs": [-1]}, "training.search: training.epochs is -1"),
-        ({"model.name": ["resnet"]}, "training.search: model.name is 'resnet'"),
     ],
 )
 def test_mistakes_in_the_space(search: dict[str, list[Any]], message: str) -> None:

@@ -1,4 +1,4 @@
-"""TensorBoard logs of training: metrics of epochs and some steps, pictures, a profile."""
+"""TensorBoard logs of training: metrics of epochs and some steps, a profile."""
 
 import contextlib
 import os
@@ -18,7 +18,6 @@ _FLUSH_SECONDS = 30
 _MOST_WAITING = 10_000
 # A step of a small network takes a millisecond, and writing a number half of one.
 _EVERY = 100
-_COLUMNS = 8
 
 
 class TrainingLog:
@@ -64,18 +63,6 @@ class TrainingLog:
         for place in range(-first % _EVERY, len(next(iter(columns.values()))), _EVERY):
             row = {name: float(numbers[place]) for name, numbers in columns.items()}
             self._write("train", _prefix("batch_", row), first + place)
-
-    def write_images(self, images: Any) -> None:
-        """Write images of the first epoch as the network sees them, uint8 [n, height, width, 3].
-
-        They are side by side, up to eight in a row.
-        """
-        images = np.asarray(images)
-        columns = min(_COLUMNS, len(images))
-        rows = np.split(images[: len(images) // columns * columns], len(images) // columns)
-        grid = np.concatenate([np.concatenate(row, axis=1) for row in rows])
-        with self._writing("train"):
-            tf.summary.image("augmented_images", grid[np.newaxis], self._first_epoch + 1)
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:

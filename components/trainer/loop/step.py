@@ -14,8 +14,6 @@ from components.trainer.config.training import TrainingConfig
 from components.trainer.input.augment import augment
 from components.trainer.loop.optimizer import Schedule, WeightAverage, make_optimizer
 
-# Augmented images that a step returns, for TensorBoard.
-_SHOWN = 16
 # Subtracted from a logit that must not be the largest.
 _NEVER_LARGEST = 1e9
 
@@ -93,7 +91,7 @@ class Step:
         labels: tf.Tensor,
         number: tf.Tensor,
         records: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tf.Tensor:
         """Update the weights once, in the context of a replica.
 
         Args:
@@ -104,14 +102,14 @@ class Step:
 
         Returns:
             The replica's part of the loss, float32, which over all replicas sums to the mean of the
-            batch; and the first images as the network saw them.
+            batch.
         """
         images, targets = self._augment(images, labels, number)
         # Without margins, the labels stand in for numbers that nothing reads.
         numbers = labels if records is None else records
         gradients, loss = self._accumulate(images, labels, targets, numbers)
         self._apply(gradients)
-        return loss / self.batch_size, images[:_SHOWN]
+        return loss / self.batch_size
 
     def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         """Add a batch to the metrics of evaluation, with the plain cross-entropy as loss."""

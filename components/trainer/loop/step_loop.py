@@ -13,16 +13,15 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy.typing as npt
 import tensorflow as tf
 
 # Length of a call in seconds: progress still moves, and the millisecond per call is negligible.
 _CALL_SECONDS = 1.0
 _GROWTH = 10
 
-Update = Callable[..., tuple[tf.Tensor, tf.Tensor]]
+Update = Callable[..., tf.Tensor]
 """From a replica's images, labels, the number of the step, and the rest of the batch, to the
-replica's part of the loss, and some of the images as the network saw them."""
+replica's part of the loss."""
 
 
 class Pace:
@@ -53,8 +52,6 @@ class Steps(NamedTuple):
     learning_rates: list[float]
     waited: float
     """Seconds spent waiting for input in all steps."""
-    images: npt.NDArray[Any]
-    """The first images of the last step, as the network saw them."""
 
 
 class _State(NamedTuple):
@@ -72,7 +69,6 @@ class _State(NamedTuple):
     """Seconds so far."""
     losses: tf.TensorArray
     rates: tf.TensorArray
-    images: tf.Tensor
 
 
 class StepLoop:
@@ -96,22 +92,19 @@ class StepLoop:
             count: number of steps.
         """
         numbers = (tf.constant(number, tf.int64) for number in (first, count))
-        losses, rates, waited, images = self._loop(batches, *numbers)
-        return Steps(losses.numpy().tolist(), rates.numpy().tolist(), float(waited), images.numpy())
+        losses, rates, waited = self._loop(batches, *numbers)
+        return Steps(losses.numpy().tolist(), rates.numpy().tolist(), float(waited))
 
     def _run(self, batches: Any, first: tf.Tensor, count: tf.Tensor) -> Any:
         # Reading ahead hides the 0.6 ms that it takes to wake tf.data's threads, even with a batch
         # at hand. An iterator of a strategy cannot be read in a branch.
         ahead = isinstance(batches, tf.data.Iterator)
         end = first + count
-        # With several replicas, the images of the first one.
-        images = tf.nest.flatten(batches.element_spec, expand_composites=True)[0]
-        shown = tf.TensorSpec([None, *images.shape[1:]], images.dtype)
         started = _clock(first)
         batch, ready = _read(batches) if ahead else ((), started)
-        state = _State(
-            first, batch, ready, started, tf.zeros([], tf.float64), *_sinks(count, shown)
-        )
+        size = tf.cast(count, tf.int32)
+        losses, rates = (tf.TensorArray(tf.float32, size, element_shape=[]) for _ in range(2))
+        state = _State(first, batch, ready, started, tf.zeros([], tf.float64), losses, rates)
 
         def body(*values: Any) -> Any:
             state = _State(*values)
@@ -132,18 +125,18 @@ class StepLoop:
                 lambda number, *_: number < end,
                 body,
                 state,
-                shape_invariants=_invariants(batches.element_spec if ahead else (), shown),
+                shape_invariants=_invariants(batches.element_spec if ahead else ()),
                 parallel_iterations=1,
             )
         )
-        return final.losses.stack(), final.rates.stack(), final.waited, final.images
+        return final.losses.stack(), final.rates.stack(), final.waited
 
     def _advance(self, state: _State, batch: Any, first: tf.Tensor) -> _State:
         """Run a step, and read the clock when it is over."""
         at = tf.cast(state.number - first, tf.int32)
         rate = self._learning_rate()
         images, labels, *records = batch
-        loss, images = self._everywhere(images, labels, state.number, *records)
+        loss = self._everywhere(images, labels, state.number, *records)
         with tf.control_dependencies([loss]):
             # Not an identity, which Grappler may move before the operations to wait for.
             loss = tf.raw_ops.Snapshot(input=loss)
@@ -153,23 +146,14 @@ class StepLoop:
             done=done,
             losses=state.losses.write(at, loss),
             rates=state.rates.write(at, rate),
-            images=images,
         )
 
-    def _on_replicas(self, *batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, images = self._strategy.run(self._update, batch)
-        loss = self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-        return loss, self._strategy.experimental_local_results(images)[0]
+    def _on_replicas(self, *batch: Any) -> tf.Tensor:
+        losses = self._strategy.run(self._update, batch)
+        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
 
-def _sinks(count: tf.Tensor, shown: tf.TensorSpec) -> tuple[Any, Any, tf.Tensor]:
-    """Return empty losses, learning rates and images."""
-    size = tf.cast(count, tf.int32)
-    losses, rates = (tf.TensorArray(tf.float32, size, element_shape=[]) for _ in range(2))
-    return losses, rates, tf.zeros([0, *shown.shape[1:]], shown.dtype)
-
-
-def _invariants(batch: Any, shown: tf.TensorSpec) -> _State:
+def _invariants(batch: Any) -> _State:
     """Return shape and type of every variable of the loop."""
     scalar = functools.partial(tf.TensorSpec, [])
     return _State(
@@ -180,7 +164,6 @@ def _invariants(batch: Any, shown: tf.TensorSpec) -> _State:
         waited=scalar(tf.float64),
         losses=scalar(tf.variant),
         rates=scalar(tf.variant),
-        images=shown,
     )
 
 

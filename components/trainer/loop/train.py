@@ -67,22 +67,18 @@ def full_lengths(config: TrainerConfig) -> dict[str, int]:
 class Mode:
     """How a training ends and which weights it keeps: as its options and the eval split say."""
 
+    chooses = True
+    """Whether the eval split chooses the epoch, within the patience of the options."""
+    keeps_last = False
+    """Whether it keeps the last weights, whatever the options say."""
     saves = True
-    """Whether it writes checkpoints, and ends with the weights of the best epoch."""
+    """Whether it writes checkpoints, and ends with the weights that it keeps."""
     save_after = 0.0
     """Least seconds between checkpoints, but for the last one."""
 
     def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
         """Return the most epochs of each phase."""
         return full_lengths(config)
-
-    def has_patience(self, progress: Progress, config: TrainingConfig) -> bool:
-        """Return whether to go on although the best epoch is some time ago."""
-        return config.keep == "last" or progress.epochs_since_best < config.patience
-
-    def keeps(self, config: TrainingConfig, *, usable: bool) -> bool:
-        """Return whether to keep the weights of an epoch that need not be better."""
-        return config.keep == "last" and usable
 
     def record(self, phase: str, predict: Predict, images: tf.data.Dataset | None) -> None:
         """Hear of the end of an epoch; the network has the weights that were evaluated."""
@@ -99,6 +95,8 @@ class Mode:
 class FixedLength(Mode):
     """A training on all images for as many epochs as folds have chosen; keeps the last weights."""
 
+    chooses, keeps_last = False, True
+
     def __init__(self, lengths: Mapping[str, int]) -> None:
         """Train the phases of `lengths` for their epochs."""
         self._lengths = lengths
@@ -106,14 +104,6 @@ class FixedLength(Mode):
     def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
         """Return what folds have chosen."""
         return self._lengths
-
-    def has_patience(self, progress: Progress, config: TrainingConfig) -> bool:
-        """Never end early."""
-        return True
-
-    def keeps(self, config: TrainingConfig, *, usable: bool) -> bool:
-        """Keep the last weights."""
-        return True
 
     def prefers_last(self, before: Progress, last: Progress) -> bool:
         """Prefer the second phase, unless it diverged."""
@@ -123,16 +113,12 @@ class FixedLength(Mode):
 class Recorded(Mode):
     """A fold: takes all epochs, and keeps what the network of each predicts."""
 
-    saves = False
+    chooses, saves = False, False
 
     def __init__(self) -> None:
         """Start without any."""
         self.logits: dict[str, list[npt.NDArray[np.float32]]] = {}
         """Phase → logits of the eval split after each epoch, [images, classes]."""
-
-    def has_patience(self, progress: Progress, config: TrainingConfig) -> bool:
-        """Take all epochs."""
-        return True
 
     def record(self, phase: str, predict: Predict, images: tf.data.Dataset | None) -> None:
         """Keep the predictions."""
@@ -184,8 +170,6 @@ class Shared:
     """Compiled loops of their phases, by what `Step.tune` cannot change."""
     features: Tables = field(default_factory=dict)
     """Of their images."""
-    evaluations: "dict[str, TrainingLoop]" = field(default_factory=dict)
-    """Phase → the loop whose compiled evaluation all steps of the model use."""
 
 
 @dataclass
@@ -200,8 +184,8 @@ class Training:
     checkpoint_dir: str
     """Folder of checkpoints, with a folder for each phase; they stay."""
     mode: Mode = field(default_factory=Mode)
-    shared: Shared = field(default_factory=Shared)
-    """What earlier trainings have left for this one."""
+    shared: Shared | None = None
+    """What earlier trainings have left for this one; None: nothing is left for others."""
     start: WarmStart | None = None
     """The pushed model whose weights the model has at first, if there is one."""
 
@@ -273,7 +257,8 @@ class Training:
             ema=0.0,
             profile_steps=0,
         )
-        cache = FeatureCache(parts.backbone, self.data, self.shared.features)
+        tables = self.shared.features if self.shared else None
+        cache = FeatureCache(parts.backbone, self.data, tables)
         if not (config.transfer.cache_features and cache.fits):
             self._fit(_HEAD, head, self.model, self.data)
             return
@@ -352,15 +337,16 @@ class Training:
         self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
     ) -> "TrainingLoop":
         """Return the loop of a phase, compiled by an earlier training if there was one."""
+        loops = {} if self.shared is None else self.shared.loops
         weights = self.data.class_weights(self.model.output_shape[-1])
         compiled = (name, self.data.config.transfer, source.steps, self.data.batch_size, weights)
         facts = repr((*compiled, source.augmentation, erase_tuned(config)))
         with self.model.distribute_strategy.scope():
-            if facts in self.shared.loops:
-                self.shared.loops[facts].start_over(config)
+            if facts in loops:
+                loops[facts].start_over(config)
             else:
-                for old in [*self.shared.loops][: 1 - _MOST_LOOPS]:
-                    del self.shared.loops[old]
+                for old in [*loops][: 1 - _MOST_LOOPS]:
+                    del loops[old]
                 step = Step(
                     model,
                     config=config,
@@ -372,10 +358,9 @@ class Training:
                 )
                 # Features are of one view of each image.
                 views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
-                loop = TrainingLoop(step, views=views)
-                loop.share_evaluation(self.shared.evaluations.setdefault(name, loop))
-                self.shared.loops[facts] = loop
-        return self.shared.loops[facts]
+                alike = (one for one in loops.values() if one.step.model is model)
+                loops[facts] = TrainingLoop(step, views=views, other=next(alike, None))
+        return loops[facts]
 
 
 def _describe_divergence(name: str, config: TrainingConfig, *, epoch: int) -> str:
@@ -400,15 +385,20 @@ batches, one for each replica and step."""
 class TrainingLoop:
     """The epochs of a phase. Several trainings of one network can run it, one after the other."""
 
-    def __init__(self, step: Step, *, views: int = 1) -> None:
-        """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`."""
+    def __init__(self, step: Step, *, views: int = 1, other: "TrainingLoop | None" = None) -> None:
+        """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`.
+
+        Another loop of the same model shares its compiled evaluation.
+        """
         self._strategy = tf.distribute.get_strategy()
         self.step, self._steps = step, step.steps
-        self._initial = find_state(step)
         self._predict = compile_logits(Classifier(step.model, views))
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
+        if other:
+            self.step.evaluation, self._evaluate = other.step.evaluation, other._evaluate
+        self._initial = find_state(step)
 
     def start_over(self, config: TrainingConfig) -> None:
         """Forget the trainings before, whose configurations `erase_tuned` makes equal to this."""
@@ -417,11 +407,6 @@ class TrainingLoop:
         if self.step.average:
             self.step.average.start_over()
         self.step.tune(config)
-
-    def share_evaluation(self, other: "TrainingLoop") -> None:
-        """Evaluate with the compiled function of another loop, if that is of the same model."""
-        if other.step.model is self.step.model:
-            self.step.evaluation, self._evaluate = other.step.evaluation, other._evaluate
 
     @property
     def _config(self) -> TrainingConfig:
@@ -491,8 +476,9 @@ class TrainingLoop:
 
     def is_complete(self, progress: Progress) -> bool:
         """Return whether no further call would train any more."""
-        patient = self._mode.has_patience(progress, self._config)
-        return progress.diverged or not patient or progress.epochs >= self._epochs
+        patient = not self._mode.chooses or self._config.keep == "last"
+        late = progress.epochs_since_best >= self._config.patience and not patient
+        return progress.diverged or late or progress.epochs >= self._epochs
 
     def _is_over(self, progress: Progress) -> bool:
         return self._stopped or self.is_complete(progress)
@@ -541,8 +527,6 @@ class TrainingLoop:
         # Loss scaling repairs an overflow, unless it has reached statistics of normalization.
         progress.diverged = not math.isfinite(steps.losses[-1]) and not self._is_finite()
         log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
-        if self.step.augmentation and first + count == self._steps:
-            log.write_images(steps.images)
         if progress.steps < self._steps:
             note = f"loss {steps.losses[-1]:.3f} {count * self.step.batch_size / seconds:,.0f}/s"
             done = self._steps_done(progress) / self._steps
@@ -581,7 +565,7 @@ class TrainingLoop:
             if not progress.diverged:
                 self._mode.record(self._phase, self._predict, images)
             usable = images is None or math.isfinite(values["val_loss"])
-            keep = self._mode.keeps(self._config, usable=usable)
+            keep = self._mode.keeps_last or (self._config.keep == "last" and usable)
             progress.end_epoch(values, step.model, keep=keep)
         if not math.isfinite(values["val_loss"]):
             progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()

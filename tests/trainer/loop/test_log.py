@@ -1,11 +1,8 @@
-import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from components.trainer.loop.log import TrainingLog
@@ -21,12 +18,6 @@ def read(folder: Path) -> EventAccumulator:
 def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
     values = read(folder).Tensors(tag)
     return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values]
-
-
-def picture(folder: Path, tag: str) -> Any:
-    [event] = read(folder).Tensors(tag)
-    encoded = tf.make_ndarray(event.tensor_proto)[2]
-    return np.asarray(Image.open(io.BytesIO(encoded)))
 
 
 def test_epochs_and_memory(tmp_path: Path) -> None:
@@ -70,14 +61,3 @@ def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:
         log.write_steps(0, {"loss": [0.5, 0.25]})
     assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1), (2, 0.5)]
     assert scalars(tmp_path / "train", "batch_loss") == [(0, 1), (100, 0.25)]
-
-
-@pytest.mark.parametrize(("shape", "expected"), [((3, 8, 8), (8, 24)), ((17, 4, 6), (8, 48))])
-def test_augmented_images(tmp_path: Path, shape: Any, expected: Any) -> None:
-    images = np.zeros((*shape, 3), np.uint8)
-    images[1] = 255, 0, 0
-    with TrainingLog(str(tmp_path)) as log:
-        log.write_images(tf.constant(images))
-    drawn = picture(tmp_path / "train", "augmented_images")
-    assert drawn.shape == (*expected, 3)
-    assert drawn[2, shape[2] + 3, 0] > 200

@@ -124,7 +124,7 @@ class Case:
         training = Training(
             model,
             data,
-            shared=shared or Shared(),
+            shared=shared,
             log_dir=str(self.folder / "logs"),
             checkpoint_dir=str(self.folder / "checkpoints"),
         )
