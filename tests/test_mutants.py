@@ -22,7 +22,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "the split follows from other digits of the hash": Mutant(
-        "components/ingest/stratification.py",
+        "components/ingest/plan/splits.py",
         "int(key[:13], 16)",
         "int(key[13:26], 16)",
         "tests/ingest/test_stratification.py",

@@ -81,10 +81,6 @@ class FileOptions(ImageOptions):
     """Shards that one worker writes at the same time, each in a thread, or, from 10,000 files on,
     in a process, as the interpreter lock slows threads down. Unset: one per core."""
 
-    requests: Annotated[Positive, Interval(le=65_536)] = 512
-    """Remote files that one worker requests at the same time. Each process opens up to 256
-    connections to Cloud Storage; the other requests wait for one, or are already being read."""
-
     @property
     def workers(self) -> int:
         """Threads of one worker: `threads`, or one per available core."""

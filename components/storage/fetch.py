@@ -38,9 +38,6 @@ class _Options(Protocol):
     """Limits of reading: `FileOptions`."""
 
     @property
-    def requests(self) -> int: ...
-
-    @property
     def workers(self) -> int: ...
 
     @property
@@ -58,6 +55,9 @@ Content = bytes | Unread
 """The bytes of a file, or why there are none."""
 _File = TypeVar("_File", bound=_ListedFile)
 
+# Of one worker at the same time. Each process opens up to 256 connections to Cloud Storage; the
+# other requests wait for one, or are already being read.
+_REQUESTS = 512
 # A batch is one task of the event loop: a task per file would cost more than reading a small file.
 _BATCH_FILES = 32
 _BATCH_BYTES = 8 * 2**20
@@ -91,7 +91,7 @@ def read_files(
         for file in files:
             yield file, _read_local(f"{root}/{file.path}", file, config, first)
         return
-    requests = max(1, config.requests // config.workers)
+    requests = max(1, _REQUESTS // config.workers)
     batches = _batches(files, most=min(_BATCH_FILES, requests))
     yield from _read_ahead(batches, _batch_reader(fs, root, config, first), requests)
 

@@ -19,7 +19,7 @@ from pipeline_def.steps import EXAMPLE_GEN
 
 _MOST_NAMED = 5
 # Settings of the predicting machine, not of the training machine.
-_OF_THIS_MACHINE = frozenset({"threads", "requests"})
+_OF_THIS_MACHINE = frozenset({"threads"})
 # What runs did before they had the option.
 _OF_EARLIER_RUNS = {"color": "stored"}
 

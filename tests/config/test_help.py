@@ -45,12 +45,6 @@ def test_a_section_an_option_and_the_fields_of_one(capsys: pytest.CaptureFixture
         shown(capsys, "--help", "modl")
 
 
-def test_a_command_without_options_of_a_section_names_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert shown(capsys, "--help", hidden=tuple(list_options())) == "The usage.\n"
-
-
 def test_a_command_line_that_asks_for_help_is_not_parsed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from components.contract import error_messages
+from components.storage import fetch
 from docs import write_options
 from pipeline_def.config import yaml_file
 from pipeline_def.config.options import list_options
@@ -26,7 +27,7 @@ def test_the_options_page_is_current() -> None:
 
 @pytest.mark.parametrize(("figure", "name"), LIMITS)
 def test_a_limit_in_security_is_that_of_the_code(figure: str, name: str) -> None:
-    constants = {**vars(error_messages), **vars(yaml_file)}
+    constants = {**vars(error_messages), **vars(fetch), **vars(yaml_file)}
     value = constants[name] if name in constants else list_options()[name].default
     assert float(figure.replace(",", "")) == value
 

@@ -68,7 +68,7 @@ def test_processes_write_the_same_bytes_and_report_progress(
 def test_processes_read_a_bucket_and_tell_the_run_of_retries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = dataclasses.replace(CONFIG, check="header", requests=8)
+    config = dataclasses.replace(CONFIG, check="header")
     folder = write_folder(tmp_path / "images", each=20)
     expected = ingest(folder, tmp_path / "here", write_all, config)
 

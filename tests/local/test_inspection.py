@@ -46,16 +46,6 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Warning" not in text
 
 
-def test_bars_are_as_long_as_the_classes_are_large(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_folder(tmp_path, each=20, labels=("red",))
-    write_folder(tmp_path, each=10, labels=("blue",))
-    _, out, _ = inspect(capsys, tmp_path)
-    bars = {line.split()[0]: line.count("█") for line in out.splitlines() if "█" in line}
-    assert bars == {"red": 40, "blue": 20}
-
-
 def test_what_would_go_wrong_is_said_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +57,8 @@ def test_what_would_go_wrong_is_said_before(
     status, out, err = inspect(capsys, tmp_path)
     assert status == 2, "a run would stop too"
     assert "2 of 67 files in" in err
+    bars = {line.split()[0]: line.count("█") for line in out.splitlines() if "█" in line}
+    assert bars == {"red": 40, "blue": 3}, "as long as the classes are large"
     assert "red/cut.jpg: truncated" in out
     assert "red/page.jpg: not an image" in out
     assert "3% of the sample would be rejected; a run stops above 1%" in out
@@ -163,46 +155,19 @@ def bytes_to_write(out: str) -> float:
     return float(found[1]) * (1024 if found[2] == "MiB" else 1)
 
 
-def test_a_manifest_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_folder(tmp_path / "images", each=20)
-    paths = sorted(folder.glob("*/*"))
-    rows = [f"{p.parent.name}/{p.name},{'even' if n % 2 else 'odd'}" for n, p in enumerate(paths)]
-    (tmp_path / "m.csv").write_text("\n".join(["path,label", *rows]))
-    status, out, _ = inspect(capsys, folder, "--ingest.manifest", str(tmp_path / "m.csv"))
-    assert status == 0
-    assert "60 in 2 classes" in out
-
-
 def test_status_2_when_a_run_would_not_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_folder(tmp_path, each=3, labels=("red",))
+    write_folder(tmp_path, each=4, labels=("red",))
     status, out, err = inspect(capsys, tmp_path)
     assert status == 2
     assert "only one class" in err
     assert "red" in out
-
-
-def test_too_few_images_to_bless_any_model_are_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_folder(tmp_path, each=4, labels=("blue", "red"))
+    write_folder(tmp_path, each=4, labels=("blue",))
     status, _, err = inspect(capsys, tmp_path)
     assert status == 2
     assert "leaves 2 images to evaluate the model on, but even if it is always right, 4 " in err
     assert inspect(capsys, tmp_path, "--evaluation.decide_by", "value")[0] == 0
-
-
-def test_the_folder_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert local_runner.main(["inspect"]) == 2
-    assert "inspect DIR" in capsys.readouterr().err
-
-
-def test_options_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_folder(tmp_path, each=40)
-    _, out, _ = inspect(capsys, tmp_path, "--transform.size", "48", "--ingest.min_shards", "3")
-    assert "cnn at 48 x 48 pixels" in out
-    assert "eval and train: 4" in out
 
 
 @pytest.mark.slow

@@ -88,11 +88,6 @@ def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
     assert record.search == {"trials": 2, "chosen": 1, "text": "Searched."}
 
 
-def test_of_a_first_model_that_was_not_pushed(recorder: Recorder) -> None:
-    record = record_all(recorder, baseline=None, pushed={"pushed": 0})
-    assert (record.baseline, record.pushed) == (None, None)
-
-
 def test_what_a_user_gets_after_the_last_step(
     recorder: Recorder,
     tmp_path: Path,
@@ -150,6 +145,7 @@ def test_only_a_blessed_model_replaces_the_report_on_the_one_in_use(
 ) -> None:
     # The model in use may be the candidate itself, which is no baseline.
     record = record_all(recorder, baseline=None, pushed={"pushed": 0})
+    assert (record.baseline, record.pushed) == (None, None)
     record = dataclasses.replace(record, blessed=blessed)
     if in_use:
         (tmp_path / "pushed" / "17").mkdir(parents=True)

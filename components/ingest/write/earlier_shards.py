@@ -32,7 +32,7 @@ _REQUESTS = 32
 # Options that do not decide what is stored of an image.
 _OTHERS = {
     *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
-    *("near_duplicates", "fingerprint", "max_reject_fraction", "threads", "requests"),
+    *("near_duplicates", "fingerprint", "max_reject_fraction", "threads"),
 }
 _PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images"}
 

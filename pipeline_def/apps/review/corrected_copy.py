@@ -80,8 +80,10 @@ def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig]:
     """Return the folder of a run, and how to ingest it."""
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = select(options.run, config.output) if options.run else _find_newest(config.output)
-    record = run.record
-    return record.data.folder, from_dict(IngestConfig, record.configuration.get("ingest", {}))
+    recorded = run.record.configuration.get("ingest", {})
+    # Earlier versions had more options.
+    known = {field.name for field in dataclasses.fields(IngestConfig)} & recorded.keys()
+    return run.record.data.folder, from_dict(IngestConfig, {key: recorded[key] for key in known})
 
 
 def _find_newest(output: str) -> SelectedRun:

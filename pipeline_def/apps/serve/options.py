@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Gt, Interval
 
 from components.contract.configuration import (
     Count,
@@ -41,9 +41,6 @@ request. Ctrl-C ends it.
                            the cores (at most 4), with 48 bytes a pixel
   --max_request_mpixels N  most pixels of a request's images together, million:
                            100
-  --max_batch N            most images that the model is asked for at once: 64
-  --max_delay_ms MS        longest time that an image waits for others, and only
-                           while others are on their way: 2
   --access_log true        print a line of JSON for each request: false
   --log FILE               append a line of JSON for each answer: time, id of the
                            request, version, label, probability, known
@@ -75,8 +72,6 @@ class ServerOptions(Listening):
     max_images: Positive = 64
     max_image_mpixels: Annotated[Number, Gt(0)] = 40.0
     max_request_mpixels: Annotated[Number, Gt(0)] = 100.0
-    max_batch: Positive = 64
-    max_delay_ms: Annotated[Number, Ge(0)] = 2.0
     access_log: bool = False
     log: Text | None = None
 

@@ -169,11 +169,10 @@ class Predictor:
             del self._batchers[next(iter(self._batchers))]
         batchers = self._batchers.setdefault(model, {})
         if (signature, is_large) not in batchers:
-            delay = self._options.max_delay_ms / 1000
             batchers[signature, is_large] = Batcher(
                 functools.partial(self._predict, model, signature),
                 self._models,
-                BatchLimits(LARGE_AT_ONCE if is_large else self._options.max_batch, delay=delay),
+                BatchLimits(LARGE_AT_ONCE) if is_large else BatchLimits(),
                 lambda: self._reading > 0 and not is_large,
             )
         return batchers[signature, is_large]

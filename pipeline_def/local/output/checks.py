@@ -155,10 +155,7 @@ def set_leftovers_aside(layout: Layout) -> str:
         return ""
     if not any(os.scandir(layout.artifacts)):
         return ""
-    place = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
-    number = 1
-    while os.path.exists(folder := place if number == 1 else f"{place}-{number}"):
-        number += 1
+    folder = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
     try:
         os.makedirs(folder)
         os.rename(layout.artifacts, os.path.join(folder, os.path.basename(layout.artifacts)))

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,14 +154,6 @@ def test_what_a_person_edits_meanwhile_stays(port: int, output: Path) -> None:
     assert second.sha256 == DIGESTS[1]
 
 
-def test_undo_knows_text_that_the_file_escapes(tmp_path: Path) -> None:
-    review = Decisions(str(tmp_path / FILE), [DIGESTS[0]])
-    for to in ("red", "green"):
-        review.decide(Correction(DIGESTS[0], "a.jpg", "relabel", "blue", to, why="\ud800"))
-    review.undo(None)
-    assert review.read()[1][DIGESTS[0]].to_label == "red"
-
-
 def test_an_unreadable_file_is_left_alone(port: int, output: Path) -> None:
     decide(port, 0)
     (output / FILE).write_text("not a table")
@@ -290,27 +281,6 @@ def test_pictures_are_upright_reduced_and_harmless(tmp_path: Path) -> None:
         assert show(port, turned_image, "small").size == (107, 160)
         for name in hostile:
             assert ask(port, f"/api/pictures/{name}")[0] == 422
-
-
-@pytest.mark.slow
-def test_a_thousand_large_photographs_do_not_delay(tmp_path: Path) -> None:
-    """Decoding in the background leaves the server free to decide."""
-    noise = np.random.default_rng(0).integers(0, 255, (300, 400, 3), np.uint8)
-    data = encode(Image.fromarray(noise).resize((4000, 3000)), "JPEG")
-    images = {f"a/{n}.jpg": data + bytes([n]) for n in range(8)}
-    rows = [suspect(path, content, 0.5) for path, content in images.items()]
-    output = write_output(tmp_path, images, rows, ["a", "red"])
-    with reviewing(output) as port:
-        loads = [threading.Thread(target=show, args=(port, row.sha256)) for row in rows]
-        for load in loads:
-            load.start()
-        began = time.monotonic()
-        body = {"sha256": rows[0].sha256, "action": "keep"}
-        assert post(port, "/api/decisions", body)[0] == 200
-        waited = time.monotonic() - began
-        for load in loads:
-            load.join()
-        assert waited < min(0.8 * (time.monotonic() - began), 2)
 
 
 def test_images_are_joined_and_sorted() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pipeline_def.apps.serve import prediction
+from pipeline_def.apps.serve.batching import BatchLimits
 from pipeline_def.apps.serve.command import listen
 from pipeline_def.apps.serve.limits import Guard
 from pipeline_def.apps.serve.options import Listening, ServerOptions
@@ -239,11 +241,12 @@ def test_a_request_has_a_budget_of_pixels(tmp_path: Path) -> None:
 
 
 def test_work_for_clients_that_hang_up_is_canceled_without_a_traceback(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(prediction, "BatchLimits", lambda *_: BatchLimits(images=1))
     body = json.dumps(instances(png(1))).encode()
     head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    with serving(model := FakeModel(seconds=0.1), tmp_path, max_batch=1) as port:
+    with serving(model := FakeModel(seconds=0.1), tmp_path) as port:
         for sent in (head.encode() + body, head.encode() + body[:40]) * 10:
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.sendall(sent)
