@@ -7,7 +7,6 @@ import socket
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from e2e.commands import Commands, Failure
 
@@ -20,23 +19,6 @@ _MANIFESTS = "github.com/kubeflow/pipelines/manifests/kustomize"
 _STORES = ("seaweedfs", "minio-service")
 _READY = 900
 _ANSWER = 60
-
-
-@dataclass(frozen=True)
-class Access:
-    """How to reach the store from here."""
-
-    endpoint: str
-    key: str
-    secret: str
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables by which fsspec and our runner find the store."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": self.key,
-            "AWS_SECRET_ACCESS_KEY": self.secret,
-        }
 
 
 def create(commands: Commands) -> None:
@@ -71,11 +53,7 @@ def install(commands: Commands, release: str) -> None:
 
 @contextlib.contextmanager
 def forward(commands: Commands, service: str, port: int) -> Iterator[str]:
-    """Forward a free local port to a service within the block; yield its URL.
-
-    Raises:
-        Failure: nothing answers there within a minute.
-    """
+    """Forward a free local port to a service within the block; yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         local = free.getsockname()[1]
@@ -91,11 +69,7 @@ def forward(commands: Commands, service: str, port: int) -> Iterator[str]:
 
 
 def wait_for(url: str, seconds: float = _ANSWER) -> None:
-    """Wait until a server answers at `url`, even with an error.
-
-    Raises:
-        Failure: it does not in time.
-    """
+    """Wait until a server answers at `url`, even with an error."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -109,11 +83,7 @@ def wait_for(url: str, seconds: float = _ANSWER) -> None:
 
 
 def find_store(commands: Commands) -> str:
-    """Return the service name of this release's object store.
-
-    Raises:
-        Failure: none of the known stores exists.
-    """
+    """Return the service name of this release's object store."""
     listed = commands.read("kubectl", "--namespace", NAMESPACE, "get", "services", "--output=name")
     names = {line.removeprefix("service/") for line in listed.split()}
     for name in _STORES:
@@ -122,9 +92,13 @@ def find_store(commands: Commands) -> str:
     raise Failure(f"No object store among the services {', '.join(sorted(names))}.")
 
 
-def read_keys(commands: Commands) -> tuple[str, str]:
-    """Return the two keys of the store, from the secret that Kubeflow installs."""
+def store_environment(commands: Commands, endpoint: str) -> dict[str, str]:
+    """Return the variables for fsspec, with the keys in the secret that Kubeflow installs."""
     words = ("kubectl", "--namespace", NAMESPACE, "get", "secret", SECRET, "--output=json")
     data = json.loads(commands.read(*words))["data"]
     key, secret = (base64.b64decode(data[name]).decode() for name in ("accesskey", "secretkey"))
-    return key, secret
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
+    }

@@ -19,20 +19,12 @@ class Commands:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def require(self, *programs: str) -> None:
-        """Make sure that the programs are installed.
-
-        Raises:
-            Failure: names all that are missing.
-        """
+        """Make sure that the programs are installed."""
         if missing := [name for name in programs if shutil.which(name) is None]:
             raise Failure(f"These programs are missing: {', '.join(missing)}.")
 
     def read(self, *words: str) -> str:
-        """Run a command to its end; return what it prints.
-
-        Raises:
-            Failure: it fails; the message ends with what it said.
-        """
+        """Run a command to its end; return what it prints."""
         print(f"+ {shlex.join(words)}", flush=True)
         env = {**os.environ, **self.env}
         done = subprocess.run(words, capture_output=True, text=True, env=env)

@@ -47,16 +47,8 @@ class Runner:
 
     def compile(self, image: str, data: str) -> None:
         """Compile for small images and few epochs."""
-        small = (
-            "--transform.size",
-            "8",
-            "--model.name",
-            "cnn",
-            "--training.epochs",
-            "5",
-            "--training.folds",
-            "0",
-        )
+        small = ["--transform.size", "8", "--model.name", "cnn"]
+        small += ["--training.epochs", "5", "--training.folds", "0"]
         where = ["--name", self.pipeline, "--image", image, "--data", data]
         where += ["--output", str(self.spec)]
         self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small)

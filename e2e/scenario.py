@@ -72,14 +72,12 @@ def _cluster(options: Options, commands: Commands) -> Iterator[None]:
 @contextlib.contextmanager
 def _access(commands: Commands) -> Iterator[str]:
     """Reach the store and the interface from here; yield the interface's address."""
-    key, secret = cluster.read_keys(commands)
-    store = cluster.find_store(commands)
     with (
-        cluster.forward(commands, store, 9000) as address,
+        cluster.forward(commands, cluster.find_store(commands), 9000) as address,
         cluster.forward(commands, "ml-pipeline-ui", 80) as endpoint,
     ):
         before = dict(os.environ)
-        os.environ.update(cluster.Access(address, key, secret).environment())
+        os.environ.update(cluster.store_environment(commands, address))
         try:
             yield endpoint
         finally:
@@ -88,11 +86,7 @@ def _access(commands: Commands) -> Iterator[str]:
 
 
 def play(options: Options, runner: Runner, store: Store) -> None:
-    """Run the pipeline five times and check each run.
-
-    Raises:
-        Failure: a result is wrong.
-    """
+    """Run the pipeline five times and check each run."""
     store.mend_images()
     store.put_digits()
     runner.compile(options.image, DATA)
@@ -126,11 +120,7 @@ def _check_results(run: RunOutput, store: Store, *, pushed: int) -> None:
 
 
 def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
-    """Open a page, wait until it shows all `words`, and save a picture.
-
-    Raises:
-        Failure: there is no Chromium, or the page does not show them within a minute.
-    """
+    """Open a page, wait until it shows all `words`, and save a picture."""
     if find_chromium() is None:
         raise Failure(
             "Chromium is missing: install it, or leave out the pictures with --no-browser."

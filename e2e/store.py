@@ -61,11 +61,7 @@ class Store:
         return sorted((file.split("/")[-2] for file in found), key=int)
 
     def read_metrics(self, run_id: str) -> dict[str, Any]:
-        """Return a run's metrics; on Kubeflow the artifact `metrics` is a file, not a folder.
-
-        Raises:
-            Failure: the run did not write one such file.
-        """
+        """Return a run's metrics; on Kubeflow the artifact `metrics` is a file, not a folder."""
         fs, _ = open_store(DATA)
         files = fs.glob(f"{self.root}/{run_id}/{pod_of(REPORT.id)}/*/metrics")
         if len(files) != 1:

@@ -181,29 +181,6 @@ def test_removed_and_replaced_packages_are_locked(slim_packages: Any) -> None:
     assert f"tensorflow-cpu=={older} " in for_cpu
 
 
-@pytest.mark.slow
-def test_all_that_the_image_is_checked_for_gets_byte_code(
-    slim_packages: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    script = (ROOT / ".ci" / "check_image.py").read_text().replace("main())", "0)")
-    script += "\nlist(_imports())\nprint(*(m.__file__ for m in list(sys.modules.values()) "
-    script += "if getattr(m, '__file__', None)), sep='\\n')"
-    done = subprocess.run(
-        [sys.executable, "-"],
-        input=script.replace("    sys.exit(0)", "    pass"),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    compiled = {file.parent for file in slim_packages.imported_files(sys.executable)}
-    files = [Path(line) for line in done.stdout.splitlines() if "site-packages" in line]
-    assert len(files) > 1000
-    missing = [file for file in files if file.suffix == ".py" and file.parent not in compiled]
-    # `backports` comes with development tools, which the image lacks.
-    assert [file for file in missing if file.parent.name != "backports"] == []
-
-
 def test_unused_files_are_removed_and_licences_stay(
     slim_packages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,11 +72,9 @@ def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path
     ("old", "new", "parameters", "message"),
     [
         ("schemaVersion: 2.1.0", "schemaVersion: 2.0.0", {}, "upload: .*only supports schema"),
-        ("componentRef:", "componentReference:", {}, "upload: .*unknown template format"),
         ("nodeSelector:", "nodeSelectors:", {}, 'compile: .*unknown field "nodeSelectors"'),
         ("producerTask: Transform", "producerTask: other", {}, "compile: .*unknown producer task"),
         ("", "", {"epochs": 1}, "compile: .*not required by pipeline: epochs"),
-        ("", "", {"data": 1}, "compile: .*data requires type string"),
     ],
 )
 def test_a_broken_file_or_run_is_rejected(

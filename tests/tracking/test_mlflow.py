@@ -2,9 +2,13 @@
 
 import dataclasses
 import json
+import shutil
+import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,11 +16,49 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def import tracking
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.runs.record import RunRecord
+from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, write_record
 from tests.kubeflow.stub_server import Response
 from tests.local.run_samples import write_run
-from tests.tracking.conftest import FINGERPRINT
+from tests.missing import lack
 from tests.tracking.mlflow_server import MlflowServer
+
+FINGERPRINT = "files:3,sha256:abc"
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> RunRecord:
+    """A run with files, whose model was pushed."""
+
+    def put(path: str, content: Any) -> Output:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+        return Output(str(file.parent), "Model")
+
+    put("pushed/7/saved_model.pb", "graph")
+    put("pushed/7/variables/variables.index", "checksums")
+    history = {"loss": [2.0, float("inf"), 0.5], "val_accuracy": [0.1, 0.2, 0.3]}
+    report = {"html": put("html/report.html", "<p>"), "card": put("card/model_card.md", "# A")}
+    base = write_run(tmp_path, 1)
+    done = dataclasses.replace(base.steps["Trainer"], inputs={}, outputs={})
+    graph = put("model/Format-Serving/saved_model.pb", "graph")
+    trained = {
+        "model": dataclasses.replace(graph, uri=str(tmp_path / "model")),
+        "model_run": put("model_run/history.json", history),
+    }
+    steps = {
+        "Trainer": dataclasses.replace(done, outputs=trained),
+        "ImageReport": dataclasses.replace(done, state="cached", outputs=report),
+        "Pusher": done,
+    }
+    changed = dataclasses.replace(
+        base,
+        steps=steps,
+        data=Data("/data/pets", FINGERPRINT),
+        pushed=Pushed("7", str(tmp_path / "pushed" / "7")),
+    )
+    write_record(changed, str(tmp_path))
+    return changed
 
 
 @pytest.fixture
@@ -122,3 +164,61 @@ def test_a_wrong_url_is_refused(url: str) -> None:
     ) as error:
         TrackingConfig(mlflow=url)
     assert (url == "s3cret") is ("s3cret" in str(error.value))
+
+
+_PORT = 5079
+
+
+@pytest.fixture
+def real_server(tmp_path: Path) -> Iterator[str]:
+    program = shutil.which("mlflow")
+    if program is None:
+        lack("mlflow", "mlflow is not installed")
+    store = ("--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db")
+    files = ("--artifacts-destination", str(tmp_path / "files"))
+    command = [program, "server", "--port", str(_PORT), "--workers", "1", *store, *files]
+    with (tmp_path / "mlflow.log").open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{_PORT}"
+    try:
+        for _ in range(900):
+            time.sleep(0.2)
+            try:
+                urllib.request.urlopen(f"{url}/health")
+                break
+            except OSError:
+                assert server.poll() is None, (tmp_path / "mlflow.log").read_text()
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def ask(url: str, path: str, **body: Any) -> Any:
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(f"{url}/api/2.0/{path}", data)
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
+
+
+@pytest.mark.slow
+def test_the_real_server_has_the_run_once(real_server: str, record: RunRecord) -> None:
+    url = real_server
+    config = TrackingConfig(mlflow=url)
+    for _ in range(2):
+        assert tracking.report_run(record, config).startswith("MLflow has run 1: ")
+    path = "mlflow/experiments/get-by-name?experiment_name=images"
+    experiment = ask(url, path)["experiment"]
+    [run] = ask(url, "mlflow/runs/search", experiment_ids=[experiment["experiment_id"]])["runs"]
+    assert run["info"]["status"] == "FINISHED"
+    tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}
+    assert (tags["images_fingerprint"], tags["pushed_version"]) == (FINGERPRINT, "7")
+    metrics = {metric["key"]: metric["value"] for metric in run["data"]["metrics"]}
+    assert (metrics["loss"], metrics["eval_accuracy"]) == (0.5, 0.9)
+    path = f"mlflow/artifacts/list?run_id={run['info']['run_id']}"
+    assert {one["path"] for one in ask(url, path)["files"]} == {
+        *("report.html", "model_card.md", "model"),
+    }
+    [version] = ask(url, "mlflow/model-versions/search")["model_versions"]
+    assert (version["name"], version["run_id"]) == ("images", run["info"]["run_id"])

@@ -180,22 +180,22 @@ class _Job:
         The other workers only lost their connection to that one.
         """
         pods = self.cluster.job_pods(self.name)
-        failed = [_termination(pod) for pod in pods if pod["status"].get("phase") == "Failed"]
+        failed = [pod for pod in pods if pod["status"].get("phase") == "Failed"]
         if not failed:
             return ServiceError(f"The Job {self.name} failed: {message}")
-        first = min(failed, key=_Termination.rank)
-        lines = [
-            line.partition(" ")[2] for line in self.cluster.log(first.pod, tail_lines=_LAST_LINES)
-        ]
-        if lines and first.pod != self.chief:
-            _print("\n".join([f"Last lines of {first.pod}:", *lines]))
+        first = min(failed, key=_rank)
+        name = first["metadata"]["name"]
+        lines = [line.partition(" ")[2] for line in self.cluster.log(name, tail_lines=_LAST_LINES)]
+        if lines and name != self.chief:
+            _print("\n".join([f"Last lines of {name}:", *lines]))
         said = re.compile(rf"{re.escape(self.step)}: (?:error|failed): (.*)")
         sentences = [found[1] for line in lines if (found := said.match(line))]
         if sentences:
-            return ServiceError(f"{first.pod}: {sentences[-1]}")
+            return ServiceError(f"{name}: {sentences[-1]}")
         # A worker that Kubernetes kills has no time for a sentence.
-        detail = f" ({first.reason})" if first.reason else ""
-        return ServiceError(f"{first.pod} ended with status {first.status}{detail}.")
+        _, status, reason = _termination(first)
+        detail = f" ({reason})" if reason else ""
+        return ServiceError(f"{name} ended with status {status}{detail}.")
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""
@@ -215,27 +215,19 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
-@dataclass(frozen=True)
-class _Termination:
-    """How the pod of a worker ended."""
-
-    pod: str
-    when: str
-    status: int
-    reason: str
-
-    def rank(self) -> tuple[bool, str, bool]:
-        """Sort by time, but last the workers that report the loss of another one, or may do so."""
-        return self.status == WorkerError.exit_status, self.when, self.status == FAILED
+def _rank(pod: Manifest) -> tuple[bool, str, bool]:
+    """Sort by time, but last the workers that report the loss of another one, or may do so."""
+    when, status, _ = _termination(pod)
+    return status == WorkerError.exit_status, when, status == FAILED
 
 
-def _termination(pod: Manifest) -> _Termination:
-    name, status = pod["metadata"]["name"], pod["status"]
+def _termination(pod: Manifest) -> tuple[str, int, str]:
+    """Return when the worker in a pod ended, with which status, and why."""
+    status = pod["status"]
     for container in status.get("containerStatuses", []):
         if ended := container.get("state", {}).get("terminated"):
             # "Error" is what Kubernetes calls every status but 0.
             reason = ended.get("reason", "").removeprefix("Error")
-            when, code = ended.get("finishedAt") or "", int(ended.get("exitCode", 1))
-            return _Termination(name, when, code, reason)
+            return ended.get("finishedAt") or "", int(ended.get("exitCode", 1)), reason
     # No container has ended: the pod was evicted, or its node is lost.
-    return _Termination(name, "", 1, str(status.get("reason") or status.get("message") or ""))
+    return "", 1, str(status.get("reason") or status.get("message") or "")

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -174,18 +176,16 @@ def test_a_pod_that_does_not_start_is_reported_once(
 def test_an_unreachable_server_is_polled_again(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, failures: int, status: int
 ) -> None:
-    class Failing(client_run.RunFollower):
-        def follow(self) -> str:
-            server.failures = failures
-            return super().follow()
+    def start_failing(run: client_run.StartedRun, write: Callable[[str], None]) -> Any:
+        server.failures = failures
+        return client_run.RunFollower(run, write)
 
-    monkeypatch.setattr(run_commands, "RunFollower", Failing)
+    monkeypatch.setattr(run_commands, "RunFollower", start_failing)
     server.script.append(nodes("SUCCEEDED", CACHED, "Train SUCCEEDED 20 20"))
     found, lines = wait(say, monkeypatch)
     assert found == status
     assert "The run continues; retrying every 10 s" in lines[0]
-    if status:
-        assert "could not read the run run_id-1 (500: " in lines[-1]
+    assert ("could not read the run run_id-1 (500: " in lines[-1]) is (status == 2)
 
 
 def test_ctrl_c_leaves_the_run_alone(

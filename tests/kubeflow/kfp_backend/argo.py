@@ -33,8 +33,6 @@ class Workflow:
     uid: str
     run_pod: Callable[[str, Template, Values], Node]
     """Runs a container template, given its path in the workflow and its placeholders."""
-    nodes: dict[str, Node] = field(default_factory=dict)
-    """Path in the workflow → finished task."""
 
     def run(self) -> None:
         """Run all of it, one task after the other."""
@@ -78,7 +76,6 @@ class Workflow:
                 arguments = task.get("arguments", {}).get("parameters", [])
                 given = {one["name"]: filled(one["value"], scope) for one in arguments}
                 node = self._run_template(task["template"], given, path=inner)
-            self.nodes[inner] = node
             states[name] = node.state
             prefix = f"tasks.{name}.outputs.parameters."
             scope |= {prefix + key: value for key, value in node.outputs.items()}

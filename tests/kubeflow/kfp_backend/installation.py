@@ -16,13 +16,11 @@ from ml_metadata.metadata_store.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from tests.kubeflow.kfp_backend import argo_workflow, build_command
-from tests.kubeflow.kfp_backend.argo import Node, Workflow
+from tests.kubeflow.kfp_backend.argo import Workflow
 from tests.kubeflow.kfp_backend.kubelet import Kubelet
 from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi, Objects
 from tests.kubeflow.kfp_backend.services import MetadataService, TaskService, serve
 from tests.kubeflow.warm_python import warm_python
-
-__all__ = ["Installation", "Run", "install"]
 
 _State = metadata_store_pb2.Execution.State
 _OUTPUT = metadata_store_pb2.Event.Type.OUTPUT
@@ -43,8 +41,6 @@ class Run:
     run_id: str
     tasks: Mapping[str, Task]
     """Steps and sub-DAGs."""
-    nodes: Mapping[str, Node]
-    """Argo's nodes, by path."""
     logs: Mapping[str, str]
 
     def log(self, task: str) -> str:
@@ -71,9 +67,8 @@ class Installation:
         run_id = str(uuid.uuid4())
         self.kubelet.logs.clear()
         manifest = argo_workflow(spec, parameters, run_id=run_id)
-        workflow = Workflow(manifest, run_id, self.kubelet.run)
-        workflow.run()
-        return Run(run_id, self._tasks(run_id), workflow.nodes, dict(self.kubelet.logs))
+        Workflow(manifest, run_id, self.kubelet.run).run()
+        return Run(run_id, self._tasks(run_id), dict(self.kubelet.logs))
 
     def _tasks(self, run_id: str) -> dict[str, Task]:
         context = self.metadata.get_context_by_type_and_name("system.PipelineRun", run_id)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,15 +108,12 @@ def test_a_lost_pod_leaves_the_log_as_far_as_it_came(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_retry_adds_to_the_log(tmp_path: Path) -> None:
+def test_a_retry_adds_and_a_store_that_fails_costs_only_the_log(tmp_path: Path) -> None:
     run(tmp_path, "killed")
     run(tmp_path, "well")
     kept = (tmp_path / f"images/{RUN}/logs/Gen-lookup.txt").read_text()
     assert kept.index("SIGKILL") < kept.index("--- next attempt ---") < kept.index("Found: {}")
-
-
-@pytest.mark.slow
-def test_a_store_that_fails_costs_only_the_log(tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "images")
     (tmp_path / "images").write_text("not a folder")
     status, shown = run(tmp_path, "well")
     assert (status, "WARNING The log is not kept: " in shown) == (0, True)
