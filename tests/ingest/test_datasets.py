@@ -383,30 +383,20 @@ GOOD = {"image": PNG, "label": 1}
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        (
-            {"a.tfrecord": GOOD, "cat/1.jpg": b"x"},
-            {},
-            r"both shards and imag",
-        ),
+        ({"a.tfrecord": GOOD, "cat/1.jpg": b"x"}, {}, r"both shards and imag"),
         ({"a.tfrecord": GOOD, "b.tar": b"x"}, {}, r"shards of several form"),
-        (
-            {"a.tfrecord": GOOD, "b.tfrecord": {"image": PNG}},
-            {},
-            r"b.tfrecord",
-        ),
+        ({"a.tfrecord": GOOD, "b.tfrecord": {"image": PNG}}, {}, r"b.tfrecord"),
         ({"a.tfrecord": {"image": PNG}}, {}, r"'image', but none is known to be the label"),
         ({"a.tfrecord": {"label": 1}}, {}, r"'label', but none is known to be the image"),
         ({"a.tfrecord": {"image": 7, "label": 1}}, {}, r"raw pixels, not encoded images"),
         ({"a.tfrecord": GOOD}, {"image": "img"}, r"takes image from 'img'"),
         ({"test-0.tfrecord": GOOD}, {}, r"test, but none of train"),
-        ({"a.tar": b"x" * 600}, {}, r"None of 1 shards .* a header is damaged"),
         (
             {"a.tar": tarfile.TarInfo("a.jpg").tobuf().replace(b"a.jpg", b"b.jpg")},
             {},
             r"a header is damaged \(bad checksum\)",
         ),
         ({"a.parquet": b"x" * 600}, {}, r"None of 1 shards"),
-        ({"a.tfrecord": b""}, {}, r"None of 1 shards"),
         ({"a-train.array_record-00000-of-00001": b""}, {}, r"prepare the data set as TFRecord"),
     ],
 )
@@ -454,7 +444,6 @@ def test_an_archive_beside_its_images_is_skipped(folder: Path, tmp_path: Path) -
         ("Split-eval/data_tfrecord-00000-of-00008", "eval"),
         ("default/validation/0000.parquet", "eval"),
         ("imagenet-val-000012.tar", "eval"),
-        ("shard-0.tar", None),
         ("strain-0.tar", None),
     ],
 )
@@ -466,7 +455,6 @@ def test_splits_of_names(path: str, split: str | None) -> None:
     ("value", "text"),
     [
         (b"cat", "cat"),
-        ("dog", "dog"),
         (1, "green"),
         ("2", "red"),
         (7, "7"),
@@ -476,7 +464,6 @@ def test_splits_of_names(path: str, split: str | None) -> None:
         ([0.0, 1.0], "green"),
         ([], None),
         (b"", None),
-        (None, None),
     ],
 )
 def test_labels(value: Any, text: str | None) -> None:

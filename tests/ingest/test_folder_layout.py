@@ -136,10 +136,6 @@ ERRORS = {
         ["a/b/cat/1.jpg", "a/b/dog/x/1.jpg"],
         ONE + " {0}/a/b has several: local_runner.py {0}/a/b",
     ),
-    "splits one level too deep": (
-        ["a/train/cat/1.jpg", "a/eval/cat/1.jpg"],
-        ONE + " {0}/a has several",
-    ),
     "one image of a class that train lacks": (
         [
             "train/cat/1.jpg",

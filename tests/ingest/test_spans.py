@@ -23,7 +23,6 @@ __all__ = ["reads"]
 FOLDERS = {
     "newest number, not newest text": (["s-9", "s-10"], "s-{SPAN}", (10, None, "s-10")),
     "newest version": (["s-1/v3", "s-2/v1", "s-2/v2"], "s-{SPAN}/v{VERSION}", (2, 2, "s-2/v2")),
-    "version beside the span": (["s1v1", "s1v2"], "s{SPAN}v{VERSION}", (1, 2, "s1v2")),
     "fixed width": (["s-0007", "s-12"], "s-{SPAN:4}", (7, None, "s-0007")),
     "day": (["2024-12-31", "2025-01-01"], "{YYYY}-{MM}-{DD}", (20089, None, "2025-01-01")),
     "day in folders": (
@@ -35,11 +34,6 @@ FOLDERS = {
         ["2025-02-30", "2025-02-01"],
         "{YYYY}-{MM}-{DD}",
         (20120, None, "2025-02-01"),
-    ),
-    "fixed folder behind": (
-        ["s-1/images", "s-2/images"],
-        "s-{SPAN}/images",
-        (2, None, "s-2/images"),
     ),
     "dots are dots": (["s.1", "sx2"], "s.{SPAN}", (1, None, "s.1")),
     "no placeholder": (["images"], "images", (0, None, "images")),

@@ -16,9 +16,7 @@ CASES: dict[str, tuple[dict[str | None, int], Splits, Mapping[str, float], str]]
     "no splits": ({None: 1000}, {None: None}, THREE, ""),
     "too few for a test split": ({None: 999}, {None: None}, TWO, "999 images are too few"),
     "train alone": ({"train": 1000}, {"train": None}, THREE, ""),
-    "train alone, few": ({"train": 30}, {"train": None}, TWO, "30 images are too few"),
     "test judges only": ({"train": 1000, "test": 5}, {"train": None, "test": "test"}, TEN, ""),
-    "test judges only, few": ({"train": 999, "test": 5}, {"train": None, "test": "test"}, TWO, ""),
     "train and eval": (
         {"train": 9999, "eval": 9999},
         {"train": "train", "eval": "eval"},
@@ -37,23 +35,11 @@ CASES: dict[str, tuple[dict[str | None, int], Splits, Mapping[str, float], str]]
         THREE,
         "",
     ),
-    "test of a manifest, the rest by hash": (
-        {None: 1000, "test": 5},
-        {None: None, "test": "test"},
-        TEN,
-        "",
-    ),
     "all splits of a manifest, the rest to train": (
         {"train": 300, "eval": 100, "test": 100, None: 500},
         {"train": "train", "eval": "eval", "test": "test", None: None},
         {"train": 1.0},
         "",
-    ),
-    "eval of a manifest, a few by hash": (
-        {None: 500, "eval": 100},
-        {None: None, "eval": "eval"},
-        {"train": 1.0},
-        "500 images are too few",
     ),
     "eval of a manifest, the rest by hash": (
         {None: 1000, "eval": 5},

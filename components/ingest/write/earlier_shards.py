@@ -24,6 +24,7 @@ from components.ingest.plan.facts import (
 )
 from components.ingest.plan.shard_plan import ShardPlan, is_unchanged
 from components.ingest.plan.splits import key_of
+from components.ingest.source.listing import ImageFile
 from components.records.shard_files import PLANS, find_earlier, read_index
 from components.storage.folder import share
 
@@ -71,8 +72,8 @@ class TakenOver(NamedTuple):
     """Number of a plan whose shards have been taken over → what is known of its files."""
     sources: Mapping[int, Sequence[str]] = {}
     """Number of another plan → the earlier plans that know files of it, see `plan_path`."""
-    digests: Mapping[str, str] = {}
-    """Path → digest of each file that need not be read."""
+    known: int = 0
+    """Number of files that need not be read."""
 
 
 def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division: str) -> Earlier:
@@ -105,62 +106,40 @@ def take_over(
 ) -> TakenOver:
     """Take over the shards of plans whose files have not changed since the earlier ingest."""
     suffixes = [PICTURES] if config.finds_near_duplicates else []
-    adopted = _find_whole(plans, earlier)
-    sources, digests = _find_parts(plans, earlier, adopted)
+    known = {id(of.plan): of for of in earlier.facts}
+    found = {n: known[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
+    # What could not be read may be readable now.
+    whole = {n: facts for n, facts in found.items() if all(fact.sha256 for fact in facts.facts)}
     with ThreadPoolExecutor(_REQUESTS) as pool:
         jobs = {
             number: pool.submit(_adopt, plans[number], facts, earlier.uri, examples_uri, suffixes)
-            for number, facts in adopted.items()
+            for number, facts in whole.items()
         }
     taken = {number: facts for number, job in jobs.items() if (facts := job.result())}
-    for number, facts in taken.items():
-        paths = (file.path for file in plans[number].files)
-        digests.update(zip(paths, (fact.sha256 for fact in facts.facts), strict=True))
-    return TakenOver(taken, sources, digests)
+    sources, count = _find_sources(plans, earlier, whole)
+    return TakenOver(taken, sources, count + sum(len(plans[number].files) for number in taken))
 
 
-def _find_whole(plans: Sequence[ShardPlan], earlier: Earlier) -> dict[int, PlanFacts]:
-    """Return plan number → facts of the earlier plan that has already written its shards."""
-    facts = {id(of.plan): of for of in earlier.facts}
-    found = {n: facts[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
-    # What could not be read may be readable now.
-    return {n: of for n, of in found.items() if all(fact.sha256 for fact in of.facts)}
-
-
-def _find_parts(
-    plans: Sequence[ShardPlan], earlier: Earlier, adopted: dict[int, PlanFacts]
-) -> tuple[dict[int, list[str]], dict[str, str]]:
-    """Return the sources and digests of the other plans; adopt those that have shards, too."""
-    whole = {id(facts) for facts in adopted.values()}
-    owners = {
-        file.path: (file, fact.sha256, facts)
-        for facts in earlier.facts
-        if id(facts) not in whole
-        for file, fact in zip(facts.plan.files, facts.facts, strict=True)
-        if fact.sha256
-    }
+def _find_sources(
+    plans: Sequence[ShardPlan], earlier: Earlier, whole: Mapping[int, PlanFacts]
+) -> tuple[dict[int, list[str]], int]:
+    """Return the sources of the other plans, and how many of their files these know."""
+    taken = {id(facts) for facts in whole.values()}
+    owners: dict[str, tuple[ImageFile, str]] = {}
+    for facts in earlier.facts:
+        if id(facts) not in taken:
+            place = plan_path(earlier.uri, facts.plan)
+            owners |= {file.path: (file, place) for file, fact in facts.files() if fact.sha256}
     sources: dict[int, list[str]] = {}
-    digests: dict[str, str] = {}
+    count = 0
     for number, plan in enumerate(plans):
-        if number in adopted:
-            continue
-        found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
-        same = [
-            (file.path, sha256, of)
-            for file, before, sha256, of in found
-            if is_unchanged(file, before)
-        ]
-        known = list({id(of): of for _, _, of in same}.values())
-        if len(known) == 1 and len(same) == len(plan.files) and _is_same(plan, known[0].plan):
-            adopted[number] = known[0]
-        elif known:
-            digests.update((path, sha256) for path, sha256, _ in same)
-            sources[number] = [plan_path(earlier.uri, facts.plan) for facts in known]
-    return sources, digests
-
-
-def _is_same(plan: ShardPlan, before: ShardPlan) -> bool:
-    return (plan.group, len(plan.files)) == (before.group, len(before.files))
+        if number not in whole:
+            found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
+            places = [place for file, before, place in found if is_unchanged(file, before)]
+            count += len(places)
+            if places:
+                sources[number] = list(dict.fromkeys(places))
+    return sources, count
 
 
 def _adopt(

@@ -127,7 +127,7 @@ def _begin(
     examples: str,
 ) -> IngestJob:
     """Say how many files are read, and return the job that writes the remaining plans."""
-    files, unread = len(listing.files), len(listing.files) - len(taken.digests)
+    files, unread = len(listing.files), len(listing.files) - taken.known
     if files and earlier.uri:
         report_result(f"{files:,} images: {files - unread:,} unchanged, {unread:,} read")
     else:
@@ -144,7 +144,7 @@ def _begin(
         total=sum(len(plan.files) for n, plan in enumerate(plans) if n not in taken.facts),
         unread=unread,
         for_tensorflow=config.check == "pixels" and _are_other_pictures(plans),
-        has_grown=bool(taken.digests),
+        has_grown=taken.known > 0,
         earlier=taken.sources,
     )
 
