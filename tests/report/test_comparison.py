@@ -8,8 +8,7 @@ from components.evaluation.config import EvaluationConfig
 from components.evaluation.thresholds import ThresholdCheck
 from components.evaluation.verdict import decide, measure_accuracy
 from components.metrics.intervals import paired_interval
-from components.report.comparison.comparison import list_parts
-from components.report.comparison.document import render_comparison
+from components.report.comparison.comparison import list_parts, render_comparison
 from components.report.comparison.pairs import Overlap, pair
 from tests.report.conftest import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers

@@ -1,18 +1,12 @@
 """Findings about the images: their files, classes, sizes and anomalies."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from components.contract.example import EVAL, TRAIN
 from components.images.check_result import Category, Note
-from components.report.facts import ReportFacts
-from components.report.findings.finding import (
-    Finding,
-    UnknownError,
-    find_option,
-    is_balanced,
-    name_labels,
-)
+from components.report.facts import ReportFacts, UnknownError
+from components.report.shown import Finding
 
 # Images of the most frequent class per image of the rarest.
 _UNBALANCED = 10
@@ -20,6 +14,8 @@ _FEW_OF_A_CLASS = 20
 _MANY_DUPLICATES = 0.05
 _MANY_SMALL = 0.2
 _MANY_WRONG = 0.01
+# Labels that are named; others are counted.
+_NAMED = 3
 
 _FILES = {
     "rejected": (
@@ -59,6 +55,12 @@ _FILES = {
         "remove the copies",
     ),
 }
+
+
+def name_labels(labels: Sequence[str]) -> str:
+    """Name up to three labels, and count the others."""
+    more = f" and {len(labels) - _NAMED} more classes" if labels[_NAMED:] else ""
+    return f"{', '.join(labels[:_NAMED])}{more}"
 
 
 def check_files(facts: ReportFacts) -> Iterator[Finding]:
@@ -126,7 +128,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
             f"{many:,} training images of {most}, but {few:,} of {least}",
             "a model can score well and still ignore rare classes",
             "add images of rare classes, which training weighs up already"
-            if is_balanced(facts)
+            if facts.is_balanced
             else "use --training.balance weights, and --training.metric balanced_accuracy to pick "
             "the epoch",
         )
@@ -151,7 +153,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_sizes(facts: ReportFacts) -> Iterator[Finding]:
     """Look for images smaller than the model's input."""
-    side = find_option(facts, "transform.size")
+    side = facts.find_option("transform.size")
     counts = {s.value: s.examples for s in facts.comparison.slices if s.slicing == "size"}
     if not counts:
         raise UnknownError

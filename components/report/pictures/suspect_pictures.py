@@ -15,8 +15,8 @@ from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
 from components.report.shown import PredictedImage, ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
-from components.report.suspects.odd_images import MOST, Columns
-from components.report.suspects.similar import draw_map, find_rows, find_similar
+from components.report.suspects.odd_images import MOST
+from components.report.suspects.similar import Columns, draw_map, find_rows, find_similar
 
 _SIDE, _SMALL_SIDE = 144, 64
 

@@ -15,9 +15,13 @@ from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
 from components.report.shown import LabelErrors
 from components.report.suspects.labels import find_wrong_labels
-from components.report.suspects.neighbors import Features
-from components.report.suspects.odd_images import Columns, find_odd, read_columns
-from components.report.suspects.similar import add_neighbors, find_mislabeled_copies
+from components.report.suspects.odd_images import find_odd, read_columns
+from components.report.suspects.similar import (
+    Columns,
+    Features,
+    add_neighbors,
+    find_mislabeled_copies,
+)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from components.contract.wire_format import read_varint
 from components.host.machine import release_pages
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.report.suspects.neighbors import Features, Ints, find_neighbors
+from components.report.suspects.similar import Columns, Features, Ints, find_neighbors
 
 _NAME, _WIDTH, _HEIGHT = FILENAME.encode(), WIDTH.encode(), HEIGHT.encode()
 
@@ -29,8 +29,6 @@ _IDENTITY = ("sha256", "path", "split", "label")
 _DISTINCT = ("sha256", "path")
 
 Floats = npt.NDArray[np.float64]
-Columns = Mapping[str, Any]
-"""Name → values of all images, in arrays or as `Texts`."""
 
 MOST = 36
 """Odd images of a report, no more than a person looks at."""
