@@ -209,12 +209,7 @@ def _progress(done: int, note: str) -> None:
 
 
 def describe_spans(examples: PropertiesLike, columns: Columns) -> tuple[SpanFacts, ...]:
-    """Return the spans of `ingest.window`, the oldest first; none without a window.
-
-    Args:
-        examples: the artifact, with the configuration and the folder of ingest.
-        columns: of the table of images.
-    """
+    """Return the spans of `ingest.window`, the oldest first; none without a window."""
     config = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
     pattern = examples.get_string_custom_property(PATTERN_PROPERTY)
     # Examples of earlier versions have no pattern.

@@ -328,7 +328,6 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
     "changes",
     [
         pytest.param(with_metrics([[9, 0, 0], [0, 9, 0], [0, 0, 9]], ece=0.2), id="few images"),
-        pytest.param({"files": {"examples": 100, "duplicates": 5}}, id="few copies"),
         pytest.param(
             {
                 "history": history([0.5, 0.9, 0.95], [0.5, 0.9, 0.95]),

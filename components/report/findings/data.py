@@ -11,7 +11,6 @@ from components.report.shown import Finding
 # Images of the most frequent class per image of the rarest.
 _UNBALANCED = 10
 _FEW_OF_A_CLASS = 20
-_MANY_DUPLICATES = 0.05
 _MANY_SMALL = 0.2
 _MANY_WRONG = 0.01
 # Labels that are named; others are counted.
@@ -48,12 +47,6 @@ _FILES = {
         "images, labels or classes have changed since, or a value is wrong",
         "see the reasons below, and edit the corrections file",
     ),
-    "duplicates": (
-        "file is a copy of another",
-        "files are copies of others",
-        "copied images count more than others",
-        "remove the copies",
-    ),
 }
 
 
@@ -75,8 +68,6 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
     counted["rejected"] -= by_category.get(Category.REMOVED, 0)
     for name, (one, several, why, advice) in _FILES.items():
         count = counted[name]
-        if name == "duplicates" and count <= _MANY_DUPLICATES * counted["examples"]:
-            continue
         if count:
             text = f"{count:,} {one if count == 1 else several}"
             yield Finding("files", text, why, advice)

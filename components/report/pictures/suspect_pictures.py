@@ -40,12 +40,7 @@ def show_suspects(
 ) -> SuspectPictures:
     """Show the first suspects of each kind, and what resembles them and the mistakes.
 
-    Args:
-        found: all suspects.
-        mistakes: they get their most similar training images.
-        examples_uri: output of ImageExampleGen, which has the pictures.
-        root: folder of the images, for examples in a bucket.
-        limit: bytes of all pictures; what comes after has none.
+    Pictures beyond `limit` bytes are left out. Mistakes get their most similar training images.
     """
     columns, features = found.columns, found.features
     chosen = _choose(found.suspects)

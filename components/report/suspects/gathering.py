@@ -40,11 +40,7 @@ class FoundSuspects:
 def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSuspects | None:
     """Look for suspects among the images of all splits, except those that a person has judged.
 
-    Return None if the trainer described no images.
-
-    Args:
-        given: artifacts `model_run`, `examples` and `rejects`.
-        side: side of the images that the model sees, pixels.
+    Return None if the trainer described no images, whose side for the model is `side` pixels.
     """
     run, examples = given["model_run"].uri, given["examples"].uri
     images = open_images(run)

@@ -123,9 +123,7 @@ def _read_sizes(examples_uri: str) -> tuple[Any, npt.NDArray[np.float32]]:
 def find_odd(columns: Columns, features: Features | None = None) -> OddImages:
     """Find odd images.
 
-    Args:
-        columns: the statistics of the images, see `read_columns`; `decided` are left out.
-        features: embeddings, [rows, features].
+    `decided` ones of the `columns`, see `read_columns`, are left out; `features` are embeddings.
     """
     scores = {
         reason: _keep_odd(_score(values, limit))
