@@ -27,6 +27,11 @@ from components.report.shown import (
 MATRIX_CLASSES = 50
 """Most classes of the confusion matrix on the page; a larger one is unreadable."""
 
+
+class UnknownError(Exception):
+    """The run did not report what a check needs."""
+
+
 # Names such as span-3, v01, 2026 or 2026-11-20: their prefix, and their last number.
 _NUMBERED = re.compile(r"(?:\d+[-_.])*([A-Za-z]*)[-_]?(\d+)")
 
@@ -165,6 +170,23 @@ class ReportFacts:
     formats: tuple[FormatResult, ...] = ()
     baseline_version: str = ""
     notes: tuple[str, ...] = ()
+
+    def find_option(self, name: str) -> Any:
+        """Return the value of an option, `section.field`.
+
+        Raises:
+            UnknownError: the run did not report it.
+        """
+        section, _, field = name.partition(".")
+        try:
+            return self.header.config[section][field]
+        except KeyError as error:
+            raise UnknownError from error
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether training weighs or draws all classes alike."""
+        return bool(self.header.config.get("training", {}).get("balance", "none") != "none")
 
     def __post_init__(self) -> None:
         # By use: train, eval, test.

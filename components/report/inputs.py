@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
 from typing import Any
@@ -34,23 +34,17 @@ from components.contract.span_pattern import name_spans
 from components.host.machine import trim_memory
 from components.host.progress import report_progress
 from components.images.pixel_statistics import STATISTICS
-from components.metrics.calibration import Scaling, measure_sets, undo_scaling
+from components.metrics.calibration import measure_sets, undo_scaling
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_format_results, read_thresholds, read_verdict
 from components.metrics.prediction_file import read_sampled
-from components.metrics.predictions import (
-    Evaluated,
-    Predictions,
-    SampledPredictions,
-    drop_probabilities,
-)
+from components.metrics.predictions import Evaluated, SampledPredictions, drop_probabilities
 from components.metrics.unknowns import Unknowns
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, SpanFacts, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects
-from components.report.suspects.odd_images import Columns
-from components.report.suspects.similar import measure_leaks
+from components.report.suspects.similar import Columns, measure_leaks
 
 _PACKAGES = (
     "tfx",
@@ -77,14 +71,11 @@ def gather_facts(
     _progress(1, "computing metrics")
     comparison = compare_models(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
-    sets, folds = training.get("label_sets"), (training.get("folds") or {}).get("count", 0)
+    folds = (training.get("folds") or {}).get("count", 0)
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
-    candidate = evaluated.candidate
-    notes, scaling = tuple(_describe_sample(candidate)), _find_scaling(training, candidate)
-    coverage = measure_sets(candidate.held, **sets, held_out=held_out) if sets else None
+    fits = _measure_fits(training, evaluated, held_out=held_out)
     # The largest part of the memory, which is free again before the images are read.
-    evaluated = replace(evaluated, candidate=drop_probabilities(candidate), baseline=None)
-    del candidate
+    evaluated = replace(evaluated, candidate=drop_probabilities(evaluated.candidate), baseline=None)
     trim_memory()
     _progress(2, "looking for suspects")
     suspects = find_suspects(given, side=training["config"]["transform"]["size"])
@@ -106,11 +97,7 @@ def gather_facts(
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         formats=read_format_results(evaluation.uri),
-        notes=notes,
-        scaling=scaling,
-        unknowns=_find_unknowns(training, evaluated, held_out=held_out),
-        known_scores=evaluated.known_scores,
-        sets=coverage,
+        **fits,
         **_read_training(run, training),
         **gather_pictures(
             given,
@@ -140,33 +127,28 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe_sample(model: Predictions) -> Iterator[str]:
-    """Say which numbers are from a sample, if memory holds no more."""
+def _measure_fits(
+    training: Mapping[str, Any], evaluated: Evaluated, *, held_out: bool
+) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` about what was fitted after training."""
+    model, scores = evaluated.candidate, evaluated.known_scores
+    fields: dict[str, Any] = {"known_scores": scores}
     if isinstance(model, SampledPredictions):
-        yield (
+        fields["notes"] = (
             f"Curves and the areas under them, calibration without its temperature and the "
             f"coverage of label sets are from {len(model.rows):,} of {len(model.ids):,} images, "
-            f"drawn at random. All other numbers are from all images."
+            f"drawn at random. All other numbers are from all images.",
         )
-
-
-def _find_scaling(training: Mapping[str, Any], model: Predictions) -> Scaling | None:
-    fitted = training.get("calibration")
-    if not fitted:
-        return None
-    temperature, images = fitted["temperature"], fitted["images"]
-    return undo_scaling(model.held, temperature=temperature, images=images)
-
-
-def _find_unknowns(
-    training: Mapping[str, Any], evaluated: Evaluated, *, held_out: bool
-) -> Unknowns | None:
-    if not (fitted := training.get("known")):
-        return None
-    scores = evaluated.known_scores
-    # Images of a class that the model does not have are rightly unknown.
-    usual = scores if scores is None else scores[evaluated.candidate.ids >= 0]
-    return Unknowns(**fitted).measure(usual, held_out=held_out)
+    if fitted := training.get("calibration"):
+        temperature, images = fitted["temperature"], fitted["images"]
+        fields["scaling"] = undo_scaling(model.held, temperature=temperature, images=images)
+    if sets := training.get("label_sets"):
+        fields["sets"] = measure_sets(model.held, **sets, held_out=held_out)
+    if known := training.get("known"):
+        # Images of a class that the model does not have are rightly unknown.
+        usual = scores if scores is None else scores[model.ids >= 0]
+        fields["unknowns"] = Unknowns(**known).measure(usual, held_out=held_out)
+    return fields
 
 
 def _make_header(
@@ -221,12 +203,7 @@ def _progress(done: int, note: str) -> None:
 
 
 def describe_spans(examples: PropertiesLike, columns: Columns) -> tuple[SpanFacts, ...]:
-    """Return the spans of `ingest.window`, the oldest first; none without a window.
-
-    Args:
-        examples: the artifact, with the configuration and the folder of ingest.
-        columns: of the table of images.
-    """
+    """Return the spans of `ingest.window`, the oldest first; none without a window."""
     config = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
     pattern = examples.get_string_custom_property(PATTERN_PROPERTY)
     # Examples of earlier versions have no pattern.

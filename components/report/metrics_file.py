@@ -156,13 +156,6 @@ def set_classification(artifact: Any, metrics: ModelMetrics) -> str:
 
 
 def _points(roc: Roc) -> list[dict[str, float]]:
-    columns = zip(
-        roc.thresholds.tolist(),
-        roc.recall.tolist(),
-        roc.false_positive_rate.tolist(),
-        strict=True,
-    )
-    return [
-        {"confidenceThreshold": threshold, "recall": recall, "falsePositiveRate": rate}
-        for threshold, recall, rate in columns
-    ]
+    names = ("confidenceThreshold", "recall", "falsePositiveRate")
+    points = np.stack([roc.thresholds, roc.recall, roc.false_positive_rate], axis=1)
+    return [dict(zip(names, point, strict=True)) for point in points.tolist()]

@@ -131,6 +131,20 @@ class SuspectFacts:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """Something that stands out in a run."""
+
+    section: str
+    """Section of the page with more on it."""
+    text: str
+    """The fact, with its number."""
+    why: str
+    """Why it matters."""
+    advice: str
+    """What to do about it."""
+
+
+@dataclass(frozen=True)
 class Leaks:
     """Evaluated images that have a copy, exact or near, among the training images."""
 

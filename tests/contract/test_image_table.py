@@ -16,7 +16,7 @@ from components.contract.image_table import (
     read_images,
     write_image_table,
 )
-from components.report.suspects import neighbors
+from components.report.suspects import similar
 
 
 def columns(first: int, count: int) -> dict[str, Any]:
@@ -51,15 +51,15 @@ def test_batches_are_read_as_one_table(tmp_path: Path, monkeypatch: pytest.Monke
 def test_searched_features_of_a_file_need_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbors, "_BLOCK", 512)
+    monkeypatch.setattr(similar, "_BLOCK", 512)
     with write_image_table(str(tmp_path), rows=2_000) as table:
         features = np.random.default_rng(0).random((2_000, 512), np.float32)
         table.add(columns(0, 2_000), features)
     mapped = read_embeddings(str(tmp_path))
     assert mapped is not None
-    neighbors.find_neighbors(mapped, np.arange(3), among=np.arange(2_000), most=1)
+    similar.find_neighbors(mapped, np.arange(3), among=np.arange(2_000), most=1)
     rows = np.arange(0, 2_000, 20)
-    found = neighbors.read_rows(mapped, rows)
+    found = similar.read_rows(mapped, rows)
     maps = psutil.Process().memory_maps(grouped=True)
     [read] = [file.rss for file in maps if file.path == str(tmp_path / EMBEDDINGS_FILE)]
     assert read < mapped.nbytes / 10

@@ -165,7 +165,6 @@ def test_of_too_many_images_the_same_some_are_compared(
 
 
 MISTAKES = {
-    "one run only": (("1",), "--compare needs 2 values"),
     "no such run": (("1", "7"), "No run matches '7' in OUT, which has runs 1 to 3"),
     "the same run": (("2", "2"), "2 and 2 are the same run"),
     "failed before": (("1", "3"), "Run 3 in OUT did not evaluate a model: it failed at Trainer."),
@@ -187,7 +186,6 @@ def test_a_mistake_is_one_sentence(
 @pytest.mark.parametrize(
     ("artifact", "content", "said"),
     [
-        ("e/2/predictions.parquet", None, "predictions.parquet cannot be read"),
         ("e/2/predictions.parquet", b"no table", "its artifacts are damaged"),
         ("x/2/index.json", None, "index.json cannot be read"),
         ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"x" * 20, "is truncated"),

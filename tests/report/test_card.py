@@ -238,11 +238,6 @@ def test_the_front_matter_is_what_hugging_face_reads() -> None:
     assert values["accuracy"] == pytest.approx(FACTS.comparison.metrics.scalars["accuracy"])
 
 
-def test_the_configuration_can_be_read_back() -> None:
-    [block] = [token for token in sections(FACTS)["Configuration"] if token.type == "fence"]
-    assert yaml.safe_load(block.content) == FACTS.header.config
-
-
 def test_a_first_model_with_little_data() -> None:
     facts = make_facts(baseline=False)
     header = replace(

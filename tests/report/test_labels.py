@@ -73,11 +73,6 @@ def test_without_wrong_labels_none_stands_out(mean: float, deviation: float) -> 
     assert errors.likely == errors.low == 0
 
 
-def test_the_list_is_no_longer_than_a_person_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "_MOST", 7)
-    assert len(find_wrong_labels(make_columns(100)[0])[0]) == 7
-
-
 def test_the_list_goes_on_after_images_that_a_person_has_decided_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 from components.contract.example import ENCODED, FILENAME, HEIGHT, LABEL_ID, WIDTH
 from components.contract.image_table import IMAGES_FILE, open_images
 from components.contract.suspects import Reason
-from components.images.pixel_statistics import measure_pixels
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
 from components.report.suspects.odd_images import MOST, find_odd, read_columns
@@ -129,12 +128,3 @@ def test_sizes_are_those_of_the_originals(tmp_path: Path) -> None:
     assert columns["side"] == 96
     assert columns["label"][0] is columns["label"][1], "not a text for each image"
     assert "width" not in read_columns(images, "gs://nowhere/examples", side=96)
-
-
-def test_statistics_of_real_pixels_find_a_black_image() -> None:
-    random = np.random.default_rng(1)
-    images = random.integers(0, 256, (160, 16, 16, 3), np.uint8)
-    images[-1] = 0
-    columns = {name: make_columns()[name][:160] for name in ("path", "sha256", "split", "label")}
-    odd = find_odd(columns | measure_pixels(images))
-    assert [row.path for row in odd.suspects] == ["cat/159.jpg"]

@@ -10,22 +10,13 @@ import numpy as np
 import pytest
 
 from components.contract.confidence import Interval
-from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.inputs import describe_spans
 from components.report.page.classes import ImageLinks
 from components.report.page.document import render_section
-from components.report.page.formatting import (
-    clip,
-    escape,
-    isolate,
-    number,
-    percent,
-    shorten,
-    signed,
-)
+from components.report.page.formatting import clip, escape, isolate, number, percent, signed
 from components.report.page.training import describe_training
-from components.report.shown import ImageMap, LabelErrors, PredictedImage, SuspectFacts
+from components.report.shown import LabelErrors, PredictedImage, SuspectFacts
 from tests.report.conftest import say, words
 from tests.report.samples import comparison_sample, report_sample
 from tests.report.samples.picture_sample import make_suspects
@@ -117,14 +108,6 @@ def test_a_clean_folder_has_no_suspects() -> None:
     )
 
 
-def test_no_suspect_is_certain() -> None:
-    found = make_suspects(("a", "b"), points=40)
-    shown = [replace(one, suspect=replace(one.suspect, score=1.0)) for one in found.shown]
-    text = say("suspects", suspects=replace(found, shown=tuple(shown)))
-    assert "over 99.9" in text
-    assert "100" not in text
-
-
 def test_the_map_names_each_point_and_fits_into_the_page() -> None:
     found = make_suspects(("a", 'say "b"'), points=40)
     assert found.image_map
@@ -135,14 +118,6 @@ def test_the_map_names_each_point_and_fits_into_the_page() -> None:
     assert page.count("<circle cx") == sum(
         path in found.image_map.suspects for path in found.image_map.paths
     )
-    long = replace(found.image_map, paths=tuple(f"{n:0100d}\n<" for n in range(40)))
-    many = ImageMap(
-        long.paths * 500, long.labels * 500, np.tile(long.places, (500, 1)), frozenset(), 20_000
-    )
-    page = render_section(
-        "map", replace(report_sample.small(), suspects=replace(found, image_map=many))
-    )
-    assert 500_000 < len(page.encode()) < 1_000_000
 
 
 TEXTS = {
@@ -187,7 +162,7 @@ TEXTS = {
         "train : no anomalies.",
     ],
     "empty": [
-        "Checked: model in use, statistical certainty. Could not be checked",
+        "Checked: statistical certainty. Could not be checked",
         "? Not blessed: 0 images are too few to show anything.",
         "Architecture unknown Input unknown Parameters unknown",
         "The training history is unknown.",
@@ -221,7 +196,6 @@ def test_the_page_says(text_pages: dict[str, str], name: str) -> None:
     [
         ("gs://bucket/of/cifar10/", None, None, "cifar10"),
         ("/photos/span-3/v01", 3, 1, "photos"),
-        ("/photos/2026/11/20", 9999, None, "photos"),
         ("/photos/2026-11-20", 9999, None, "photos"),
         ("/cifar10/span-3/v1", 3, 1, "cifar10"),  # another number
         ("/", None, None, "digits"),  # the pipeline's name
@@ -234,27 +208,10 @@ def test_the_title_is_the_name_of_the_data(
     assert replace(header, data=data, span=span, version=version).title == title
 
 
-def test_top_k_metrics_of_two_classes_are_left_out(text_pages: dict[str, str]) -> None:
-    assert "Top-3" not in text_pages["empty"]
-    assert "Top-5" not in text_pages["empty"]
-
-
-@pytest.mark.parametrize(
-    ("waits", "phases", "warned"),
-    [
-        ([0.05, 0.2, 0.3], [], True),
-        ([0.05, 0.09, 0.3], [], False),
-        ([0.05, float("nan")], [], False),
-        ([], [], False),
-        ([0.9, 0.9, 0.0], [1, 1, 2], False),  # only the last phase counts
-        ([0.9, 0.9, 0.0], [1, 2, 2], True),
-    ],
-)
-def test_waits_above_the_limit_are_findings(
-    waits: list[float], phases: list[int], warned: bool
-) -> None:
-    said = say("summary", history={"input_wait_fraction": waits, "phase": phases})
-    assert ("of its time waiting for input Why" in said) == warned
+def test_only_waits_of_the_last_phase_are_findings() -> None:
+    waits = {"input_wait_fraction": [0.9, 0.9, 0.0]}
+    assert "waiting for input Why" in say("summary", history={**waits, "phase": [1, 2, 2]})
+    assert "waiting for input Why" not in say("summary", history={**waits, "phase": [1, 1, 2]})
 
 
 def test_the_table_of_epochs_shows_phases() -> None:
@@ -297,13 +254,6 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     assert page["rows"][1][1][3] == "complete, recipe"
     [trials] = page["drawings"]
     assert "the recipe 0.700, the best 0.800" in trials.name
-    assert page["common"] == ""
-    alike = _search(2)
-    for trial in alike["trials"][1:]:
-        trial["values"]["augmentation.flip"] = True
-    page = describe_training(replace(facts, search=alike))["search"]
-    assert page["common"] == "All trials but 0 have augmentation.flip True."
-    assert "augmentation.flip" not in page["titles"]
     assert page["optimism"].startswith("The same images chose the trial")
     # Like with like: a balanced score is compared with the balanced accuracy on test.
     scalars = {**facts.metrics.scalars, "balanced_accuracy": 0.65}
@@ -378,10 +328,6 @@ def test_a_worse_model_stands_out() -> None:
     changes = {"accuracy": Interval(-0.04, -0.01), "loss": Interval(-0.2, -0.1)}
     said = say("summary", comparison=replace(comparison, changes=changes))
     assert "accuracy: ▼ worse 95% CI −0.040 to −0.010" in said
-    assert (
-        "Accuracy is 0.010 to 0.040 below that of the model in use Why it matters: this is more"
-        in said
-    )
 
 
 def test_samples_without_augmentation_are_shown_once() -> None:
@@ -429,21 +375,14 @@ def only_roc(facts: ReportFacts, *, positive: str | None) -> Any:
     ("made", "expected"),
     [
         (number(-0.0314), "−0.031"),
-        (number(float("nan")), "–"),
-        (signed(0.05), "+0.050"),
         (signed(-0.0002), "−0.0002"),  # −0.000 would look like none
         (percent(1), "100%"),
         (percent(0.9996), "over 99.9%"),  # 100% would be wrong
         (percent(0.0004), "below 0.1%"),
-        (percent(0.123), "12.3%"),
         (percent(0.2), "20.0%"),  # in a column with others
-        (shorten("abcdefghij", 5), "ab…ij"),
         (escape("<b>\x00\udcff"), "&lt;b&gt;\ufffd\ufffd"),  # a file name that is no UTF-8
         (escape(isolate("&")), "<bdi>&amp;</bdi>"),  # HTML is not escaped twice
         (clip("'abc'", most=3), '<bdi title="&#39;abc&#39;">&#39;…&#39;</bdi>'),
-        (format_duration(4.25), "4.2 s"),
-        (format_duration(59.6), "1 min 0 s"),
-        (format_duration(7265), "2 h 1 min"),
     ],
 )
 def test_formatting(made: str, expected: str) -> None:
@@ -502,16 +441,6 @@ def test_splits_are_sorted_by_use() -> None:
     assert "images" in texts
     assert "train : no anomalies. eval : no anomalies. test : no" in say("files", **changes)
     assert "train : 1,005 images" in say("balance", **changes)
-
-
-def test_curves_of_the_worst_classes_come_first(pages: dict[str, str]) -> None:
-    said = words(find_section(pages["small"], "curves"))
-    assert "6 of 10 classes, the lowest AUC first" in said
-    areas = [float(area) for area in re.findall(r": AUC ([0-9.]+),", said)]
-    assert areas == sorted(areas)
-    assert len(areas) == 6
-    perfect = replace(report_sample.small().comparison, curves=())
-    assert "each is separated perfectly" in say("curves", comparison=perfect)
 
 
 def test_cells_and_classes_link_to_their_images(pages: dict[str, str]) -> None:

@@ -76,10 +76,8 @@ SIZES_IN_FIGURES = """[...document.querySelectorAll('.plot svg text')].map(text 
         ("small", 1440),
         ("huge", 390),
         ("nasty", 390),
-        ("nasty", 1440),
         ("empty", 390),
         ("comparison", 390),
-        ("comparison", 1440),
     ],
 )
 def test_layout_contrast_and_silence(browser: Page, folder: Path, name: str, width: int) -> None:

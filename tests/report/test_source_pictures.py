@@ -47,17 +47,8 @@ def test_conflicts_come_first_then_those_in_several_splits(tmp_path: Path) -> No
     assert [entry.paths[0] for entry in found] == ["7", "5", "3", "1"]
 
 
-def test_the_first_rejects_are_shown(tmp_path: Path) -> None:
-    lines = [reject(f"{number:03d}.jpg") for number in range(100)]
-    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, lines)
-    found = show_rejects(uri, str(tmp_path), most=3)
-    assert [entry.path for entry in found] == ["000.jpg", "001.jpg", "002.jpg"]
-    assert show_rejects(uri, str(tmp_path), most=0) == ()
-
-
 NO_PICTURE = {
     "above the folder": "../outside.jpg",
-    "above, on the way": "cat/../../outside.jpg",
     "from the root": "{root}/outside.jpg",
     "gone": "cat/gone.jpg",
     "a folder": "cat",

@@ -16,7 +16,6 @@ from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_
 from components.images.pixel_statistics import measure_pixels
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
 from components.report.shown import PredictedImage
-from components.report.suspects import similar
 from components.report.suspects.gathering import find_suspects
 from tests.pictures import encode
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
@@ -118,14 +117,3 @@ def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "model_run" / IMAGES_FILE).unlink()
     assert find_suspects(given, side=SIZE) is None
-
-
-def test_a_map_of_many_images_has_evenly_spaced_ones_and_the_suspects(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(similar, "MOST_POINTS", 10)
-    columns = {name: np.array([f"{n}" for n in range(100)], object) for name in ("path", "label")}
-    features = np.random.default_rng(0).normal(size=(100, 4))
-    found = similar.draw_map(columns, features, {"5"})
-    assert found.paths == ("0", "5", *(str(n) for n in range(10, 100, 10)))
-    assert found.total == 100

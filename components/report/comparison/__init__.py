@@ -1,1 +1,1 @@
-"""Two runs side by side: `compare_runs` finds what differs, `document.render` writes the page."""
+"""Two runs side by side: `compare_runs` finds what differs, `render_comparison` writes the page."""

@@ -1,4 +1,4 @@
-"""Compares two runs: what differs between them, and which model is better."""
+"""Compares two runs, on a page made of sections of the report: what differs, and who is better."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,12 +20,17 @@ from components.metrics.metric_table import METRICS
 from components.metrics.predictions import Flags, Ints
 from components.metrics.proof import AccuracyChange, Relation
 from components.report.comparison.pairs import Overlap, RunPredictions, pair
+from components.report.page.document import render_template
+from components.report.page.drawing import ModelNames
 from components.report.page.formatting import count, sentence
+from components.report.page.metrics import describe_comparison, describe_slices
 from components.report.shown import PredictedImage
 
 Outcome = Relation | Literal["apart"]
 
 _MOST_NAMES = 6
+# Differences that are listed of each part of the runs.
+_MOST = 100
 _CORRECTIONS = "corrections"
 # What corrections change, besides numbers of images, such as "train: images".
 _OF_CORRECTIONS = (_CORRECTIONS, "ingest.corrections")
@@ -341,3 +346,40 @@ def _count_labels(run: EvaluatedRun) -> Iterator[tuple[str, int]]:
     for split, labels in run.examples.items():
         for label, images in labels.items():
             yield f"{split}: {label}", images
+
+
+def render_comparison(facts: ComparisonFacts) -> str:
+    """Write the page; the same facts give the same text."""
+    sections = [
+        (key, title, render_template(f"{template}.html.j2", facts=facts, **values))
+        for key, title, template, values in _describe_sections(facts)
+    ]
+    return str(render_template("comparison.html.j2", facts=facts, sections=sections))
+
+
+def _describe_sections(facts: ComparisonFacts) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Yield key, title, name of the template, and its values."""
+    yield "summary", "Summary", "comparison_summary", {"whole": list(_pair_metrics(facts))}
+    if facts.shared:
+        comparison = facts.shared.comparison
+        names = ModelNames(facts.second.name, facts.first.name)
+        metrics = describe_comparison(comparison, names=names)
+        yield "metrics", "Metrics", "comparison_metrics", metrics
+        recalls = describe_slices(comparison, names=names, by_change=True)
+        yield "classes", "Per-class recall", "slices", recalls
+        yield "images", "Changed predictions", "comparison_images", {}
+    parts = list_parts(facts.first, facts.second)
+    yield "differences", "What differs", "comparison_differences", {"parts": parts, "most": _MOST}
+
+
+def _pair_metrics(facts: ComparisonFacts) -> Iterator[tuple[str, float, float]]:
+    """Yield the title of each metric, and its value for each run on all of its images.
+
+    Of runs that evaluated the same images, the metrics have a section.
+    """
+    first, second = facts.whole
+    classes = max(len(first.labels), len(second.labels))
+    for name, metric in METRICS.items() if not facts.overlap.is_whole else ():
+        values = first.scalars[name], second.scalars[name]
+        if metric.top < classes and not all(map(math.isnan, values)):
+            yield metric.title, *values

@@ -32,11 +32,7 @@ def read_evaluation(
 ) -> RunPredictions:
     """Read the predictions of a run, and the digest of each image from its examples.
 
-    Args:
-        evaluation_uri: evaluation of the run.
-        examples_uri: examples of the run.
-        split: evaluated split.
-        share: one image in `share` is read, the same ones in each run, by their content.
+    One image in `share` is read, the same ones in each run, by their content.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,25 +1,20 @@
 """Findings about the images: their files, classes, sizes and anomalies."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from components.contract.example import EVAL, TRAIN
 from components.images.check_result import Category, Note
-from components.report.facts import ReportFacts
-from components.report.findings.finding import (
-    Finding,
-    UnknownError,
-    find_option,
-    is_balanced,
-    name_labels,
-)
+from components.report.facts import ReportFacts, UnknownError
+from components.report.shown import Finding
 
 # Images of the most frequent class per image of the rarest.
 _UNBALANCED = 10
 _FEW_OF_A_CLASS = 20
-_MANY_DUPLICATES = 0.05
 _MANY_SMALL = 0.2
 _MANY_WRONG = 0.01
+# Labels that are named; others are counted.
+_NAMED = 3
 
 _FILES = {
     "rejected": (
@@ -52,13 +47,13 @@ _FILES = {
         "images, labels or classes have changed since, or a value is wrong",
         "see the reasons below, and edit the corrections file",
     ),
-    "duplicates": (
-        "file is a copy of another",
-        "files are copies of others",
-        "copied images count more than others",
-        "remove the copies",
-    ),
 }
+
+
+def name_labels(labels: Sequence[str]) -> str:
+    """Name up to three labels, and count the others."""
+    more = f" and {len(labels) - _NAMED} more classes" if labels[_NAMED:] else ""
+    return f"{', '.join(labels[:_NAMED])}{more}"
 
 
 def check_files(facts: ReportFacts) -> Iterator[Finding]:
@@ -73,8 +68,6 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
     counted["rejected"] -= by_category.get(Category.REMOVED, 0)
     for name, (one, several, why, advice) in _FILES.items():
         count = counted[name]
-        if name == "duplicates" and count <= _MANY_DUPLICATES * counted["examples"]:
-            continue
         if count:
             text = f"{count:,} {one if count == 1 else several}"
             yield Finding("files", text, why, advice)
@@ -126,7 +119,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
             f"{many:,} training images of {most}, but {few:,} of {least}",
             "a model can score well and still ignore rare classes",
             "add images of rare classes, which training weighs up already"
-            if is_balanced(facts)
+            if facts.is_balanced
             else "use --training.balance weights, and --training.metric balanced_accuracy to pick "
             "the epoch",
         )
@@ -151,7 +144,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_sizes(facts: ReportFacts) -> Iterator[Finding]:
     """Look for images smaller than the model's input."""
-    side = find_option(facts, "transform.size")
+    side = facts.find_option("transform.size")
     counts = {s.value: s.examples for s in facts.comparison.slices if s.slicing == "size"}
     if not counts:
         raise UnknownError

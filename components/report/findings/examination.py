@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from components.contract.rules_of_thumb import FEW_IMAGES
-from components.report.facts import ReportFacts
+from components.report.facts import ReportFacts, UnknownError
 from components.report.findings import data, training
-from components.report.findings.finding import Finding, UnknownError, is_balanced, name_labels
+from components.report.findings.data import name_labels
+from components.report.shown import Finding
 
 # Options of a run with their values, as advice names them.
 _OPTIONS = re.compile(r"--\w+\.\w+ [^\s,:;]+(?: --\w+\.\w+ [^\s,:;]+)*")
@@ -23,29 +24,8 @@ _OPTIONS = re.compile(r"--\w+\.\w+ [^\s,:;]+(?: --\w+\.\w+ [^\s,:;]+)*")
 _LARGE_ECE, _ENOUGH_FOR_ECE = 0.05, 200
 
 
-def check_baseline(facts: ReportFacts) -> Iterator[Finding]:
-    """Compare the model with the one in use."""
-    change = facts.comparison.changes.get("accuracy")
-    if change and change.high < 0:
-        yield Finding(
-            "metrics",
-            f"accuracy is {-change.high:.3f} to {-change.low:.3f} below that of the model in use",
-            "this is more than chance",
-            "compare both runs with `local_runner.py runs`: what changed in data, options or code?",
-        )
-
-
 def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
     """Look at what limits the meaning of the scores."""
-    if facts.verdict.outcome == "undecided":
-        yield Finding(
-            "metrics",
-            facts.verdict.headline.removeprefix("Not blessed: ").rstrip("."),
-            "another set of as many images may show the opposite",
-            f"evaluate on more images: {facts.verdict.reasons[-1]}"
-            if facts.verdict.reasons
-            else "evaluate on more images",
-        )
     if facts.is_optimistic:
         yield Finding(
             "metrics",
@@ -76,7 +56,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
             f"the model never predicts {name_labels(labels[never].tolist())}",
             "every image of such a class is misclassified",
             "look at the images of these classes; if they are rare, "
-            + ("add some" if is_balanced(facts) else "use --training.balance weights"),
+            + ("add some" if facts.is_balanced else "use --training.balance weights"),
         )
     missed = (metrics.support > 0) & (np.diag(metrics.confusion) == 0) & ~never
     if missed.any():
@@ -126,7 +106,6 @@ def _advise_calibration(facts: ReportFacts, *, over: bool) -> str:
 
 # In the order of how much following the advice usually helps.
 _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
-    "model in use": check_baseline,
     "divergence": training.check_divergence,
     "pretrained weights": training.check_start,
     "statistical certainty": check_certainty,

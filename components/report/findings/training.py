@@ -14,8 +14,8 @@ from components.contract.rules_of_thumb import (
     OWN_NETWORKS,
     SMALL_SIDE,
 )
-from components.report.facts import KeptEpoch, ReportFacts, TrainedPhase
-from components.report.findings.finding import Finding, UnknownError, find_option
+from components.report.facts import KeptEpoch, ReportFacts, TrainedPhase, UnknownError
+from components.report.shown import Finding
 
 # Accuracy on train minus that on eval.
 _WIDE_GAP = 0.1
@@ -57,7 +57,7 @@ def _option_of(phase: TrainedPhase, name: str) -> str:
 
 def _lower_rate(facts: ReportFacts, phase: TrainedPhase) -> str:
     option = _option_of(phase, "learning_rate")
-    return f"lower the learning rate: --{option} {find_option(facts, option) / 10:g}"
+    return f"lower the learning rate: --{option} {facts.find_option(option) / 10:g}"
 
 
 def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
@@ -69,9 +69,9 @@ def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
             continue
         advice = _lower_rate(facts, phase)
         # The first phase does not clip gradients.
-        if phase.name != "head" and not find_option(facts, "training.clip_norm"):
+        if phase.name != "head" and not facts.find_option("training.clip_norm"):
             advice += ", or limit the gradients: --training.clip_norm 1"
-        if find_option(facts, "training.precision") != "float32":
+        if facts.find_option("training.precision") != "float32":
             advice += ", or compute more precisely: --training.precision float32"
         yield Finding(
             "training",
@@ -96,13 +96,13 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
         return
     advice, kept_out = ["add images"], facts.selection_split
     on_features = _find_kept(facts).phase.on_features
-    if find_option(facts, "augmentation.policy") == "none":
+    if facts.find_option("augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")
     elif on_features:
         advice.append("augment images in the first phase, too:")
     if on_features and advice[1:]:
         advice[-1] += " --transfer.cache_features false"
-    if (weights := _advise_weights(facts)) and find_option(facts, "transform.size") > SMALL_SIDE:
+    if (weights := _advise_weights(facts)) and facts.find_option("transform.size") > SMALL_SIDE:
         advice.append(f"start from pretrained weights: {weights}")
     yield Finding(
         "training",
@@ -116,7 +116,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
     phase, epoch, end = _find_kept(facts)
     limit, where = _option_of(phase, "epochs"), _WORDS[phase.name]
-    most = find_option(facts, limit)
+    most = facts.find_option(limit)
     last = facts.phases[-1]
     if last.diverged:
         return
@@ -153,7 +153,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
 def check_search(facts: ReportFacts) -> Iterator[Finding]:
     """Look for a low accuracy that no search has tried to raise."""
     # A run with a warm start cannot search.
-    if facts.search or find_option(facts, "model.warm_start"):
+    if facts.search or facts.find_option("model.warm_start"):
         return
     accuracy, seconds = facts.metrics.scalars["accuracy"], facts.header.training_seconds
     if not math.isfinite(accuracy):
@@ -171,7 +171,7 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_start(facts: ReportFacts) -> Iterator[Finding]:
     """Look for too few photographs to start from random weights."""
-    images, size = sum(facts.balance.get(TRAIN, {}).values()), find_option(facts, "transform.size")
+    images, size = sum(facts.balance.get(TRAIN, {}).values()), facts.find_option("transform.size")
     few = images < ENOUGH_TO_START_AT_RANDOM and size > SMALL_SIDE
     weights, parameters = _advise_weights(facts), facts.model.parameters
     if not few or not weights or facts.metrics.scalars["accuracy"] >= _LEARNED:
@@ -192,9 +192,9 @@ def _advise_weights(facts: ReportFacts) -> str:
     """Return the options for pretrained weights; "" if the network has any or cannot have them."""
     if facts.warm_start:
         return ""
-    if find_option(facts, "model.weights") != "none" or find_option(facts, "model.build_fn"):
+    if facts.find_option("model.weights") != "none" or facts.find_option("model.build_fn"):
         return ""
-    is_own = find_option(facts, "model.name") in OWN_NETWORKS
+    is_own = facts.find_option("model.name") in OWN_NETWORKS
     return "--model.weights imagenet" + (" --model.name auto" if is_own else "")
 
 

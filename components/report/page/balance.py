@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from components.report.facts import ReportFacts, SpanFacts
 from components.report.page.drawing import BACK, SERIES, Drawing, draw, name_rows, place_legend
@@ -21,7 +21,6 @@ _MOST = 100
 _TICKS = 5
 # Statistic of the pixels → its name; the medians of all lie between 0 and about 1.
 _PIXELS = {"brightness_high": "brightness", "contrast": "contrast", "sharpness": "sharpness"}
-_WIDE_RANGE = 20
 
 
 def describe_balance(facts: ReportFacts) -> dict[str, Any]:
@@ -31,11 +30,10 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
     labels = sorted(
         facts.classes, key=lambda label: -sum(counts.get(label, 0) for counts in balance.values())
     )
-    draw_all = _draw_bars if len(labels) <= _BARS else _draw_curves
     return {
         "total": len(labels),
         "splits": [_describe_split(split, counts, labels) for split, counts in balance.items()],
-        "drawing": draw_all(balance, labels) if labels else None,
+        "drawing": _draw_bars(balance, labels) if labels else None,
         "rarest": labels[::-1][:_MOST],
         "drift": _draw_drift(facts.spans) if len(facts.spans) > 1 else [],
     }
@@ -53,7 +51,12 @@ def _describe_split(split: str, counts: Mapping[str, int], labels: Sequence[str]
 
 
 def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
-    """Draw a bar for each class and split."""
+    """Draw a bar for each split and class; of many classes only for those at both ends."""
+    order = "the most frequent class first"
+    if len(labels) > _BARS:
+        half = _BARS // 2
+        order = f"the {half} most frequent and the {half} rarest of {len(labels):,} classes"
+        labels = [*labels[:half], *labels[-half:]]
     height = _FILLED / max(1, len(balance))
 
     def paint(figure: Figure) -> None:
@@ -70,37 +73,9 @@ def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
         name_rows(axes, labels)
         place_legend(figure, axes)
 
-    caption = f"Images per class in {', '.join(balance)}, the most frequent class first"
+    caption = f"Images per class in {', '.join(balance)}, {order}"
     rows = len(labels) * max(2, len(balance))
     return draw(paint, caption=caption, height=_AROUND + _BAR / _FILLED * rows)
-
-
-def _draw_curves(balance: Balance, labels: Sequence[str]) -> Drawing:
-    """Draw the class sizes of each split in descending order."""
-    sizes = {
-        split: np.sort([counts.get(label, 0) for label in labels])[::-1]
-        for split, counts in balance.items()
-    }
-    positive = np.concatenate([size[size > 0] for size in sizes.values()])
-    wide = bool(len(positive)) and positive.max() > _WIDE_RANGE * positive.min()
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="classes, the most frequent first", ylabel="images")
-        for place, (split, size) in enumerate(sizes.items()):
-            color, _, line = SERIES[place % len(SERIES)]
-            axes.plot(np.arange(1, len(size) + 1), size, color=color, linestyle=line, label=split)
-        if wide:
-            axes.set_yscale("log")
-            axes.yaxis.set_minor_formatter(NullFormatter())
-        else:
-            axes.set_ylim(bottom=0)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        place_legend(figure, axes)
-
-    scale = " on a logarithmic scale" if wide else ""
-    caption = f"Images per class{scale}, sorted within each split"
-    return draw(paint, caption=caption, height=3)
 
 
 def _draw_drift(spans: Sequence[SpanFacts]) -> list[Drawing]:

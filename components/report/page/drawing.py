@@ -168,12 +168,8 @@ def draw_intervals(
 ) -> Drawing:
     """Draw rows from the top down.
 
-    Args:
-        rows: values and intervals.
-        axis: label of the axis.
-        zero: draw a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
-        names: for the legend.
-        words: caption, name and table, as for `draw`.
+    `zero` draws a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
+    `words`: caption, name and table, as for `draw`.
     """
     compared = any(math.isfinite(row.baseline) for row in rows)
 

@@ -8,17 +8,14 @@ from markupsafe import Markup
 
 from components.contract.suspects import REASONS
 from components.report.facts import ReportFacts
-from components.report.page.formatting import escape, shorten
-from components.report.shown import ImageMap, ShownSuspect
+from components.report.page.formatting import shorten
+from components.report.shown import ShownSuspect
 
 _TITLES = {"label": "Labels that are probably wrong", "near_duplicate": "Near duplicates"}
 _ODD = "Odd images"
 
 _WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14
 _LONGEST = 80
-_MOST_BYTES = 700_000
-# Bytes of a point apart from its name.
-_POINT = 12
 
 # More hues cannot be told apart.
 _COLORED = 12
@@ -71,7 +68,7 @@ def describe_map(facts: ReportFacts) -> dict[str, Any]:
     image_map = facts.suspects.image_map if facts.suspects else None
     if image_map is None:
         return {"classes": (), "points": 0}
-    rows = _choose(image_map)
+    rows = range(len(image_map.paths))
     x, y = (_MARGIN + image_map.places * (np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN)).round().T
     points = [f"M{column:.0f} {row:.0f}h0" for column, row in zip(x, y, strict=True)]
     counts = Counter(image_map.labels[row] for row in rows)
@@ -98,11 +95,3 @@ def describe_map(facts: ReportFacts) -> dict[str, Any]:
         "width": _WIDTH,
         "height": _HEIGHT,
     }
-
-
-def _choose(found: ImageMap) -> list[int]:
-    """Return evenly spaced rows, and those of suspects, that fit into the page."""
-    sizes = [len(escape(shorten(path, _LONGEST)).encode("utf-8")) + _POINT for path in found.paths]
-    step = max(1, -(-sum(sizes) // _MOST_BYTES))
-    kept = set(range(0, len(sizes), step))
-    return [row for row, path in enumerate(found.paths) if row in kept or path in found.suspects]

@@ -111,8 +111,7 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
 def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
     """List the trials of a search, the most accurate first, and draw them in time."""
     trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
-    common = _find_common([trial["values"] for trial in trials if trial["number"]])
-    options = sorted({option for trial in trials for option in trial["values"]} - common.keys())
+    options = sorted({option for trial in trials for option in trial["values"]})
     rows = [
         (
             f"{trial['number']}{' (chosen)' if trial['number'] == search['chosen'] else ''}",
@@ -126,25 +125,11 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     ]
     return {
         "text": search["text"],
-        "common": f"All trials but 0 have {_list_values(common)}." if common else "",
         "optimism": _describe_optimism(search, facts),
         "drawings": [_draw_trials(search["trials"])],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
-
-
-def _list_values(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items())
-
-
-def _find_common(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options that several trials have in common."""
-    if len(values) < 2:
-        return {}
-    first, *others = values
-    alike = (key for key in first if all(first[key] == other.get(key) for other in others))
-    return {key: first[key] for key in sorted(alike)}
 
 
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:

@@ -66,14 +66,12 @@ def gather_pictures(
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
     mistakes, images, strange = show_images(evaluated, chosen, examples_uri, split, explain)
     left = MOST_BYTES - _count_samples(samples)
-    left -= count_bytes(reject.picture for reject in rejects)
-    left -= count_bytes(duplicate.picture for duplicate in duplicates)
+    left -= count_bytes([shown.picture for shown in rejects])
+    left -= count_bytes([shown.picture for shown in duplicates])
     mistakes = keep_within(mistakes, left)
-    left -= count_bytes(
-        picture for mistake in mistakes for picture in (mistake.picture, mistake.heat_map)
-    )
+    left -= _count_images(mistakes)
     strange = keep_within(strange, left)
-    left -= count_bytes(image.picture for image in strange)
+    left -= _count_images(strange)
     suspects = None
     if found:
         limit = min(left, _SUSPECT_BYTES)
@@ -104,9 +102,13 @@ def _count_samples(samples: Iterable[ClassSample]) -> int:
     )
 
 
+def _count_images(images: Iterable[PredictedImage]) -> int:
+    return sum(count_bytes([image.picture, image.heat_map]) for image in images)
+
+
 def keep_within(images: Sequence[PredictedImage], limit: int) -> tuple[PredictedImage, ...]:
     """Return the first images whose pictures have at most `limit` bytes in total."""
-    totals = itertools.accumulate(count_bytes([image.picture, image.heat_map]) for image in images)
+    totals = itertools.accumulate(_count_images([image]) for image in images)
     kept = sum(1 for total in totals if total <= limit)
     return tuple(images[:kept])
 

@@ -15,8 +15,8 @@ from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
 from components.report.shown import PredictedImage, ShownSuspect, SimilarImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
-from components.report.suspects.odd_images import MOST, Columns
-from components.report.suspects.similar import draw_map, find_rows, find_similar
+from components.report.suspects.odd_images import MOST
+from components.report.suspects.similar import Columns, draw_map, find_rows, find_similar
 
 _SIDE, _SMALL_SIDE = 144, 64
 
@@ -40,12 +40,7 @@ def show_suspects(
 ) -> SuspectPictures:
     """Show the first suspects of each kind, and what resembles them and the mistakes.
 
-    Args:
-        found: all suspects.
-        mistakes: they get their most similar training images.
-        examples_uri: output of ImageExampleGen, which has the pictures.
-        root: folder of the images, for examples in a bucket.
-        limit: bytes of all pictures; what comes after has none.
+    Pictures beyond `limit` bytes are left out. Mistakes get their most similar training images.
     """
     columns, features = found.columns, found.features
     chosen = _choose(found.suspects)

@@ -15,9 +15,13 @@ from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
 from components.report.shown import LabelErrors
 from components.report.suspects.labels import find_wrong_labels
-from components.report.suspects.neighbors import Features
-from components.report.suspects.odd_images import Columns, find_odd, read_columns
-from components.report.suspects.similar import add_neighbors, find_mislabeled_copies
+from components.report.suspects.odd_images import find_odd, read_columns
+from components.report.suspects.similar import (
+    Columns,
+    Features,
+    add_neighbors,
+    find_mislabeled_copies,
+)
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,7 @@ class FoundSuspects:
 def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSuspects | None:
     """Look for suspects among the images of all splits, except those that a person has judged.
 
-    Return None if the trainer described no images.
-
-    Args:
-        given: artifacts `model_run`, `examples` and `rejects`.
-        side: side of the images that the model sees, pixels.
+    Return None if the trainer described no images, whose side for the model is `side` pixels.
     """
     run, examples = given["model_run"].uri, given["examples"].uri
     images = open_images(run)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from components.contract.confidence import proportion_interval
 from components.contract.suspects import Suspect
 from components.report.shown import LabelErrors
-from components.report.suspects.odd_images import Columns
+from components.report.suspects.similar import Columns
 
 Margins = NDArray[np.floating[Any]]
 

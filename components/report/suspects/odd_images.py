@@ -21,7 +21,7 @@ from components.host.machine import release_pages
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.records.tfrecord import read_varint
-from components.report.suspects.neighbors import Features, Ints, find_neighbors
+from components.report.suspects.similar import Columns, Features, Ints, find_neighbors
 
 _NAME, _WIDTH, _HEIGHT = FILENAME.encode(), WIDTH.encode(), HEIGHT.encode()
 
@@ -29,8 +29,6 @@ _IDENTITY = ("sha256", "path", "split", "label")
 _DISTINCT = ("sha256", "path")
 
 Floats = npt.NDArray[np.float64]
-Columns = Mapping[str, Any]
-"""Name → values of all images, in arrays or as `Texts`."""
 
 MOST = 36
 """Odd images of a report, no more than a person looks at."""
@@ -125,9 +123,7 @@ def _read_sizes(examples_uri: str) -> tuple[Any, npt.NDArray[np.float32]]:
 def find_odd(columns: Columns, features: Features | None = None) -> OddImages:
     """Find odd images.
 
-    Args:
-        columns: the statistics of the images, see `read_columns`; `decided` are left out.
-        features: embeddings, [rows, features].
+    `decided` ones of the `columns`, see `read_columns`, are left out; `features` are embeddings.
     """
     scores = {
         reason: _keep_odd(_score(values, limit))

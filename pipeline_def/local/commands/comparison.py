@@ -20,8 +20,8 @@ from components.report.comparison.comparison import (
     EvaluatedRun,
     compare_runs,
     list_parts,
+    render_comparison,
 )
-from components.report.comparison.document import render_comparison
 from components.report.comparison.inputs import choose_share, read_evaluation, read_thumbnails
 from components.report.comparison.pairs import RunPredictions
 from pipeline_def.layout import Layout

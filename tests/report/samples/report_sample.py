@@ -203,5 +203,5 @@ def huge(classes: int = 300) -> ReportFacts:
         samples=samples,
         mistakes=mistakes,
         images=keep_within(make_large_images(comparison.metrics), left),
-        suspects=make_suspects(labels, points=10_000),
+        suspects=make_suspects(labels, points=3_000),
     )
