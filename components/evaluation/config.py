@@ -37,8 +37,7 @@ class Threshold:
     """Highest value that is blessed."""
 
     max_worsening: _Bound | None = None
-    """How much worse than the model in use the model may be on the same images: lower, or higher
-    for ece and loss."""
+    """How much worse than the model in use the model may be on the same images."""
 
     @property
     def slicing(self) -> str:
@@ -74,19 +73,19 @@ class EvaluationConfig:
     images can show that an equally good model is not worse at all."""
 
     decide_by: Literal["interval", "value"] = "interval"
-    """What must lie above the majority-class accuracy and, minus the accuracy of the model in use,
-    above -max_accuracy_drop. interval: the whole 95% confidence interval, so that no model is
-    blessed by chance. value: the measured accuracy, however few the images. The bounds that you set
-    are compared with measured values in either case."""
+    """What decides. interval: the whole 95% confidence interval must lie above the majority-class
+    accuracy and, minus the accuracy of the model in use, above -max_accuracy_drop, so that no model
+    is blessed by chance. value: the measured accuracy must, however few the images. The bounds that
+    you set are compared with measured values in either case."""
 
     slices: list[Text] = field(default_factory=lambda: [*SLICINGS, ALL_COLUMNS])
-    """Slicings to measure the metrics on: class; size (shorter side); luminance (mean brightness);
-    format of the file; folder of the file; the name of a column in `ingest.columns`; columns: each
-    of them that has 30 slices or fewer."""
+    """Slicings to measure the metrics on. They are class; size (shorter side); luminance (mean
+    brightness); format of the file; folder of the file; the name of a column in `ingest.columns`;
+    columns: each of them that has 30 slices or fewer."""
 
     thresholds: list[Threshold] = field(default_factory=list)
-    """More bounds, set in the configuration file, such as {metric: accuracy, slice: class,
-    at_least: 0.7} or {metric: ece, at_most: 0.1, max_worsening: 0.02}."""
+    """More bounds, such as {metric: accuracy, slice: class, at_least: 0.7}, set in the
+    configuration file. Another: {metric: ece, at_most: 0.1, max_worsening: 0.02}."""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

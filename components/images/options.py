@@ -33,8 +33,9 @@ class ImageOptions:
     """How image files are checked and stored."""
 
     check: Literal["pixels", "header"] = "pixels"
-    """pixels: decode every image once, so that broken files are found here. header: check only the
-    header and the end, several times as fast, for files that were checked before."""
+    """How thoroughly to check files. pixels: decode every image once, so that broken files are
+    found here. header: check only the header and the end, several times as fast, for files that
+    were checked before."""
 
     shrink: Positive | None = None
     """Resize images to this many pixels on the shorter side, and store them as JPEG. Smaller
@@ -45,17 +46,17 @@ class ImageOptions:
     """JPEG quality of images that are shrunk or transcoded to JPEG."""
 
     transcode: Literal["png", "jpeg"] = "png"
-    """How to store images that TensorFlow would not decode to the pixels a person sees (WebP, TIFF,
-    transparency): losslessly, or at `quality` in a fifth of the bytes. A JPEG stays a JPEG: it is
+    """How to store images that TensorFlow would not decode to the pixels a person sees, such as
+    WebP. png: losslessly. jpeg: at `quality`, in a fifth of the bytes. A JPEG stays a JPEG: it is
     kept, or encoded anew with half the steps of its own quantization."""
 
     color: Literal["srgb", "stored"] = "srgb"
-    """srgb: convert images with another color profile (Display P3, Adobe RGB, CMYK) to the colors
-    that a person sees, which encodes JPEGs anew. `predict` and `serve` do so too; TensorFlow
-    Serving ignores profiles. stored: ignore profiles everywhere."""
+    """What to do with images of another color profile than sRGB (Display P3, Adobe RGB, CMYK).
+    srgb: convert them to the colors that a person sees, which encodes JPEGs anew. `predict` and
+    `serve` do so too; TensorFlow Serving ignores profiles. stored: ignore profiles everywhere."""
 
     max_image_mpixels: Annotated[Number, Gt(0)] = 100.0
-    """Reject larger images (million pixels) by their header, before decoding them."""
+    """Reject images above this many million pixels, by their header."""
 
     min_image_pixels: Positive = 1
     """Reject images whose shorter side is below this many pixels."""
@@ -78,8 +79,8 @@ class FileOptions(ImageOptions):
     """Reject larger files (MiB) without reading them."""
 
     threads: Annotated[Positive, Interval(le=1024)] | None = None
-    """Shards that one worker writes at the same time, each in a thread, or, from 10,000 files on,
-    in a process, as the interpreter lock slows threads down. Unset: one per core."""
+    """Shards that one worker writes at the same time. Each has a thread, or, from 10,000 files on,
+    a process, as the interpreter lock slows threads down. Unset: one per core."""
 
     @property
     def workers(self) -> int:
@@ -97,18 +98,20 @@ class TransformConfig:
     for the model cnn."""
 
     fit: Literal["crop", "stretch", "letterbox"] = "crop"
-    """crop: the largest central square, which keeps shapes. stretch: the whole image, for objects
-    that reach the edges. letterbox: the whole image in its shape, padded with its mean color."""
+    """How to make an image square. crop: the largest central square, which keeps shapes. stretch:
+    the whole image, for objects that reach the edges. letterbox: the whole image in its shape,
+    padded with its mean color."""
 
     margin: Annotated[Count, Interval(le=256)] = 0
-    """Pixels by which stored images are larger than the model sees them: training takes random
+    """Pixels by which stored images are larger than the model sees them. Training takes random
     crops of them, evaluation and serving the central crop."""
 
     storage: Literal["jpeg", "png", "raw", "originals"] = "jpeg"
-    """jpeg: small and fast to read. png: lossless, three times slower to decode. raw: pixels, 5 to
-    10 times larger, for when decoding slows down the accelerator. originals: training images at
-    full resolution, from which `augmentation.min_crop_area` takes new random crops in every epoch;
-    reading takes several times as long. Other splits are stored as jpeg."""
+    """How to store images. jpeg: small and fast to read. png: lossless, three times slower to
+    decode. raw: pixels, 5 to 10 times larger, for when decoding slows down the accelerator.
+    originals: training images at full resolution, from which `augmentation.min_crop_area` takes new
+    random crops in every epoch; reading takes several times as long. Other splits are stored as
+    jpeg."""
 
     quality: Annotated[Positive, Interval(le=100)] = 95
     """JPEG quality of the stored images; at 95 the loss is hardly visible."""

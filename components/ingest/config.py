@@ -29,52 +29,52 @@ class IngestConfig(FileOptions):
     """How image files become sharded TFRecords."""
 
     manifest: Text | None = None
-    """CSV, JSON Lines or Parquet file, path or URL, with the columns path (relative to the folder)
-    and label, and optionally split, group and others (see `columns`). Unset: folder names are the
-    labels."""
+    """CSV, JSON Lines or Parquet file with the columns path and label, and optionally split, group
+    and others. It is a path or URL; paths in it are relative to the folder. Unset: folder names are
+    the labels."""
 
     columns: list[Text] | None = None
-    """Further columns of the manifest, such as [camera, age], to keep in the examples and to slice
-    the evaluation by. Unset: all that hold numbers or short text, if there are 50 or fewer."""
+    """Further columns of the manifest to keep in the examples and to slice the evaluation by, such
+    as [camera, age]. Unset: all that hold numbers or short text, if there are 50 or fewer."""
 
     group_by: Text | None = None
-    """Column of the manifest, such as patient, whose images belong to one split if they share a
+    """Column of the manifest, such as patient, whose images stay in one split if they share a
     value. Unset: group, if there is such a column."""
 
     corrections: Text | None = None
-    """CSV file, path or URL, with decisions about single images, which are found by their content:
-    sha256, path, action (keep, relabel, remove or unsure), from, to, who, when and why."""
+    """CSV file with decisions about single images, such as `review` writes. Images are found by
+    their content; the columns are sha256, path, action (keep, relabel, remove or unsure), from, to,
+    who, when and why."""
 
     features: dict[Text, Text] | None = None
-    """Names of the features of shards that are the image, the label and, optionally, the split and
-    the group, such as `{image: img, label: target}`; of WebDataset, extensions or keys of the JSON.
-    Unset: the names that TFDS, Model Garden, tensorflow-recorder and Hugging Face use."""
+    """Names of the features of shards that hold image, label, split and group, such as `{image:
+    img, label: target}`. In WebDataset these are extensions or keys of the JSON. Unset: the names
+    that TFDS, Model Garden, tensorflow-recorder and Hugging Face use."""
 
     layout: LayoutOption = "auto"
-    """What the folders in `data` are: label, split, or auto: splits if all are named like train,
+    """Whether the folders in `data` are labels or splits. auto: splits if all are named like train,
     val or test_set and one is train, labels if nothing suggests splits; otherwise the run stops."""
 
     exclude: list[Text] = field(default_factory=list)
     """Folders and files of `data` to leave out, such as [docs, '*.txt']; * matches slashes, too."""
 
     span: Count | None = None
-    """Span to read if the folder is a pattern with {SPAN} or {YYYY}, {MM} and {DD} (a date counts
-    as days since 1970-01-01). Unset: the newest."""
+    """Span to read if the folder is a pattern with {SPAN}, or with {YYYY}, {MM} and {DD}. A date
+    counts as days since 1970-01-01. Unset: the newest."""
 
     window: Positive | Literal["all"] | None = None
-    """Number of spans to read, the newest of those that exist, or all. Their images have the column
-    span, and paths that start with the span's folder. Unset: one span, without both."""
+    """Number of newest spans to read, or all. Their images have the column span, and paths that
+    start with the span's folder. Unset: one span, without both."""
 
     splits: dict[Text, Number] | None = None
-    """Fraction of images per split, such as `{train: 0.8, eval: 0.2}`, chosen by hash of the
-    image's content or group, unless folder or manifest name a split. Needs `train` and `eval`; the
-    fractions must add up to 1.
-    Unset: train 0.8, eval 0.1 and test 0.1; below 1,000 images, where test would have fewer than
-    100, train 0.8 and eval 0.2."""
+    """Fraction of images per split, such as `{train: 0.8, eval: 0.2}`. A hash of the image's
+    content or group decides, unless folder or manifest name a split. Needs `train` and `eval`; the
+    fractions must add up to 1. Unset: train 0.8, eval 0.1 and test 0.1; below 1,000 images, where
+    test would have fewer than 100, train 0.8 and eval 0.2."""
 
     conflicts: Literal["keep", "drop", "fail"] = "keep"
-    """What to do with an image found under two labels: keep every copy and list them, drop every
-    copy into the rejects, or fail."""
+    """What to do with an image found under two labels. keep: keep every copy and list them. drop:
+    reject every copy. fail: stop the run."""
 
     near_duplicates: Literal["keep", "together"] = "together"
     """What to do with resized, recompressed or brightened copies. together: keep them in one split,
@@ -82,25 +82,24 @@ class IngestConfig(FileOptions):
     they are. Needs `check: pixels`."""
 
     fingerprint: Literal["metadata", "content"] = "metadata"
-    """How to notice changed images: by their names, sizes and times, or a store's checksums
-    (metadata), or by reading all local files (content). Content suits folders that are copied, and
-    volumes whose files change owner at every mount."""
+    """How to notice changed images. metadata: by names, sizes and times, or a store's checksums.
+    content: by reading all local files, for folders that are copied, and volumes whose files change
+    owner at every mount."""
 
     # Smaller shards are hardly more than their name; a TFRecord holds up to 2 GiB.
     shard_mib: Annotated[Number, Interval(ge=0.1, le=1_048_576)] = 128.0
-    """Size of a shard, MiB: large enough to read in one stream, small enough to distribute over
-    readers. The number of shards is a power of two, so that most stay the same as data grow."""
+    """Size of a shard, MiB. It is large enough to read in one stream and small enough to distribute
+    over readers. The number of shards is a power of two, so that most stay the same as data
+    grow."""
 
     min_shards: Annotated[Positive, Interval(le=100_000)] = 8
-    """Minimum shards per split, rounded up to a power of two, so that a reader can interleave
-    them."""
+    """Minimum shards per split, rounded up to a power of two."""
 
     min_shard_images: Positive = 16
-    """Minimum images per shard on average, which overrides `min_shards`: a few images do not need
-    eight shards."""
+    """Minimum images per shard on average, which overrides `min_shards`."""
 
     max_reject_fraction: Fraction = 0.01
-    """Stop the run if more than this fraction of the files are not usable images."""
+    """Stop the run if more than this fraction of the files are rejected."""
 
     @property
     def finds_near_duplicates(self) -> bool:

@@ -8,8 +8,8 @@ class PredictConfig:
     """How a model labels files."""
 
     folder: Text | None = None
-    """Folder, a path or a URL, whose images the model labels at the end of a run if it is blessed.
-    Unset: the pipeline has no such step. `local_runner.py predict` takes files as arguments."""
+    """Folder or URL whose images the model labels at the end of a run if it is blessed. Unset: the
+    pipeline has no such step. `local_runner.py predict` takes files as arguments."""
 
     top: Positive = 3
     """Labels per image, the most probable first."""

@@ -14,25 +14,24 @@ class ValidationConfig:
     """When examples are good enough to train on."""
 
     schema: Text | None = None
-    """Path or URL of a reviewed schema, a text file; `local_runner.py schema` writes one to start
-    from. Unset: the schema is inferred from the train split."""
+    """Path or URL of a reviewed schema. `local_runner.py schema` writes one to start from. Unset:
+    the schema is inferred from the train split."""
 
     anomalies: Literal["stop", "warn"] = "stop"
-    """What to do when examples do not match the schema: stop the run, or continue with a
-    warning."""
+    """What to do when examples do not match the schema."""
 
     drift: Literal["stop", "warn", "off"] = "warn"
-    """What to do when the train split differs from that of the previous run or span, or another
-    split from the train split: stop the run, continue with a warning, or do not compare."""
+    """What to do when the train split differs from the previous run or span, or another split from
+    it."""
 
     max_label_drift: Fraction = 0.1
     """Maximum change of any label's fraction (L-infinity distance). With few images, four standard
     errors if that is more, as chance alone may cause larger changes."""
 
     max_property_drift: Fraction = 0.3
-    """Maximum change of height, width, file size and luminance (Jensen-Shannon divergence of their
-    histograms; 1: nothing in common). With few images, more where chance may cause it. Values below
-    0.25 cause false alarms where images have few different sizes."""
+    """Maximum change of height, width, file size and luminance (Jensen-Shannon divergence). 1 means
+    that the histograms have nothing in common. With few images, more where chance may cause it.
+    Values below 0.25 cause false alarms where images have few different sizes."""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

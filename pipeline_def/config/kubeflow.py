@@ -55,7 +55,7 @@ class StepConfig:
     """CPU cores, as request and as limit."""
 
     memory: Number | Text | None = None
-    """Memory in GB (10^9 bytes) or in Kubernetes' notation, such as 16Gi, as request and as
+    """Memory in GB (10^9 bytes) or in Kubernetes' notation, such as 16Gi. It is request and
     limit."""
 
     gpus: Count | None = None
@@ -66,8 +66,7 @@ class StepConfig:
     Kubeflow; NVIDIA_TESLA_T4 on Vertex AI."""
 
     image: Text | None = None
-    """Container image of this step if it differs from the others', such as one with GPU
-    libraries."""
+    """Container image of this step, such as one with GPU libraries."""
 
     retries: Count | None = None
     """How many times to restart a failed step. Training resumes from its checkpoint."""
@@ -158,14 +157,13 @@ class KubeflowConfig:
     cluster's default; Vertex AI needs one, here or when a run is started."""
 
     storage: Text | None = None
-    """Where pushed models, checkpoints and earlier statistics are stored: a URL, or a folder on a
-    volume. Unset: the pipeline's own folder below the pipeline root. Checkpoints need gs:// or a
-    volume."""
+    """URL, or folder on a volume, for pushed models, checkpoints and earlier statistics. Unset: the
+    pipeline's own folder below the pipeline root. Checkpoints need gs:// or a volume."""
 
     store_secret: Text = "mlpipeline-minio-artifact"
-    """Kubernetes secret with the keys accesskey and secretkey of the object store, for steps that
-    read images or pushed models from it. Used only where images, `storage` or the pipeline root are
-    neither on gs:// nor on a volume. The default is Kubeflow's own; empty: none."""
+    """Kubernetes secret with the keys accesskey and secretkey of the object store. Used only where
+    images, `storage` or the pipeline root are neither on gs:// nor on a volume. The default is
+    Kubeflow's own; empty: none."""
 
     steps: dict[Text, StepConfig] = field(default_factory=dict)
     """Step → its resources and settings; the name `all` stands for every step."""

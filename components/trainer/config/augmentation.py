@@ -13,18 +13,18 @@ class AugmentationConfig:
     """Random changes to training images; evaluation and serving see images unchanged."""
 
     shift: Annotated[Number, Interval(ge=0, le=0.5)] = 0.1
-    """Shift each image by up to this fraction of its side, in whole pixels; reflection fills the
-    gap. On by default because labels rarely depend on the object's position."""
+    """Shift each image by up to this fraction of its side; reflection fills the gap. On by default
+    because labels rarely depend on the object's position."""
 
     flip: bool = False
     """Mirror half of the images left to right. Off because text and digits are not symmetric; turn
     it on for photographs."""
 
     min_crop_area: Annotated[Number, Interval(ge=0.01, le=1)] = 1.0
-    """Crop a random window and scale it to full size: smallest area of the window as a fraction of
-    the image; its aspect ratio is 3/4 to 4/3 of the image's (Inception: Szegedy et al., 2015). 1
-    turns it off; 0.08 is common for large sets of photographs, 0.5 is safer for small ones, where
-    a crop may miss the object."""
+    """Crop a random window of at least this fraction of the image, and scale it to full size. Its
+    aspect ratio is 3/4 to 4/3 of the image's (Inception: Szegedy et al., 2015). 1 turns it off;
+    0.08 is common for large sets of photographs, 0.5 is safer for small ones, where a crop may miss
+    the object."""
 
     rotation: Annotated[Number, Interval(ge=0, le=180)] = 0.0
     """Rotate each image by up to this many degrees either way. Off because most photographs are
@@ -35,20 +35,18 @@ class AugmentationConfig:
     and hue, because color may distinguish the classes; 0.4 is common for photographs."""
 
     contrast: Fraction = 0.0
-    """Multiply each pixel's distance from the image's mean gray by 1 plus or minus up to this
-    fraction."""
+    """Change contrast by up to this fraction: the distance of each pixel from the image's mean
+    gray."""
 
     saturation: Fraction = 0.0
-    """Multiply each pixel's distance from its own gray by 1 plus or minus up to this fraction."""
+    """Change saturation by up to this fraction: the distance of each pixel from its own gray."""
 
     hue: Annotated[Number, Interval(ge=0, le=0.5)] = 0.0
-    """Rotate colors around the gray axis by up to this fraction of a full circle either way; 0.1 is
-    common."""
+    """Rotate colors by up to this fraction of a circle either way; 0.1 is common."""
 
     cutout: Fraction = 0.0
-    """Side of a square filled with the image's mean color, as a fraction of the image's side
-    (DeVries and Taylor, 2017). Off because it may hide small objects; 0.5 worked best for
-    CIFAR-10."""
+    """Side of a square filled with the mean color, as a fraction of the image's side. Off because
+    it may hide small objects; 0.5 worked best for CIFAR-10 (DeVries and Taylor, 2017)."""
 
     mixup: Annotated[Number, Interval(ge=0, le=100)] = 0.0
     """Blend each image and its label with another one; the weight is drawn from Beta(mixup, mixup)
@@ -60,15 +58,15 @@ class AugmentationConfig:
     If mixup is on too, every batch gets one of the two at random."""
 
     policy: Literal["none", "trivial"] = "none"
-    """trivial: one random operation of random strength per image, nothing to tune (TrivialAugment:
-    Müller and Hutter, 2021). Off because some operations change colors and shapes, which may
-    distinguish the classes; a good first choice for photographs."""
+    """Random operations to choose from. trivial: one of random strength per image, with nothing to
+    tune (TrivialAugment: Müller and Hutter, 2021). Off because some operations change colors and
+    shapes, which may distinguish the classes; a good first choice for photographs."""
 
     fn: Text | None = None
-    """Your own augmentation, such as my_package.my_module.my_augmentation: a function that maps
-    `images`, uint8 [batch, height, width, 3], to uint8 or float (0 to 255) of the same shape, with
-    TensorFlow operations only, and without state of its own: it is traced once. It runs after the
-    others, on the accelerator. A parameter `seed`, int64 [2], differs in every step: with
+    """Your own augmentation, such as my_package.my_module.my_augmentation. It is a function that
+    maps `images`, uint8 [batch, height, width, 3], to uint8 or float (0 to 255) of the same shape,
+    with TensorFlow operations only, and without state of its own: it is traced once. It runs after
+    the others, on the accelerator. A parameter `seed`, int64 [2], differs in every step: with
     operations such as tf.random.stateless_uniform, a resumed training sees the same images. The
     module must be installed, or lie in the folder that the run is started in."""
 

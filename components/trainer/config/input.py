@@ -14,16 +14,16 @@ class InputConfig:
     """How training and evaluation read the transformed shards."""
 
     reader: Literal["auto", "indexed", "streamed"] = "auto"
-    """indexed: map shards on a local disk into memory and decode each batch with libjpeg-turbo
-    straight into the batch array. streamed: read shards in sequence and interleave them, with
-    TensorFlow alone; for shards in Cloud Storage, and where the input pipeline may not call Python,
-    as under ParameterServerStrategy. auto: indexed if the shards are local."""
+    """How to read shards. indexed: map local shards into memory and decode each batch with
+    libjpeg-turbo. streamed: read shards in sequence and interleave them, with TensorFlow alone; for
+    shards in Cloud Storage, and where the input pipeline may not call Python, as under
+    ParameterServerStrategy. auto: indexed if the shards are local."""
 
     cache: Literal["auto", "none", "encoded", "decoded", "file"] = "auto"
-    """What to keep for the second epoch and later ones, always before shuffling and augmentation.
-    encoded: the shards, in memory. decoded: uint8 pixels, in memory. file: uint8 pixels, in a file
-    in `cache_folder`. auto: decoded if that takes at most half of the available memory, else none;
-    the system's page cache keeps local shards in memory anyway."""
+    """What to keep in memory or on disk after the first epoch. encoded: the shards, in memory.
+    decoded: uint8 pixels, in memory. file: uint8 pixels, in `cache_folder`. auto: decoded if that
+    takes at most half of the available memory, else none; the system's page cache keeps local
+    shards in memory anyway. Shuffling and augmentation come after the cache."""
 
     cache_folder: Text | None = None
     """Folder on a fast local disk for `cache: file`. A cache of the same images is reused; files

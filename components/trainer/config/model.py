@@ -84,28 +84,28 @@ class ModelConfig:
     """Which network is trained."""
 
     name: Text = "auto"
-    """cnn: four convolutions, for few small images. resnet9: a residual network of nine layers, for
-    images up to 64 pixels. For photographs, a backbone of keras.applications: mobilenet_v2,
-    mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or _l, resnet50, resnet50_v2,
-    convnext_tiny, _small, _base or _large, densenet121. auto: mobilenet_v2 from 96 pixels on, given
-    pretrained weights or 10,000 images; resnet9 for at least 2,000 images of up to 64 pixels; else
-    cnn."""
+    """Network: cnn, resnet9, a backbone of keras.applications, or auto. cnn: four convolutions, for
+    few small images. resnet9: a residual network of nine layers, for images up to 64 pixels. For
+    photographs: mobilenet_v2, mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or
+    _l, resnet50, resnet50_v2, convnext_tiny, _small, _base or _large, densenet121. auto:
+    mobilenet_v2 from 96 pixels on, given pretrained weights or 10,000 images; resnet9 for at least
+    2,000 images of up to 64 pixels; else cnn."""
 
     build_fn: Text | None = None
-    """Your own network, such as my_package.my_module.my_model: a function of `size` (pixels) and
-    `classes` that returns a tf_keras model from uint8 [batch, size, size, 3] to logits [batch,
+    """Your own network, such as my_package.my_module.my_model. It is a function of `size` (pixels)
+    and `classes` that returns a tf_keras model from uint8 [batch, size, size, 3] to logits [batch,
     classes]. It replaces `name`. The module must be installed, or lie in the folder that the run is
     started in."""
 
     weights: Text = "auto"
-    """Initial weights: auto (for photographs ImageNet's, if they are on this machine or can be
-    downloaded within seconds, else random), none (random), imagenet (required), or the path or URL
-    of a weights file of the same network, with or without its last layer: the `backbone.weights.h5`
-    of an earlier training, or a file saved by Keras (.h5, .keras)."""
+    """Initial weights: auto, none (random), imagenet (required), or a file of the same network.
+    auto: for photographs ImageNet's, if they are on this machine or can be downloaded within
+    seconds, else random. A file is a path or URL, with or without the last layer: the
+    `backbone.weights.h5` of an earlier training, or one saved by Keras (.h5, .keras)."""
 
     warm_start: bool | Positive | Text = False
-    """Start from the weights of a pushed model: true (the model in use; random weights if there is
-    none or it is of another network), its version, or where another one is. New classes get new
+    """Start from the weights of a pushed model: true, its version, or where it is. true: the model
+    in use; random weights if there is none or it is of another network. New classes get new
     outputs, the others keep theirs by name."""
 
     width: Annotated[Count, Interval(le=4096)] = 0
@@ -173,9 +173,9 @@ class ExportConfig:
     """What the exported model answers, and the other formats it is exported to."""
 
     coverage: Annotated[Number, Interval(ge=0.5, le=0.999)] | None = None
-    """Also answer with a conformal set of labels that contains the true one with this probability,
-    for images like those of the eval split, on which it is fitted. Unset: the best label only. 0.95
-    needs at least 19 images, and hundreds to be accurate."""
+    """Also answer with a conformal set of labels that contains the true one with this probability.
+    This holds for images like those of the eval split, on which it is fitted. Unset: the best label
+    only. 0.95 needs at least 19 images, and hundreds to be accurate."""
 
     false_alarms: Annotated[Number, Interval(ge=0.001, le=0.5)] | None = None
     """Also answer whether an image is like those of training (`known`). This fraction of images

@@ -38,20 +38,19 @@ class TrainingConfig:
     """Maximum number of passes over the training images."""
 
     patience: Positive = 5
-    """Stop after this many epochs without a better `metric` on the eval split, and keep the best
-    epoch."""
+    """Stop after this many epochs without a better `metric` on the eval split."""
 
     folds: Annotated[Count, Interval(le=20)] | Literal["auto"] = "auto"
-    """Cross-validation below 1,000 images besides `test`, unless you name the eval split: each fold
+    """Cross-validation below 1,000 images besides `test`, unless you name the eval split. Each fold
     of the images is judged by a model that has not seen it, and the exported model is trained on
     all. auto: 5 folds if they take less than about 5 minutes on two cores, or a quarter of
     `minutes`, judging by the images, epochs and network, else 0, none; with `model.warm_start`
     always 0."""
 
     metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
-    """Metric on the eval split that `patience` and the choice of the best epoch use. loss:
-    cross-entropy, which still ranks epochs when accuracy is nearly perfect. balanced_accuracy: mean
-    recall over the classes, where rare classes matter as much as frequent ones."""
+    """Metric on the eval split that chooses the best epoch. loss: cross-entropy, which still ranks
+    epochs when accuracy is nearly perfect. balanced_accuracy: mean recall over the classes, where
+    rare classes matter as much as frequent ones."""
 
     keep: Literal["best", "last"] = "best"
     """Epoch to export. best: that with the best `metric` on the eval split. last: the last one,
@@ -63,29 +62,28 @@ class TrainingConfig:
     """Images per weight update, over all accelerators together."""
 
     accumulate: Positive = 1
-    """Split each batch into this many parts and compute them in sequence before the weights are
-    updated; for batches that do not fit in accelerator memory. Batch normalization sees one
-    part."""
+    """Compute each batch in this many parts, one after the other, to save memory. Batch
+    normalization sees one part."""
 
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """adam: works with hardly any tuning (Kingma and Ba, 2015). adamw: Adam with decoupled weight
-    decay (Loshchilov and Hutter, 2019). sgd: with Nesterov momentum; most accurate for
-    convolutional networks with a long schedule."""
+    """Update rule of the weights. adam: works with hardly any tuning (Kingma and Ba, 2015). adamw:
+    Adam with decoupled weight decay (Loshchilov and Hutter, 2019). sgd: with Nesterov momentum;
+    most accurate for convolutional networks with a long schedule."""
 
     learning_rate: Annotated[Number, Gt(0)] = 1e-3
     """Peak learning rate, after warm-up; in fine-tuning, of the unfrozen layers."""
 
     minutes: Annotated[Number, Gt(0)] | None = None
-    """Search for a more accurate training for about this long: network, learning rate,
-    augmentation, length, regularization and width, where you have not set them. The recipe's own
+    """Search for a more accurate training for about this long. It varies network, learning rate,
+    augmentation, length, regularization and width where you have not set them. The recipe's own
     training always runs to its end, and a trial only replaces it if it is better by more than one
     standard error on the images that select the epoch. Unset: no search."""
 
     search: dict[Text, list[bool | Annotated[int, Strict()] | Number | Text]] = field(
         default_factory=dict
     )
-    """Option → values for the search to try instead of its own, such as `training.learning_rate:
-    [0.01, 0.1]`; options of the sections training, transfer, augmentation and model."""
+    """Option → values to search, such as `training.learning_rate: [0.01, 0.1]`. They replace the
+    search's own; options of the sections training, transfer, augmentation and model."""
 
     momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
     """Nesterov momentum of sgd."""
@@ -95,7 +93,7 @@ class TrainingConfig:
     to a tenth at 50, 75 and 90 % of all epochs. constant: not at all."""
 
     warmup_epochs: Annotated[Number, Interval(ge=0, le=10_000)] = 0.0
-    """Epochs, whole or fractional, over which the learning rate rises from zero. Off because adam
+    """Epochs over which the learning rate rises from zero; fractions are allowed. Off because adam
     adapts its step size; large learning rates of sgd need it."""
 
     weight_decay: Fraction = 0.0
@@ -108,9 +106,9 @@ class TrainingConfig:
     probabilities less extreme; 0.1 is common for long trainings and noisy labels."""
 
     calibrate: bool = False
-    """After training, fit a temperature on the eval split by which the exported model divides its
-    logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
-    better. Off because fitting on fewer than a few hundred images may do harm."""
+    """Fit a temperature on the eval split, so that probabilities match the accuracy better. The
+    exported model divides its logits by it (Guo et al., 2017); predictions stay the same. Off
+    because fitting on fewer than a few hundred images may do harm."""
 
     clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
@@ -133,11 +131,11 @@ class TrainingConfig:
     exported model computes in float32."""
 
     accelerator: Literal["auto", "cpu", "gpu", "mirrored", "workers", "tpu"] = "auto"
-    """auto: the TPU that TPU_NAME names, else the workers of TF_CONFIG, else all GPUs, else the
-    CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
+    """What to train on. auto: the TPU that TPU_NAME names, else the workers of TF_CONFIG, else all
+    GPUs, else the CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
 
     deterministic: bool | None = None
-    """Same seed, same weights: bit for bit with cnn; on several CPU threads, larger networks may
+    """Same seed, same weights, bit for bit with cnn. On several CPU threads, larger networks may
     differ in the last bits. Unset: on for CPU; off for accelerators, where it is slower and some
     operations do not support it."""
 
@@ -145,8 +143,7 @@ class TrainingConfig:
     """Seed of the initial weights, shuffling and augmentation."""
 
     checkpoint_steps: Count = 0
-    """Save a checkpoint every so many training steps, besides every epoch, so that an interrupted
-    training resumes there. 0: every epoch only."""
+    """Save a checkpoint every so many training steps, besides every epoch. 0: every epoch only."""
 
     profile_steps: Count = 0
     """Training steps to profile for TensorBoard, from the tenth step on. 0: none."""
@@ -178,21 +175,21 @@ class TransferConfig:
     """
 
     head_epochs: Count = 30
-    """Maximum number of epochs of the first phase, which trains the new last layer only. 0: skip
-    this phase."""
+    """Maximum epochs of the first phase, which trains the new last layer only. 0: skip this
+    phase."""
 
     head_learning_rate: Annotated[Number, Gt(0)] = 1e-2
     """Learning rate of the first phase; higher than in the second, as a single layer tolerates
     more."""
 
     cache_features: bool = True
-    """Compute the frozen features of all images once, so that an epoch of the first phase takes
-    seconds. The head then sees no augmented images. false: it does, and an epoch takes a full
+    """Compute the frozen features of all images once for the first phase. An epoch then takes
+    seconds, and the head sees no augmented images. false: it does, and an epoch takes a full
     forward pass. The second phase augments in either case."""
 
     unfreeze: Positive | Literal["all", "none"] = "all"
-    """What the second phase trains besides the head: all layers, the last so many blocks of the
-    network, or none, which skips the second phase."""
+    """What the second phase trains besides the head. all: all layers. A number: the last so many
+    blocks. none: nothing, which skips the phase."""
 
     def __post_init__(self) -> None:
         """Check that at least one phase is left."""
