@@ -16,8 +16,7 @@ from e2e import __main__ as command_line
 from e2e import runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import DATA, Store
-from tests.kubeflow.client.answers import nodes
-from tests.kubeflow.client.kfp_server import KfpServer
+from tests.kubeflow.client.kfp_server import KfpServer, nodes
 from tests.kubeflow.small_spec import SPEC
 from tests.storage.s3_server import serve_s3
 

@@ -71,15 +71,7 @@ def compile_documents(
 ) -> list[Spec]:
     """Return the specification and, if steps use features of Kubernetes, the platform's document.
 
-    Args:
-        config: resolved, as for `create_pipeline`; its `output` is not used.
-        recipes: values that the parameter `training_recipe` of a run chooses from; None: the run
-            has no such parameter.
-        target: open-source Kubeflow Pipelines, or Vertex AI.
-        image: container image with this repository.
-
-    Raises:
-        ConfigurationError: the target would reject it.
+    `config` is resolved. A run chooses from `recipes`; with None it has no such parameter.
     """
     check_name(config.name)
     _check_beam(config)
@@ -90,7 +82,16 @@ def compile_documents(
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
     config.kubeflow.check_names(document.tasks)
-    _start_entrypoint(document, pipeline, config, recipes or {}, target=target, image=image)
+    workers = worker_group(config, image)
+    for component in pipeline.components:
+        replace_commands(
+            document,
+            component,
+            recipes=recipes or {},
+            direct=target == "vertex",
+            beam_args=config.beam_pipeline_args,
+            workers=workers if component.id == TRAINER.id else None,
+        )
     _name_system_types(document)
     _tidy(document, config)
     transform_beside_validation(document)
@@ -129,28 +130,6 @@ def _compile(pipeline: Any, image: str) -> Spec:
     job: Spec = runner.run(pipeline, write_out=False)
     spec: Spec = job["pipelineSpec"]
     return spec
-
-
-def _start_entrypoint(
-    document: Specification,
-    pipeline: Any,
-    config: Config,
-    recipes: Recipes,
-    *,
-    target: Target,
-    image: str,
-) -> None:
-    """Replace the commands of all tasks; Trainer may start workers."""
-    workers = worker_group(config, image)
-    for component in pipeline.components:
-        replace_commands(
-            document,
-            component,
-            recipes=recipes,
-            direct=target == "vertex",
-            beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == TRAINER.id else None,
-        )
 
 
 def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:

@@ -12,9 +12,8 @@ import yaml
 
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.client import run as client_run
-from tests.kubeflow.client.answers import nodes
 from tests.kubeflow.client.conftest import Say
-from tests.kubeflow.client.kfp_server import CREATED, KfpServer
+from tests.kubeflow.client.kfp_server import CREATED, KfpServer, nodes
 
 # Rows of the two steps of the specification.
 CACHED, TRAINING = "Gen SUCCEEDED 9 9", "Train RUNNING 20 -"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline_def.kubeflow.client.task_details import read_state, read_view
-from tests.kubeflow.client.answers import nodes
+from tests.kubeflow.client.kfp_server import nodes
 
 # Excerpts of real answers of Kubeflow Pipelines 2.17.
 STOPPED = (

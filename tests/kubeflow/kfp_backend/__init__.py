@@ -66,14 +66,8 @@ def argo_workflow(
 ) -> dict[str, Any]:
     """Return the Argo workflow that the API server would hand to Kubernetes.
 
-    Args:
-        spec: the pipeline's file, YAML in one or two documents.
-        parameters: of the run.
-        run_id: a UUID.
-
-    Raises:
-        Rejected: with the step that rejects it and the API server's message.
-        Unavailable: the release is not available.
+    `spec` is a file of one or two documents, `run_id` a UUID; raises `Rejected` with the step that
+    rejects it, or `Unavailable`.
     """
     values = [f"{name}={json.dumps(value)}" for name, value in (parameters or {}).items()]
     command: list[str | Path] = [_program(), run_id, spec, *values]
@@ -97,11 +91,7 @@ def _program() -> Path:
 
 @functools.cache
 def build_command(name: str) -> Path:
-    """Build one of the release's own commands, unmodified: `driver` or `launcher-v2`.
-
-    Raises:
-        Unavailable: the release is not available.
-    """
+    """Build one of the release's own commands, unmodified: `driver` or `launcher-v2`."""
     folder = _module()
     package = f"{_MODULE}/backend/src/v2/cmd/{name}"
     _go(folder, "build", *_QUICK, "-o", f"commands/{name}", package)

@@ -97,13 +97,10 @@ def install(
     secrets: Objects,
     volumes: Mapping[str, Path],
 ) -> Iterator[Installation]:
-    """Start the servers of an installation.
+    """Start the servers of an installation; keys and tokens go to the empty `folder`.
 
-    Args:
-        folder: for keys and tokens; empty.
-        store: host and port of the object store.
-        secrets: of the namespace; the keys of the store are in `mlpipeline-minio-artifact`.
-        volumes: persistent volume claim → folder.
+    `store` is host and port of the object store, whose keys are in `secrets`, in
+    `mlpipeline-minio-artifact`; `volumes` maps claims to folders.
     """
     commands = [build_command(name) for name in ("driver", "launcher-v2")]
     with serve(MetadataService()) as metadata, serve(TaskService()) as tasks:

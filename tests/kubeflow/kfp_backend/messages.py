@@ -19,11 +19,7 @@ PACKAGES = {
 
 
 def generate(module: str, version: str, plugin: Path, folder: Path) -> str | None:
-    """Write the Go code of a release's messages into `folder`.
-
-    Returns:
-        Why the packages are unavailable, or None.
-    """
+    """Write the Go code of a release's messages into `folder`; return why it could not."""
     names = [f"{package}=={version}" for package in PACKAGES]
     target = folder / "packages"
     command = ["uv", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *names]
