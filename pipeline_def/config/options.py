@@ -23,8 +23,6 @@ _WIDTH = 80
 # More images than any recipe distinguishes.
 _MANY = 10**9
 _FLAGS = ("-h", "--help")
-# A file that names every option would cause more notes than anyone reads.
-_MOST_DEFAULTS = 5
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,6 @@ def find_ineffective(given: Collection[str], config: Config, recipe: Recipe) -> 
 
     `config` is the complete configuration.
     """
-    defaults = []
     for name in given:
         value = operator.attrgetter(name)(config)
         sentence = f"--{name} {show_value(value)} changes nothing"
@@ -210,9 +207,6 @@ def find_ineffective(given: Collection[str], config: Config, recipe: Recipe) -> 
             yield f"{sentence} {reason}"
         elif name in recipe.values and recipe.values[name] == value:
             yield f"{sentence}: recipe {recipe.name} sets it already"
-        elif name not in recipe.values and list_options()[name].default == value:
-            defaults.append(f"{sentence}: it is the default")
-    yield from defaults if len(defaults) <= _MOST_DEFAULTS else ()
 
 
 def _find_missing(name: str, config: Config) -> str:
