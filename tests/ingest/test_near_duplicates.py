@@ -20,6 +20,7 @@ from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.shard_plan import read_plan
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.ingest.write.run import ingest_listing
+from components.records.shard_files import read_index
 from tests.ingest.plain import ingest
 from tests.pictures import encode, turned
 
@@ -176,6 +177,16 @@ def test_no_class_disappears_from_train(tmp_path: Path) -> None:
     assert set(cluster["splits"]) == {"train"}
 
 
+def test_a_cluster_is_a_unit_of_its_class(tmp_path: Path) -> None:
+    frames = itertools.product((("cat", 0), ("dog", 100)), range(10), (95, 75, 55))
+    names = {f"{of}/{n}-{quality}.jpg": (first + n, quality) for (of, first), n, quality in frames}
+    config = IngestConfig(splits={"train": 0.8, "eval": 0.2})
+    made = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", config)
+    labels = read_index(str(made.examples))["labels"]["eval"]
+    assert labels == {"cat": 6, "dog": 6}
+    assert made.summary["near_duplicates_in_several_splits"] == 0
+
+
 # Names of the images; what the log says; how many clusters stay in several splits.
 TOO_MANY = {
     "half of all": (
@@ -186,6 +197,11 @@ TOO_MANY = {
     "all of each class": (
         {f"{'abcd'[n % 4]}/{n}.jpg": (n % 4, 95 - n) for n in range(20)},
         "eval would have no images. They are left where they are",
+        None,
+    ),
+    "all of a class, twins of another's": (
+        {f"{'cat' if n < 20 else 'dog'}/{n}.jpg": (n if n < 20 else 1, 95 - n) for n in range(22)},
+        "class 'dog' of train would have no images",
         None,
     ),
 }
