@@ -34,6 +34,8 @@ Figure = dict[str, float]
 
 # Shorter side of images of about 20 KB, pixels.
 _SMALL_SIDE = 180
+_LATENCY_MS = 30
+"""Of the store of mode remote."""
 
 _TITLES = {
     "header": "Bytes kept, header checked",
@@ -78,7 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
     )
-    parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--source", help=argparse.SUPPRESS)
     return parser
@@ -115,7 +116,7 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
         source = folder
         prepare("ours", mode)(source, f"{folder}/transformed")
     names = CONTENDERS[mode][: arguments.contenders]
-    with _store(folder, arguments.latency_ms) if remote else nullcontext(source) as place:
+    with _store(folder) if remote else nullcontext(source) as place:
         figures = take_turns(
             names,
             arguments.repeats,
@@ -136,10 +137,10 @@ def _in_a_process(name: str, mode: str, source: str, work: str, images: int) -> 
 
 
 @contextmanager
-def _store(folder: str, latency_ms: float) -> Iterator[str]:
+def _store(folder: str) -> Iterator[str]:
     """Serve `folder` as a bucket to the measuring processes; yield the URL of its images."""
     key = Path(folder, "key.json")
-    with GcsServer({"bucket": folder}, latency_ms=latency_ms) as server:
+    with GcsServer({"bucket": folder}, latency_ms=_LATENCY_MS) as server:
         server.write_key(key)
         os.environ.update(
             FSSPEC_GS_ENDPOINT_URL=server.endpoint,

@@ -3,12 +3,10 @@
     uv run -m benchmarks.input_pipeline --data DIR
     uv run -m benchmarks.input_pipeline --data DIR --target-images-per-second 3000
     uv run -m benchmarks.input_pipeline --data DIR --gcs-latency-ms 30 --gcs-stream-mbps 160
-    uv run -m benchmarks.input_pipeline --data DIR --rungs indexed,decoded --profile profiles
 
 Every rung reads the same images at the same batch size, and gives the same pixels, which is checked
 first. The rungs take turns, so that a slow minute of the machine meets all of them. Writes a table,
-`results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes; with
-`--profile`, what the threads of each rung did, for TensorBoard.
+`results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes.
 """
 
 import argparse
@@ -93,9 +91,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gcs-stream-mbps", type=float, default=0, help="megabits/s of each download; 0: no limit"
     )
-    parser.add_argument(
-        "--profile", metavar="DIR", help="record a profile of each rung, for TensorBoard"
-    )
     return parser
 
 
@@ -107,7 +102,6 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
         "batch": arguments.batch,
         **{key: getattr(arguments, key) for key in ("epochs", "seconds", "repeats", "rungs")},
         "target": arguments.target_images_per_second,
-        "profile": arguments.profile and os.path.abspath(arguments.profile),
     }
     if arguments.gcs_latency_ms is None:
         return _run(task, {})
@@ -141,8 +135,6 @@ def _write(results: dict[str, Any], output: Path) -> None:
     draw([results], output / "ladder.png")
     for name in ("results.json", "ladder.png", "recommended.yaml"):
         print(output / name)
-    if results["profile"]:
-        print(f"Profiles: uv run tensorboard --logdir {results['profile']}")
     print(f"Use it: uv run local_runner.py --config {output / 'recommended.yaml'}")
 
 

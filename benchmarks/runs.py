@@ -48,7 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parts = ("digits", "buckets", "many", "grown")
     parser.add_argument("--part", action="append", required=True, choices=parts)
-    parser.add_argument("--latency-ms", type=float, default=0, help="of a request to the buckets")
     parser.add_argument("--data", help="part grown: folder of images")
     many = {"--images": (16_000, "part many: images"), "--classes": (1_000, "part many: classes")}
     for name, (default, what) in many.items():
@@ -91,19 +90,19 @@ def _run_digits(arguments: argparse.Namespace, folder: Path) -> dict[str, list[F
                 shutil.rmtree(output, ignore_errors=True)
                 output.mkdir(parents=True)
             run = _run_in_buckets if "buckets" in name else _run_on_disk
-            figures[name].append(run(folder, output, arguments.latency_ms))
+            figures[name].append(run(folder, output))
             progress.report(f"{name}: {figures[name][-1]['seconds']:.1f} s")
     return figures
 
 
-def _run_on_disk(folder: Path, output: Path, _: float) -> Figure:
+def _run_on_disk(folder: Path, output: Path) -> Figure:
     return _run(["--data", f"{folder}/digits", "--output", str(output)], output)
 
 
-def _run_in_buckets(folder: Path, output: Path, latency_ms: float) -> Figure:
+def _run_in_buckets(folder: Path, output: Path) -> Figure:
     from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 
-    with TlsGcsServer({"data": folder / "digits"}, latency_ms=latency_ms) as server:
+    with TlsGcsServer({"data": folder / "digits"}) as server:
         server.add_bucket("out")
         places = ("--data", "gs://data", "--output", "gs://out/run")
         environment = server.python_environment(folder) | {"XDG_STATE_HOME": str(folder)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -65,13 +64,11 @@ def main() -> None:
                 waited = process.ask("wait share", steps, target)
                 facts[name]["wait_share"].append(waited)
                 progress.report(f"{name}: waiting {waited:.1%}")
-        if options["profile"]:
-            _profile(processes, options["profile"])
     results = {
         "rungs": list(facts.values()),
         "limits": {name: rates[name] for name in (DECODE_LIMIT, COPY_LIMIT)},
         "accelerator_images_per_second": target,
-        **{key: options[key] for key in ("batch", "epochs", "repeats", "profile")},
+        **{key: options[key] for key in ("batch", "epochs", "repeats")},
         "images": material.images,
         "size": material.size,
         "cores": available_cpus(),
@@ -167,13 +164,6 @@ def _measure_all(
                 rates.setdefault(name, []).append(rate)
                 progress.report(f"{name}: {rate:,.0f} images/s")
     return rates, times
-
-
-def _profile(processes: Processes, folder: str) -> None:
-    """Record a profile of each rung in a folder of its name."""
-    for name, process in processes.items():
-        say(f"profile: {name}")
-        process.ask("profile", f"{folder}/{re.sub('[^a-z]+', '_', name.lower()).strip('_')}")
 
 
 def _reference(rates: dict[str, list[float]]) -> float:

@@ -32,9 +32,6 @@ _MOST_SECONDS = 10.0
 # Batches that a reader may have prefetched before the clock started.
 _BUFFERED = 4
 
-# Batches per profile.
-_PROFILED = 10
-
 Answers = Mapping[str, Callable[..., Any]]
 """Name of a request → the function that serves it."""
 
@@ -128,7 +125,6 @@ class RungMeasurement:
             "pixels": lambda expected: self._check_pixels(batches, expected),
             "rate": lambda steps: self._rate(batches, steps),
             "wait share": lambda steps, rate: self._wait_share(batches, steps, rate),
-            "profile": lambda folder: _profile(batches, folder),
         }
 
     def _check_pixels(self, batches: Batches, expected: set[bytes]) -> str:
@@ -204,13 +200,3 @@ def _drain(batches: Batches) -> None:
         next(batches)
         if time.perf_counter() - started > 1:
             break
-
-
-def _profile(batches: Batches, folder: str) -> None:
-    """Record a profile, but not while the rate is measured, because it costs time."""
-    import tensorflow as tf
-
-    _drain(batches)
-    with tf.profiler.experimental.Profile(folder):
-        for _ in range(_PROFILED):
-            next(batches)

@@ -1,11 +1,11 @@
 """Compares the input pipeline with other loaders and with the limits of this machine.
 
-    uv run -m benchmarks.peers.input_versus --data DIR --python torch=/tmp/torch/bin/python
+    uv run -m benchmarks.peers.input_versus --data DIR --python PEER=PATH
 
 All contenders read the same packed JPEGs in batches of the same size; peers use two workers. Each
 figure comes from a fresh process, which first reads for some seconds unmeasured; contenders take
-turns. A peer is left out unless `--python` names the Python of its environment; tf.data runs in
-ours.
+turns. A peer (torch, spdl or dali) is left out unless `--python` names the Python of its
+environment; tf.data runs in ours.
 """
 
 import argparse

@@ -9,6 +9,7 @@ simplejpeg for peers that leave decoding to the user.
 import argparse
 import json
 import math
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,75 @@ def _as_is(batch: Any) -> Any:
     return batch
 
 
+def _spdl(job: Job) -> Epoch:
+    """SPDL over threads; with simplejpeg, as `spdl.io` decodes more slowly with FFmpeg."""
+    samples, chance = Samples(job), np.random.default_rng(0)
+
+    def indices() -> Iterator[Any]:
+        while True:
+            order = chance.permutation(len(samples))
+            yield from (
+                order[start : start + job.batch] for start in range(0, len(order), job.batch)
+            )
+
+    line = (
+        import_module("spdl.pipeline")
+        .PipelineBuilder()
+        .add_source(indices())
+        .pipe(samples.decode, concurrency=job.workers)
+        .add_sink(4)
+        .build(num_threads=job.workers)
+    )
+    line.start()
+    return _as_epochs(samples, iter(line))
+
+
+def _dali(job: Job) -> Epoch:
+    """NVIDIA DALI on the CPU: its TFRecord reader on our own shards, over threads."""
+    dali, fn = import_module("nvidia.dali"), import_module("nvidia.dali.fn")
+    tfrec = import_module("nvidia.dali.tfrecord")
+    pipeline = dali.Pipeline(
+        batch_size=job.batch, num_threads=job.workers, device_id=None, prefetch_queue_depth=2
+    )
+    with pipeline:
+        records = fn.readers.tfrecord(
+            name="images",
+            path=[str(shard) for shard in job.shards()],
+            index_path=[_write_index(job, shard) for shard in job.shards()],
+            features={
+                _ENCODED: tfrec.FixedLenFeature((), tfrec.string, ""),
+                _LABEL: tfrec.FixedLenFeature([1], tfrec.int64, 0),
+            },
+            random_shuffle=True,
+            initial_fill=_SHUFFLE,
+        )
+        pipeline.set_outputs(fn.decoders.image(records[_ENCODED]), records[_LABEL])
+    pipeline.build()
+    count = pipeline.reader_meta("images")["epoch_size"] // job.batch
+
+    def epoch() -> Iterator[Batch]:
+        for _ in range(count):
+            images, labels = (output.as_array() for output in pipeline.run())
+            yield images, labels
+
+    return epoch
+
+
+def _write_index(job: Job, shard: Path) -> str:
+    """Write start and size of a shard's records, as DALI's `tfrecord2idx` does."""
+    places, start, end = [], 0, shard.stat().st_size
+    with shard.open("rb") as file:
+        while start < end:
+            file.seek(start)
+            [length] = struct.unpack("<Q", file.read(8))
+            # The length, the data and their two checksums.
+            places.append(f"{start} {length + 16}\n")
+            start += length + 16
+    index = job.data / f"{shard.name}.idx"
+    index.write_text("".join(places))
+    return str(index)
+
+
 def _tf_data(job: Job) -> Epoch:
     """tf.data as its tutorials have it: interleaved TFRecord shards, a map for each image."""
     import tensorflow as tf
@@ -145,7 +215,9 @@ def _tf_data(job: Job) -> Epoch:
 
 
 PEERS: dict[str, tuple[Callable[[Job], Epoch], str]] = {
+    "dali": (_dali, "nvidia-dali-cuda120"),
     "torch": (_torch, "torch"),
+    "spdl": (_spdl, "spdl-core"),
     "tf.data": (_tf_data, "tensorflow"),
 }
 """Each peer, and the package whose version is shown."""

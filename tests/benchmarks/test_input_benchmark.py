@@ -157,10 +157,9 @@ def test_every_rung_on_local_files(tmp_path: Path) -> None:
 @pytest.mark.weekly
 def test_rungs_on_a_bucket(tmp_path: Path) -> None:
     words = "one by one,prefetch,decoded"
-    profiles = tmp_path / "profiles"
     bucket = ["--gcs-latency-ms", "20", "--rungs", words]
-    measured = climb(tmp_path, *bucket, "--profile", str(profiles))
+    measured = climb(tmp_path, *bucket)
     rates = {rung["name"]: rung["images_per_second"][0] for rung in measured["rungs"]}
-    assert len(rates) == len(list(profiles.glob("*/plugins/profile/*/*.pb"))) == 3
+    assert len(rates) == 3
     # A request of 20 ms for each image.
     assert rates["files one by one"] < 50 < rates["cache decoded"]
