@@ -72,8 +72,7 @@ def gather_facts(
     comparison = compare_models(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
     folds = (training.get("folds") or {}).get("count", 0)
-    held_out = split not in (TRAIN, EVAL) and not count_folds(split)
-    fits = _measure_fits(training, evaluated, held_out=held_out)
+    fits = _measure_fits(training, evaluated, split)
     # The largest part of the memory, which is free again before the images are read.
     evaluated = replace(evaluated, candidate=drop_probabilities(evaluated.candidate), baseline=None)
     trim_memory()
@@ -86,17 +85,15 @@ def gather_facts(
         split=split,
         verdict=read_verdict(evaluation.uri),
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
-        balance=read_index(examples.uri)["labels"],
         leaks=measure_leaks(
             given["rejects"].uri, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
         ),
-        files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
-        anomalies=read_anomalies(given["anomalies"]),
         selection_folds=folds,
         spans=describe_spans(examples, suspects.columns) if suspects else (),
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         formats=read_format_results(evaluation.uri),
+        **_read_data(given),
         **fits,
         **_read_training(run, training),
         **gather_pictures(
@@ -127,10 +124,18 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _measure_fits(
-    training: Mapping[str, Any], evaluated: Evaluated, *, held_out: bool
-) -> dict[str, Any]:
+def _read_data(given: Mapping[str, PropertiesLike]) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` that ingest and validation have written."""
+    return {
+        "balance": read_index(given["examples"].uri)["labels"],
+        "files": read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
+        "anomalies": read_anomalies(given["anomalies"]),
+    }
+
+
+def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str) -> dict[str, Any]:
     """Return the fields of `ReportFacts` about what was fitted after training."""
+    held_out = split not in (TRAIN, EVAL) and not count_folds(split)
     model, scores = evaluated.candidate, evaluated.known_scores
     fields: dict[str, Any] = {"known_scores": scores}
     if isinstance(model, SampledPredictions):

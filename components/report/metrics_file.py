@@ -38,7 +38,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `known`: null, or the fields of `components.metrics.unknowns.Unknowns`.
     `warm_start` and `search`: those of `training.json`, or null.
     """
-    comparison, header = facts.comparison, facts.header
+    comparison = facts.comparison
     report = {
         "split": facts.split,
         "folds": facts.folds,
@@ -48,22 +48,14 @@ def write_metrics(facts: ReportFacts) -> str:
         "verdict": asdict(facts.verdict),
         "examination": asdict(examine(facts)),
         "model": _model(facts),
-        "data": {
-            "folder": header.data,
-            "fingerprint": header.fingerprint,
-            "span": header.span,
-            "examples": facts.balance,
-        },
-        "code": header.code,
+        "data": _data(facts),
+        "code": facts.header.code,
         "metrics": {name: _metric(comparison, name) for name in facts.metrics.scalars},
         "per_class": _classes(facts.metrics),
         "slices": [asdict(part) for part in comparison.slices],
         "confused": [asdict(pair) for pair in comparison.confused],
         "confusion": _confusion(facts.metrics),
-        "calibration": [
-            {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
-            for low, high, examples, sure, right in facts.metrics.reliability
-        ],
+        "calibration": _calibration(facts.metrics),
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
         "label_sets": asdict(facts.sets) if facts.sets else None,
         "known": asdict(facts.unknowns) if facts.unknowns else None,
@@ -71,6 +63,23 @@ def write_metrics(facts: ReportFacts) -> str:
         "search": facts.search,
     }
     return json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"
+
+
+def _data(facts: ReportFacts) -> dict[str, Any]:
+    header = facts.header
+    return {
+        "folder": header.data,
+        "fingerprint": header.fingerprint,
+        "span": header.span,
+        "examples": facts.balance,
+    }
+
+
+def _calibration(metrics: ModelMetrics) -> list[dict[str, float]]:
+    return [
+        {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
+        for low, high, examples, sure, right in metrics.reliability
+    ]
 
 
 def _model(facts: ReportFacts) -> dict[str, Any]:

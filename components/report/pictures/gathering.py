@@ -59,12 +59,7 @@ def gather_pictures(
     samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
     duplicates = show_duplicates(rejects_uri, root, most=_DUPLICATES)
-    shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
-    chosen = choose_images(
-        evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown
-    )
-    explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
-    mistakes, images, strange = show_images(evaluated, chosen, examples_uri, split, explain)
+    mistakes, images, strange = _show_predicted(evaluated, metrics, examples_uri, split, model)
     left = MOST_BYTES - _count_samples(samples)
     left -= count_bytes([shown.picture for shown in rejects])
     left -= count_bytes([shown.picture for shown in duplicates])
@@ -88,6 +83,18 @@ def gather_pictures(
         "strange": strange,
         "images": keep_within(images, left),
     }
+
+
+def _show_predicted(
+    evaluated: Evaluated, metrics: ModelMetrics, examples_uri: str, split: str, model: str
+) -> tuple[tuple[PredictedImage, ...], ...]:
+    """Return mistakes, with heat maps if there is a model, images to browse and strange images."""
+    shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
+    chosen = choose_images(
+        evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown
+    )
+    explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
+    return show_images(evaluated, chosen, examples_uri, split, explain)
 
 
 def count_bytes(pictures: Iterable[Thumbnail | None]) -> int:
