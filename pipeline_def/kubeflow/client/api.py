@@ -18,6 +18,9 @@ from pipeline_def.service_errors import (
 )
 
 TOKEN_VARIABLE = "KFP_TOKEN"
+# The SDK's variable for the token that Kubernetes projects into a pod, and its default.
+_POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
+_POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,18 @@ class Connection:
         return bare.replace("/_/pipeline", "/pipeline")
 
     def token(self) -> str | None:
-        """Read the token from the file, which may be renewed, or `KFP_TOKEN`; it may be none."""
+        """Read the token from the file, from `KFP_TOKEN`, or from the pod; there may be none.
+
+        Kubernetes renews projected tokens, so each request reads it again.
+
+        Raises:
+            ConfigurationError: The file cannot be read or does not contain a token.
+        """
         text, source = os.environ.get(TOKEN_VARIABLE), f"the variable {TOKEN_VARIABLE}"
-        if self.token_file:
-            source = self.token_file
+        if self.token_file or not text:
+            source = self.token_file or os.environ.get(_POD_TOKEN_VARIABLE) or _POD_TOKEN
+            if not self.token_file and not os.path.isfile(source):
+                return None
             try:
                 with open(source, encoding="utf-8") as file:
                     text = file.read()
@@ -68,8 +79,6 @@ class Connection:
                 raise ConfigurationError(
                     f"Cannot read the token file {source}: {reason}."
                 ) from None
-        elif not text:
-            return None
         token = text.strip()
         # http.client would quote a header with a line break in its error message.
         require(
@@ -139,13 +148,13 @@ class Api:
             raise self._not_the_api(f"it returned no {key}")
         return str(response[key])
 
-    def text(self, path: str, action: str, query: Mapping[str, str]) -> str:
+    def text(self, path: str, action: str, query: Mapping[str, str] | None = None) -> str:
         """Return the text at a path next to the API, such as a log; raise errors as `call` does."""
         request = functools.partial(
             self._client.call_api,
             path,
             "GET",
-            query_params=list(query.items()),
+            query_params=list((query or {}).items()),
             auth_settings=["Bearer"],
         )
         text, kind = self._send(request, action)

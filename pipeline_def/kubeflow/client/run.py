@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.contract.errors import ServiceError
 from components.host.stopping import before_stopping
 from pipeline_def.service_errors import Unreachable, one_line
 
@@ -20,6 +21,8 @@ RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", STOPPED, "SKIPPED"})
 _FAILED_POLLS = 10
 _LONG_WAIT = 120.0
 """Seconds after which a pending pod is reported."""
+LONGEST_STANDSTILL = 600.0
+"""Seconds without a change after which a run that does not run any task is given up."""
 
 
 def describe(state: str) -> str:
@@ -67,6 +70,12 @@ class RunView:
     tasks: tuple[TaskView, ...]
     error: str = ""
 
+    def stands_still(self) -> bool:
+        """Return whether it is being stopped, or has started and no task is in progress."""
+        states = {task.state for task in self.tasks} - {""}
+        idle = bool(states) and states.isdisjoint({"PENDING", "RUNNING"})
+        return self.state == "CANCELING" or (self.state == "RUNNING" and idle)
+
     def failed_task(self) -> TaskView | None:
         """Return the first failed task, preferably one that gives its reason."""
         failed = [task for task in self.tasks if task.state == "FAILED"]
@@ -98,6 +107,8 @@ class RunFollower:
     _view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
     _shown: dict[str, str] = field(default_factory=dict)
     """Task → the state written last."""
+    _standing: tuple[RunView | None, float] = (None, 0.0)
+    """The run when it changed last, and when that was."""
     _waiting: dict[str, float] = field(default_factory=dict)
     """Pending task → since when; infinity once that was reported."""
 
@@ -107,7 +118,7 @@ class RunFollower:
         Ctrl-C stops following and leaves the run alone.
 
         Raises:
-            ServiceError: The API refuses, or eleven polls in a row failed.
+            ServiceError: The API refuses, eleven polls in a row failed, or the run stands still.
         """
         left = f"Stopped watching; the run continues in the cluster: {self.run.url}"
         try:
@@ -122,7 +133,9 @@ class RunFollower:
     def _poll_until_end(self) -> None:
         self._poll()
         while self._view.state not in RUN_ENDS:
-            self._write_long_waits(time.monotonic())
+            now = time.monotonic()
+            self._write_long_waits(now)
+            self._check_standstill(now)
             time.sleep(self.interval)
             self._poll()
         # The cluster reports the end of a run shortly before the ends of its last tasks.
@@ -143,6 +156,18 @@ class RunFollower:
                     self.write(f"{error} The run continues; retrying every {self.interval:g} s.")
             time.sleep(self.interval)
         self._write_changes()
+
+    def _check_standstill(self, now: float) -> None:
+        """Raise `ServiceError` if the run will hardly end: its workflow may have been deleted."""
+        if self._view != self._standing[0]:
+            self._standing = (self._view, now)
+        seconds = now - self._standing[1]
+        if self._view.stands_still() and seconds >= LONGEST_STANDSTILL:
+            raise ServiceError(
+                f"The run has been {self._view.state} for {seconds:.0f} s without a task in "
+                "progress or a change: its workflow may have been deleted, and then it never ends; "
+                f"see {self.run.url}"
+            )
 
     def _write_changes(self) -> None:
         for task in self._view.tasks:

@@ -14,7 +14,8 @@ Say = Callable[..., tuple[int, str]]
 
 @pytest.fixture(autouse=True)
 def _no_token_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KFP_TOKEN", raising=False)
+    for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

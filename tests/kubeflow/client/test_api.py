@@ -71,6 +71,9 @@ def test_the_token_is_sent(
     start(Connection(server.url, token_file=str(file), timeout=5.0), spec)
     monkeypatch.setenv("KFP_TOKEN", TOKEN)
     start(Connection(server.url, timeout=5.0), spec)
+    monkeypatch.delenv("KFP_TOKEN")
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(file))
+    start(Connection(server.url, timeout=5.0), spec)
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {TOKEN}"}
 
 
