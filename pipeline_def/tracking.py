@@ -25,7 +25,7 @@ from components.storage.saved_model import model_digest
 from pipeline_def.config.tracking import TOKEN_VARIABLE, TrackingConfig
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import flatten
-from pipeline_def.runs.record import Output, RunRecord, read_records
+from pipeline_def.runs.record import RunRecord, StepOutput, read_records
 from pipeline_def.service_errors import one_line, read_message
 from pipeline_def.steps import PUSHER, REPORT, TRAINER
 
@@ -245,7 +245,7 @@ def _find_files(record: RunRecord) -> dict[str, str]:
     return {file: path for file, path in places if os.path.isfile(path)}
 
 
-def _find_output(record: RunRecord, step: str, name: str) -> Output | None:
+def _find_output(record: RunRecord, step: str, name: str) -> StepOutput | None:
     return record.steps[step].outputs.get(name) if step in record.steps else None
 
 

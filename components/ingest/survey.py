@@ -39,7 +39,7 @@ _OF_A_START = (Category.NOT_AN_IMAGE, Category.TRUNCATED)
 
 
 @dataclass(frozen=True)
-class Suspect:
+class SuspectFile:
     """A file of the sample that ingest would probably reject."""
 
     path: str
@@ -55,7 +55,7 @@ class Survey:
     """Pillow's name of the format → number of images."""
     sizes: tuple[tuple[int, int], ...]
     """Width and height in pixels of each readable image."""
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[SuspectFile, ...]
 
     @property
     def sampled(self) -> int:
@@ -69,12 +69,12 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TimedSample:
     """What decoding part of the sample shows, as much as time allows."""
 
     decoded: int
     """Number of files."""
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[SuspectFile, ...]
     stored_fraction: float
     """Bytes that ingest would write per byte of the files."""
     images_per_second: float
@@ -221,7 +221,7 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
     """
     formats: collections.Counter[str] = collections.Counter()
     sizes: list[tuple[int, int]] = []
-    suspects: list[Suspect] = []
+    suspects: list[SuspectFile] = []
     sample = _sample(listing.files)
     for file, content in read_images(listing.root, sample, config, first=_HEADER_BYTES):
         try:
@@ -250,9 +250,9 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
     return open_image(usable(whole), config)
 
 
-def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Trial:
+def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> TimedSample:
     """Decode at least one file of the sample, for about `seconds`, to estimate ingest."""
-    suspects: list[Suspect] = []
+    suspects: list[SuspectFile] = []
     count = size = stored = 0
     started = time.monotonic()
     for file, content in _read_for(seconds, listing, _sample(listing.files), config):
@@ -263,7 +263,7 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
     elapsed = time.monotonic() - started
-    return Trial(count, tuple(suspects), stored / max(size, 1), count / elapsed)
+    return TimedSample(count, tuple(suspects), stored / max(size, 1), count / elapsed)
 
 
 def estimate_stored(data: bytes, config: ImageOptions) -> int:
@@ -282,8 +282,8 @@ def estimate_stored(data: bytes, config: ImageOptions) -> int:
     return len(data)
 
 
-def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:
-    return Suspect(file.path, rejected.category.value, str(rejected))
+def _suspect(file: ImageFile, rejected: Rejected) -> SuspectFile:
+    return SuspectFile(file.path, rejected.category.value, str(rejected))
 
 
 def _sample(files: Sequence[ImageFile]) -> list[ImageFile]:

@@ -32,7 +32,7 @@ from components.predict.files import (
     encode_source,
     find_sources,
 )
-from components.predict.flow import Status, Tally, predict
+from components.predict.flow import Status, StatusCounts, predict
 from components.predict.model import RankingModel
 from components.predict.table import write_table
 
@@ -76,7 +76,7 @@ class PredictShard(beam.DoFn):
     def process(self, index: int) -> Iterator[collections.Counter[str]]:
         """Write the table of one shard atomically, because Beam may retry the shard."""
         source = decode_source(read_part(os.path.join(self._predictions, _PARTS), index))
-        tally = Tally(count_files([source]))
+        tally = StatusCounts(count_files([source]))
         name = f"predictions-{index:05d}-of-{self._count:05d}.parquet"
         outcomes = tally.count(predict([source], self._model.predict, self._options))
         path = os.path.join(self._predictions, name)

@@ -19,7 +19,7 @@ FOUND_KEY = "found_files"
 """The execution property that is looked up: a digest of the files of the folder."""
 
 
-class Entry(NamedTuple):
+class ListedFile(NamedTuple):
     """One file."""
 
     name: str
@@ -36,7 +36,7 @@ class Source:
 
     folder: str
     """Path or URL."""
-    entries: tuple[Entry, ...]
+    entries: tuple[ListedFile, ...]
 
 
 def find_sources(named: Sequence[str]) -> list[Source]:
@@ -56,16 +56,16 @@ def find_sources(named: Sequence[str]) -> list[Source]:
     return sources
 
 
-def _find(named: str) -> Iterator[tuple[str, Entry]]:
+def _find(named: str) -> Iterator[tuple[str, ListedFile]]:
     """Yield the folder of each file, and the file."""
     if file := find_file(named):
         # A file in the current folder has no folder in its name.
         folder = named.rpartition("/")[0] or ("/" if named.startswith("/") else ".")
-        yield folder, Entry(named, file, file.problem)
+        yield folder, ListedFile(named, file, file.problem)
         return
     for entry in find_files(named):
         name = os.path.join(named, entry.path)
-        yield named, Entry(name, entry, explain_ignored(entry))
+        yield named, ListedFile(name, entry, explain_ignored(entry))
 
 
 def divide(source: Source, size: int) -> Iterator[Source]:
@@ -83,7 +83,7 @@ def decode_source(content: bytes) -> Source:
     """Decode what `encode_source` has encoded."""
     folder, entries = json.loads(content)
     return Source(
-        folder, tuple(Entry(name, Found(*file), skipped) for name, file, skipped in entries)
+        folder, tuple(ListedFile(name, Found(*file), skipped) for name, file, skipped in entries)
     )
 
 

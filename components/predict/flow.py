@@ -16,13 +16,13 @@ from components.contract.artifact_files import on_disk
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import FileOptions
-from components.predict.files import Entry, Source, divide
+from components.predict.files import ListedFile, Source, divide
 from components.predict.model import Answer, Ranking
 from components.storage.fetch import Content, read_files
 
 Status = Literal["answered", "refused", "skipped"]
 
-_Checked = tuple[str, "CheckedImage | Outcome"]
+_Checked = tuple[str, "CheckedImage | FileOutcome"]
 
 BATCH_PIXELS = 32_000_000
 """Pixels of a batch, which are decoded at the same time at about 15 bytes each. A single image may
@@ -41,7 +41,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FileOutcome:
     """The result for one file."""
 
     file: str
@@ -60,7 +60,7 @@ class Outcome:
     """Why there is no prediction."""
 
 
-class Tally:
+class StatusCounts:
     """Counts outcomes as they pass and checks that no file is lost."""
 
     def __init__(self, total: int) -> None:
@@ -71,7 +71,7 @@ class Tally:
         self.unknown = 0
         """Answered images that the model calls unknown."""
 
-    def count(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    def count(self, outcomes: Iterable[FileOutcome]) -> Iterator[FileOutcome]:
         """Yield the outcomes and count them; raise `RuntimeError` if a file was lost."""
         for outcome in outcomes:
             self.by_status[outcome.status] += 1
@@ -92,7 +92,7 @@ Model = Callable[[Sequence[bytes]], Sequence[Answer | str]]
 """Image files → the labels of each, or why the model cannot decode it."""
 
 
-def predict(sources: Iterable[Source], model: Model, options: FileOptions) -> Iterator[Outcome]:
+def predict(sources: Iterable[Source], model: Model, options: FileOptions) -> Iterator[FileOutcome]:
     """Yield the outcome of each file, in order.
 
     The model receives the images as ingest would store them with these `options`, as in training.
@@ -140,7 +140,7 @@ def _parts(source: Source) -> Iterator[Source]:
         yield from divide(part, 1) if large else (part,)
 
 
-def _read(source: Source, options: FileOptions) -> Iterator[tuple[Entry, Content | None]]:
+def _read(source: Source, options: FileOptions) -> Iterator[tuple[ListedFile, Content | None]]:
     """Yield each file with its bytes or error; with None if it is skipped."""
     files = [entry.file for entry in source.entries if not entry.skipped]
     contents = read_files(source.folder, files, options)
@@ -149,18 +149,20 @@ def _read(source: Source, options: FileOptions) -> Iterator[tuple[Entry, Content
 
 
 def _check_all(
-    contents: Iterable[tuple[Entry, Content | None]], options: FileOptions
+    contents: Iterable[tuple[ListedFile, Content | None]], options: FileOptions
 ) -> list[_Checked]:
     return [(entry.name, _check(entry, content, options)) for entry, content in contents]
 
 
-def _check(entry: Entry, content: Content | None, options: FileOptions) -> CheckedImage | Outcome:
+def _check(
+    entry: ListedFile, content: Content | None, options: FileOptions
+) -> CheckedImage | FileOutcome:
     if content is None:
-        return Outcome(entry.name, "skipped", reason=entry.skipped)
+        return FileOutcome(entry.name, "skipped", reason=entry.skipped)
     try:
         return check_image(usable(content), options)
     except Rejected as rejected:
-        return Outcome(
+        return FileOutcome(
             entry.name, "refused", category=rejected.category.value, reason=str(rejected)
         )
 
@@ -181,13 +183,15 @@ def _batches(items: Iterable[_Checked]) -> Iterator[list[_Checked]]:
         yield batch
 
 
-def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]:
+def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[FileOutcome]:
     images = [item.encoded for _, item in batch if isinstance(item, CheckedImage)]
     predictions = iter(model(images)) if images else iter(())
     for name, item in batch:
-        if isinstance(item, Outcome):
+        if isinstance(item, FileOutcome):
             yield item
         elif isinstance(prediction := next(predictions), str):
-            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=prediction)
+            yield FileOutcome(
+                name, "refused", category=Category.UNREADABLE.value, reason=prediction
+            )
         else:
-            yield Outcome(name, "answered", *prediction)
+            yield FileOutcome(name, "answered", *prediction)

@@ -14,7 +14,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.contract.printable import disarm
 from components.host.stopping import before_stopping
-from components.predict.flow import Outcome
+from components.predict.flow import FileOutcome
 from components.storage.folder import is_local, open_folder, storage_error
 
 _ROWS_AT_ONCE = 4096
@@ -33,7 +33,7 @@ def check_format(path: str) -> None:
         )
 
 
-def write_table(path: str, outcomes: Iterable[Outcome], *, top: int) -> Iterator[Outcome]:
+def write_table(path: str, outcomes: Iterable[FileOutcome], *, top: int) -> Iterator[FileOutcome]:
     """Yield the outcomes and write them to `path`, which appears complete or not at all.
 
     The path or URL ends in .parquet, .csv or .jsonl; an existing file is replaced. `top` is the
@@ -55,7 +55,7 @@ def list_columns(top: int) -> list[str]:
     return ["file", "status", *labels, *_KNOWN, "category", "reason"]
 
 
-def _make_row(outcome: Outcome, top: int) -> Row:
+def _make_row(outcome: FileOutcome, top: int) -> Row:
     row: Row = dict.fromkeys(list_columns(top))
     row.update(file=_as_text(outcome.file), status=outcome.status)
     row.update(known=outcome.known, known_score=outcome.known_score)

@@ -35,7 +35,7 @@ from components.trainer.preparation import (
     save_trained,
     start_devices,
 )
-from components.tuner.search import Outcome, search
+from components.tuner.search import SearchOutcome, search
 from components.tuner.trials import DONE
 
 
@@ -71,7 +71,7 @@ class SearchTuner(BaseTuner):
         self._fn_args, self._study = fn_args, checkpoint_dir(fn_args)
         self._logs = os.path.join(self._study, "logs")
         self._prepared: Preparation
-        self._found: Outcome
+        self._found: SearchOutcome
 
     def search(self) -> None:
         """Search for `training.minutes`, from where an earlier attempt was interrupted.
@@ -121,7 +121,7 @@ def describe_values(
 
     Args:
         config: of trial 0.
-        facts: `Outcome.facts`.
+        facts: `SearchOutcome.facts`.
         changed: option → value where the trial differs.
     """
     found = HyperParameters()

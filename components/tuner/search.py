@@ -56,7 +56,7 @@ _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What a search has found."""
 
     config: TrainerConfig
@@ -268,7 +268,7 @@ def search(
     folds: int,
     log_dir: str,
     checkpoint_dir: str,
-) -> Outcome:
+) -> SearchOutcome:
     """Search for about `training.minutes`, at least until the recipe's training is complete.
 
     A killed search goes on where it was. The trials of the same seed are the same; how many of them
@@ -298,7 +298,7 @@ def search(
     config = runner.config(chosen)
     training = dataclasses.replace(config.training, minutes=None, search={})
     config = dataclasses.replace(config, training=training)
-    return Outcome(config, runner.folder(chosen), {**facts, **_describe(run, chosen)})
+    return SearchOutcome(config, runner.folder(chosen), {**facts, **_describe(run, chosen)})
 
 
 def _describe(run: Search, chosen: Trial) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Pod:
     service_account: str
 
 
-class Cluster:
+class KubernetesClient:
     """The API server, and the namespace of the pod."""
 
     def __init__(self, configuration: Any, namespace: str) -> None:

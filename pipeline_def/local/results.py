@@ -32,7 +32,7 @@ from components.validation.config import ValidationConfig
 from components.validation.findings import AnomalyFiles, describe_warnings
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import find_push
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, describe_search
+from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput, describe_search
 from pipeline_def.steps import (
     BASELINE_FINDER,
     EVALUATOR,
@@ -61,7 +61,7 @@ def read_results(record: RunRecord, name: str, step: Step) -> dict[str, Any]:
     return {}
 
 
-def _read_data(examples: Output, rejects: Output) -> Data:
+def _read_data(examples: StepOutput, rejects: StepOutput) -> Data:
     known = examples.properties
     return Data(
         folder=known.get(FOLDER_PROPERTY, ""),
@@ -73,7 +73,7 @@ def _read_data(examples: Output, rejects: Output) -> Data:
     )
 
 
-def _read_metrics(metrics: Output, baseline: Output) -> dict[str, Any]:
+def _read_metrics(metrics: StepOutput, baseline: StepOutput) -> dict[str, Any]:
     report = metrics.read_json(METRICS_FILE)
     accuracy = report["metrics"]["accuracy"]["baseline"]
     version = baseline.properties.get(VERSION_PROPERTY)
@@ -85,7 +85,7 @@ def _read_metrics(metrics: Output, baseline: Output) -> dict[str, Any]:
     }
 
 
-def _read_pushed(pushed: Output) -> Pushed | None:
+def _read_pushed(pushed: StepOutput) -> Pushed | None:
     known = pushed.properties
     if not known.get("pushed"):
         return None
@@ -232,7 +232,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
 
 
 def _list_paths(
-    outputs: Mapping[str, Mapping[str, Output]],
+    outputs: Mapping[str, Mapping[str, StepOutput]],
     layout: Layout,
     record: RunRecord,
     *,

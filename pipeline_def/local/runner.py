@@ -34,7 +34,7 @@ from components.contract.errors import ConfigurationError
 from components.host.machine import trim_memory
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
-from pipeline_def.runs.record import Output, Step, describe_failure, now
+from pipeline_def.runs.record import Step, StepOutput, describe_failure, now
 
 # Properties that ML Metadata or TFX sets on every artifact.
 _NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format", "file_format"})
@@ -127,11 +127,11 @@ def _launch(step: launcher.Launcher, name: str, layout: Layout) -> data_types.Ex
         raise explain_inconsistency(layout, describe_failure(error)) from error
 
 
-def describe_output(artifact: types.Artifact) -> Output:
+def describe_output(artifact: types.Artifact) -> StepOutput:
     """Return an artifact as described in the record of a run."""
     message = artifact.mlmd_artifact
     properties = {**_read(message.properties), **_read(message.custom_properties)}
-    return Output(artifact.uri, artifact.type_name, properties)
+    return StepOutput(artifact.uri, artifact.type_name, properties)
 
 
 def _read(properties: Mapping[str, Message]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ _strict = with_config(ConfigDict(strict=True))
 
 @_strict
 @dataclass(frozen=True)
-class Output:
+class StepOutput:
     """An artifact."""
 
     uri: str
@@ -60,7 +60,7 @@ class Step:
     seconds: float | None = None
     inputs: dict[str, list[str]] = field(default_factory=dict)
     """Name → URIs."""
-    outputs: dict[str, Output] = field(default_factory=dict)
+    outputs: dict[str, StepOutput] = field(default_factory=dict)
     made_by: str = ""
     """Id of the run that produced the outputs of a cached step; "" if no record names it."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from components.contract.configuration import to_dict
 from pipeline_def.config.config import Config
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, write_record
+from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput, write_record
 
 FIRST, SECOND = "files:1200,sha256:aaaaaaaabbbb", "files:1300,sha256:ccccccccdddd"
 
@@ -79,7 +79,7 @@ def _make_step(output: Path, number: int, name: str, cached: bool) -> Step:
         started=f"2026-11-22T10:{number:02d}:01.000+00:00",
         seconds=4.0,
         inputs={key: [uri(step, key)] for key, step in inputs.items()},
-        outputs={key: Output(uri(name, key), kind, {}) for key, kind in outputs.items()},
+        outputs={key: StepOutput(uri(name, key), kind, {}) for key, kind in outputs.items()},
         made_by="1" if cached else "",
     )
 

@@ -19,7 +19,7 @@ from components.evaluation.prediction_writer import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.history import select
-from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_record
+from pipeline_def.runs.record import Pushed, RunRecord, Step, StepOutput, write_record
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
 
@@ -40,8 +40,10 @@ def write_evaluated_run(
     _write_examples(examples, images)
     _write_answers(evaluation, images, right)
     steps = {
-        "ImageExampleGen": Step("done", outputs={"examples": Output(examples, "Examples")}),
-        "Evaluator": Step("done", outputs={"evaluation": Output(evaluation, "ModelEvaluation")}),
+        "ImageExampleGen": Step("done", outputs={"examples": StepOutput(examples, "Examples")}),
+        "Evaluator": Step(
+            "done", outputs={"evaluation": StepOutput(evaluation, "ModelEvaluation")}
+        ),
     }
     configuration = {**record.configuration, "output": str(output)}
     record = dataclasses.replace(record, steps=steps, configuration=configuration)

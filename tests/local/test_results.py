@@ -15,7 +15,7 @@ from components.report.metrics_file import METRICS_FILE
 from components.storage.tfx_filesystem import PAGE_FILE
 from pipeline_def.layout import Layout
 from pipeline_def.local.results import read_results, summarize
-from pipeline_def.runs.record import Data, Output, Pushed, Recorder, RunRecord, Step
+from pipeline_def.runs.record import Data, Pushed, Recorder, RunRecord, Step, StepOutput
 from tests.pictures import write_folder
 
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
@@ -50,7 +50,7 @@ def end(recorder: Recorder, name: str, **outputs: tuple[dict[str, Any], dict[str
         folder.mkdir(parents=True)
         for file, content in files.items():
             (folder / file).write_text(json.dumps(content))
-        made[key] = Output(str(folder), key, properties)
+        made[key] = StepOutput(str(folder), key, properties)
     step = Step("done", seconds=1.0, outputs=made)
     recorder.step_ended(name, step, **read_results(recorder.record, name, step))
 

@@ -12,7 +12,7 @@ from components.contract.errors import DataError, StorageError
 from components.host.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import Change, compare, trace
-from pipeline_def.runs.record import Data, Output, Pushed, Recorder, Step, read_records
+from pipeline_def.runs.record import Data, Pushed, Recorder, Step, StepOutput, read_records
 from pipeline_def.runs.table import show_lineage, show_runs
 from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
 from tests.local.test_display import Terminal
@@ -40,7 +40,7 @@ def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
         [record] = read_records(str(tmp_path))
         assert record.steps["A"].state == "running"
 
-    made = {"x": Output("/a/1", "X", {"n": 1})}
+    made = {"x": StepOutput("/a/1", "X", {"n": 1})}
     recorder.step_ended("A", Step("done", seconds=2.0, outputs=made), split="test")
     recorder.step_started("B")
     recorder.end("failed", "No disk.")
@@ -52,7 +52,7 @@ def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
 
     again = record_run(tmp_path)
     again.step_ended("A", Step("cached", outputs=made))
-    again.step_ended("B", Step("cached", outputs={"y": Output("/b/0", "Y")}))
+    again.step_ended("B", Step("cached", outputs={"y": StepOutput("/b/0", "Y")}))
     assert {n: s.made_by for n, s in again.record.steps.items()} == {"A": record.id, "B": ""}
 
 
@@ -314,7 +314,7 @@ def test_the_reports_of_earlier_runs(tmp_path: Path, capsys: pytest.CaptureFixtu
     pages = []
     for number in (1, 2, 3):
         uri = tmp_path / "artifacts" / "ImageReport" / "html" / str(number)
-        outputs = {"html": Output(str(uri), "HTML", {})}
+        outputs = {"html": StepOutput(str(uri), "HTML", {})}
         state: Any = "cached" if number == 2 else "done"
         write_run(tmp_path, number, steps={"ImageReport": Step(state, outputs=outputs)})
         uri.mkdir(parents=True)

@@ -17,7 +17,7 @@ from components.images.options import FileOptions
 from components.ingest.config import IngestConfig
 from components.predict import flow
 from components.predict.files import Source, count_files, find_sources
-from components.predict.flow import Outcome, Tally
+from components.predict.flow import FileOutcome, StatusCounts
 from components.predict.model import Answer, find_reason
 from components.records.record_reader import read_features
 from tests.ingest.plain import ingest
@@ -46,8 +46,8 @@ class RecordingModel:
 
 def ask(
     sources: list[Source], model: Any, options: FileOptions = OPTIONS, batch: int = 64
-) -> list[Outcome]:
-    tally = Tally(count_files(sources))
+) -> list[FileOutcome]:
+    tally = StatusCounts(count_files(sources))
     with mock.patch.object(flow, "_BATCH_IMAGES", batch):
         return list(tally.count(flow.predict(sources, model.predict, options)))
 
@@ -173,7 +173,7 @@ def test_what_a_model_cannot_read_is_refused_and_costs_no_other_image(tmp_path: 
 
 def test_a_lost_file_is_noticed() -> None:
     with pytest.raises(RuntimeError, match="3 files, but 1 outcomes"):
-        list(Tally(3).count([Outcome("a", "answered")]))
+        list(StatusCounts(3).count([FileOutcome("a", "answered")]))
 
 
 @pytest.mark.parametrize(

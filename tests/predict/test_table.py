@@ -9,15 +9,15 @@ import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.host import stopping
-from components.predict.flow import Outcome
+from components.predict.flow import FileOutcome
 from components.predict.table import write_table
 
 OUTCOMES = [
-    Outcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25)), True, 1.5),
-    Outcome("b.jpg", "refused", category="truncated", reason="cut"),
-    Outcome(".c", "skipped", reason="hidden"),
-    Outcome("=cmd|' /C calc'!A0", "answered", (("-1+1", 0.5), ("'@", 0.5))),
-    Outcome("\t=1", "answered", (("+a;=b", 0.5), ("a-b", 0.5))),
+    FileOutcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25)), True, 1.5),
+    FileOutcome("b.jpg", "refused", category="truncated", reason="cut"),
+    FileOutcome(".c", "skipped", reason="hidden"),
+    FileOutcome("=cmd|' /C calc'!A0", "answered", (("-1+1", 0.5), ("'@", 0.5))),
+    FileOutcome("\t=1", "answered", (("+a;=b", 0.5), ("a-b", 0.5))),
 ]
 ROWS = [
     {
@@ -67,7 +67,7 @@ def test_the_same_rows_in_every_format(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_table_is_whole_or_not_there(tmp_path: Path) -> None:
-    def fail() -> Iterator[Outcome]:
+    def fail() -> Iterator[FileOutcome]:
         yield from OUTCOMES
         raise KeyboardInterrupt
 

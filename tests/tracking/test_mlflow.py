@@ -16,7 +16,7 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def import tracking
 from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, write_record
+from pipeline_def.runs.record import Data, Pushed, RunRecord, StepOutput, write_record
 from tests.kubeflow.stub_server import Response
 from tests.local.run_samples import write_run
 from tests.missing import lack
@@ -29,11 +29,11 @@ FINGERPRINT = "files:3,sha256:abc"
 def record(tmp_path: Path) -> RunRecord:
     """A run with files, whose model was pushed."""
 
-    def put(path: str, content: Any) -> Output:
+    def put(path: str, content: Any) -> StepOutput:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return Output(str(file.parent), "Model")
+        return StepOutput(str(file.parent), "Model")
 
     put("pushed/7/saved_model.pb", "graph")
     put("pushed/7/variables/variables.index", "checksums")

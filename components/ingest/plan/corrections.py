@@ -35,7 +35,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CorrectionOutcome:
     """What became of a correction."""
 
     correction: Correction
@@ -70,7 +70,7 @@ def choose_labels(listing: Listing) -> dict[str, str | None]:
 
 def judge(
     listing: Listing, matches: Iterable[Match], rejected: Mapping[str, str]
-) -> tuple[list[Outcome], set[str]]:
+) -> tuple[list[CorrectionOutcome], set[str]]:
     """Say what became of each correction, given the files that match, and path → category.
 
     Returns:
@@ -86,7 +86,7 @@ def judge(
         files = found.get(row.sha256, [])
         reason = _find_reason(row, files, labels, rejected)
         result = _NOT_APPLIED if reason else _RESULTS[row.action]
-        outcomes.append(Outcome(row, result, len(files), reason))
+        outcomes.append(CorrectionOutcome(row, result, len(files), reason))
         if not reason:
             applied.add(row.sha256)
         elif files and _is_outdated(row, {file.label for file in files}):
@@ -126,13 +126,13 @@ def _explain_unknown(label: str, labels: frozenset[str]) -> str:
     return f"no class is called {quote(label)}{meant}: give a new class an image first"
 
 
-def write_outcomes(rejects_uri: str, outcomes: Iterable[Outcome]) -> None:
+def write_outcomes(rejects_uri: str, outcomes: Iterable[CorrectionOutcome]) -> None:
     """Write a line for each correction to the rejects."""
     with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE), "w") as file:
         file.write("".join(outcome.to_json() + "\n" for outcome in outcomes))
 
 
-def summarize(listing: Listing, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def summarize(listing: Listing, outcomes: Sequence[CorrectionOutcome]) -> dict[str, Any]:
     """Count the outcomes, and name the first corrections that were not applied."""
     counts = collections.Counter(outcome.result for outcome in outcomes)
     missed = [outcome for outcome in outcomes if outcome.reason]

@@ -19,7 +19,7 @@ from components.ingest.plan.assignment import (
     list_duplicates,
     report_on,
 )
-from components.ingest.plan.corrections import Outcome, judge
+from components.ingest.plan.corrections import CorrectionOutcome, judge
 from components.ingest.plan.facts import PlanFacts
 from components.ingest.plan.near_duplicates import bind, find_clusters, list_clusters
 from components.ingest.plan.splits import SplitRule, find_rule
@@ -34,7 +34,7 @@ class Decision(NamedTuple):
     """Digest → files of images that several files contain, before any were dropped."""
     reports: Sequence[PlanReport]
     """Reports on what has been written so far, as it should be."""
-    outcomes: list[Outcome]
+    outcomes: list[CorrectionOutcome]
     near: list[dict[str, Any]]
     """Lines of the list of near duplicates."""
 
@@ -162,7 +162,7 @@ def _list_missing(
 
 def _judge_corrections(
     facts: Sequence[PlanFacts], assignment: Assignment, listing: Listing
-) -> tuple[Assignment, list[Outcome], list[PlanReport]]:
+) -> tuple[Assignment, list[CorrectionOutcome], list[PlanReport]]:
     """Undo the corrections of images that no longer have the label that a person looked at."""
     watched = frozenset(row.sha256 for row in listing.corrections.rows)
     reports = _report(facts, assignment, watched)

@@ -53,7 +53,7 @@ _MOST, _MOST_FRACTION, _MOST_OF_FEW = 100, 0.01, 0.25
 Files = Mapping[str, Sequence[ImageFile]]
 
 
-class Cluster(NamedTuple):
+class DuplicateCluster(NamedTuple):
     """Different images that show almost the same."""
 
     digests: tuple[str, ...]
@@ -68,7 +68,7 @@ def rank(key: str) -> str:
 
 def find_clusters(
     reports: Sequence[PlanReport], repeated: Set[str], examples_uri: str
-) -> list[Cluster]:
+) -> list[DuplicateCluster]:
     """Compare all images; return the clusters in the order of their first digests.
 
     `repeated` are the digests of images that several files contain.
@@ -84,7 +84,7 @@ def find_clusters(
         first, *others = sorted(indices, key=lambda index: rank(digests[index]))
         scores = compare(rows, np.array([(first, other) for other in others]))
         likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
-        clusters.append(Cluster(tuple(digests[i] for i in (first, *others)), likeness))
+        clusters.append(DuplicateCluster(tuple(digests[i] for i in (first, *others)), likeness))
     return sorted(clusters, key=lambda cluster: cluster.digests)
 
 
@@ -113,7 +113,7 @@ def _read_rows(
         return digests, np.memmap(joined, np.uint8, "r", shape=shape)
 
 
-def _find_files(clusters: Iterable[Cluster], reports: Sequence[PlanReport]) -> Files:
+def _find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanReport]) -> Files:
     """Return digest → files, in path order, of all images in clusters."""
     wanted = {sha256 for cluster in clusters for sha256 in cluster.digests}
     files: dict[str, list[ImageFile]] = {}
@@ -124,7 +124,7 @@ def _find_files(clusters: Iterable[Cluster], reports: Sequence[PlanReport]) -> F
 
 
 def bind(
-    clusters: Sequence[Cluster], reports: Sequence[PlanReport], earlier: Mapping[str, str]
+    clusters: Sequence[DuplicateCluster], reports: Sequence[PlanReport], earlier: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the key of each image or group without a given split → the key that decides for it.
 
@@ -169,7 +169,7 @@ def _most(images: int) -> int:
 
 
 def list_clusters(
-    clusters: Sequence[Cluster], reports: Sequence[PlanReport], after: Assignment
+    clusters: Sequence[DuplicateCluster], reports: Sequence[PlanReport], after: Assignment
 ) -> list[dict[str, Any]]:
     """Return the lines of the list of near duplicates; `reports` are those before the moves."""
     files = _find_files(clusters, reports)

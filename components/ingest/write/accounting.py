@@ -21,7 +21,7 @@ from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
-from components.ingest.plan.corrections import Outcome, summarize, write_outcomes
+from components.ingest.plan.corrections import CorrectionOutcome, summarize, write_outcomes
 from components.ingest.plan.splits import require_splits
 from components.ingest.source.listing import Listing, find_look_alikes
 
@@ -35,7 +35,7 @@ def write_rejects(
     reports: Sequence[PlanReport],
     listing: Listing,
     duplicates: Sequence[Duplicate],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CorrectionOutcome],
     clusters: Sequence[Mapping[str, Any]],
 ) -> None:
     """Write the lists of rejected, skipped and duplicate files and corrections, and a summary.

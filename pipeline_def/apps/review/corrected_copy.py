@@ -19,7 +19,7 @@ from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import describe_corrections, quote
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.plan.corrections import Match, Outcome, choose_labels, judge
+from components.ingest.plan.corrections import CorrectionOutcome, Match, choose_labels, judge
 from components.ingest.plan.shard_plan import path_hash
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Unread, read_files
@@ -39,7 +39,7 @@ class CorrectedCopy:
     """What was copied."""
 
     files: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CorrectionOutcome, ...]
     """What became of each correction."""
     unread: tuple[str, ...]
     """Paths and reasons of files that could not be read."""
@@ -142,7 +142,7 @@ def _check_target(target: str, folder: str) -> None:
 
 def _decide(
     listing: Listing, config: IngestConfig
-) -> tuple[Mapping[str, str | None], list[Outcome], dict[str, str]]:
+) -> tuple[Mapping[str, str | None], list[CorrectionOutcome], dict[str, str]]:
     """Read all files; return path → new label or None, the outcomes, and unread path → reason."""
     watched = {row.sha256 for row in listing.corrections.rows}
     matches: list[Match] = []

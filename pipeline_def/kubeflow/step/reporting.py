@@ -13,7 +13,7 @@ from components.storage.folder import read_bytes
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.executor_input import local_path, run_folder
 from pipeline_def.kubeflow.step_interface import StepInterface
-from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, now
+from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput, now
 from pipeline_def.steps import PUSHER, REPORT, TRAINER
 from pipeline_def.tracking import report_run
 
@@ -76,11 +76,11 @@ def _describe(
     )
 
 
-def _list_outputs(artifacts: Mapping[str, Any], *, direct: bool) -> dict[str, Output]:
+def _list_outputs(artifacts: Mapping[str, Any], *, direct: bool) -> dict[str, StepOutput]:
     """Return name → artifact, whose URI is the launcher's copy unless steps read remote ones."""
     first = {name: one["artifacts"][0] for name, one in artifacts.items() if one["artifacts"]}
     return {
-        name: Output(
+        name: StepOutput(
             artifact["uri"] if direct else local_path(artifact["uri"]),
             "",
             dict(artifact.get("metadata", {})),
@@ -89,7 +89,7 @@ def _list_outputs(artifacts: Mapping[str, Any], *, direct: bool) -> dict[str, Ou
     }
 
 
-def _read_push(model: Output | None) -> Pushed | None:
+def _read_push(model: StepOutput | None) -> Pushed | None:
     known = model.properties if model else {}
     if not known.get("pushed"):
         return None

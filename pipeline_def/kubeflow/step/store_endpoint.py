@@ -16,7 +16,7 @@ import yaml
 from components.contract.errors import ServiceError
 from components.storage.object_store import SCHEMES
 from pipeline_def.kubeflow.executor_input import artifacts_of
-from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, STORE_KEYS, STORE_KEYS_FOLDER
 
 _CONFIG_MAP = "kfp-launcher"  # It does not exist where everything has its default.
@@ -56,7 +56,7 @@ def configured_endpoint() -> str | None:
     None if nothing is configured, this is not a pod, or its account may not read it.
     """
     try:
-        return endpoint_of(Cluster.of_pod().config_map(_CONFIG_MAP))
+        return endpoint_of(KubernetesClient.of_pod().config_map(_CONFIG_MAP))
     except ServiceError:
         return None
 

@@ -21,7 +21,7 @@ from typing import Any
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
-from pipeline_def.kubeflow.kubernetes_api import Cluster, Manifest
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
 from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.worker_job import (
@@ -48,7 +48,7 @@ def run_workers(
     executor_input: Mapping[str, Any],
     interface: StepInterface,
     *,
-    cluster: Cluster | None = None,
+    cluster: KubernetesClient | None = None,
     interval: float = _INTERVAL_SECONDS,
 ) -> dict[str, Any]:
     """Run the step in workers; return the executor output as KFP's launcher takes it.
@@ -59,7 +59,7 @@ def run_workers(
     group, name = interface.workers, job_name(step, executor_input)
     storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
     with _cancellation() as cancelled:
-        job = _Job(cluster or Cluster.of_pod(), step, name, cancelled, interval)
+        job = _Job(cluster or KubernetesClient.of_pod(), step, name, cancelled, interval)
         exchange = ArtifactExchange(executor_input, storage, name)
         try:
             job.remove_earlier()
@@ -103,7 +103,7 @@ def _cancellation() -> Iterator[threading.Event]:
 
 @dataclass
 class _Job:
-    cluster: Cluster
+    cluster: KubernetesClient
     step: str
     name: str
     cancelled: threading.Event

@@ -20,7 +20,7 @@ from components.ingest.source.listing import Listing
 from components.ingest.survey import (
     Copies,
     Survey,
-    Trial,
+    TimedSample,
     find_copies,
     find_near_copies,
     try_images,
@@ -132,7 +132,7 @@ def _print_labels(console: Console, listing: Listing) -> None:
 
 
 def _facts(
-    listing: Listing, seen: FirstLook, trial: Trial, plans: Sequence[ShardPlan]
+    listing: Listing, seen: FirstLook, trial: TimedSample, plans: Sequence[ShardPlan]
 ) -> Iterator[tuple[str, str]]:
     survey, config = seen.survey, seen.config
     size = listing.tally.size
@@ -213,7 +213,9 @@ def _leak_warnings(copies: Copies, relation: str, *, rest: str) -> Iterator[str]
         yield f"{missing:,} {rest}, for lack of time"
 
 
-def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:
+def _warnings(
+    listing: Listing, survey: Survey, trial: TimedSample, config: Config
+) -> Iterator[str]:
     suspects = {suspect.path: suspect for suspect in (*survey.suspects, *trial.suspects)}
     for suspect in list(suspects.values())[:_MOST_SUSPECTS]:
         yield f"{suspect.path}: {suspect.category}, {suspect.reason}"

@@ -16,7 +16,7 @@ from components.contract.printable import format_duration, make_printable
 from components.host.stopping import before_stopping
 from components.images.options import FileOptions
 from components.predict.files import count_files, find_sources
-from components.predict.flow import Outcome, Tally, predict
+from components.predict.flow import FileOutcome, StatusCounts, predict
 from components.predict.model import RankingModel, import_quietly
 from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import parse
@@ -77,7 +77,7 @@ def predict_files(arguments: Sequence[str]) -> int:
 
 def show_predictions(
     config: Config, files: Sequence[str], *, model: str | None = None, to: str | None = None
-) -> Tally:
+) -> StatusCounts:
     """Predict files with the newest model, or `model`; print the predictions or write a table.
 
     Raises:
@@ -89,7 +89,7 @@ def show_predictions(
     sources = find_sources(files)
     folder = find_model(config.output, model)
     options = find_options(config, folder)
-    tally = Tally(count_files(sources))
+    tally = StatusCounts(count_files(sources))
     print_whole(console, "Model", folder)
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
@@ -124,10 +124,10 @@ def with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) ->
             yield outcome
 
 
-def _keep_first(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+def _keep_first(outcomes: Iterable[FileOutcome]) -> tuple[list[FileOutcome], list[FileOutcome]]:
     """Return the first predictions and the first rejected files."""
-    first: list[Outcome] = []
-    refused: list[Outcome] = []
+    first: list[FileOutcome] = []
+    refused: list[FileOutcome] = []
     for outcome in outcomes:
         kept = {"answered": first, "refused": refused}.get(outcome.status)
         if kept is not None and len(kept) < _MOST_ROWS:
@@ -135,7 +135,7 @@ def _keep_first(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcom
     return first, refused
 
 
-def _draw(outcomes: Sequence[Outcome], *, top: int) -> Table:
+def _draw(outcomes: Sequence[FileOutcome], *, top: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("File", overflow="fold")
     table.add_column("Label")
@@ -151,7 +151,7 @@ def _draw(outcomes: Sequence[Outcome], *, top: int) -> Table:
 
 
 def _summarize(
-    tally: Tally, refused: Sequence[Outcome], seconds: float
+    tally: StatusCounts, refused: Sequence[FileOutcome], seconds: float
 ) -> Iterator[tuple[str, str]]:
     answered = tally.by_status["answered"]
     rate = f", {answered / seconds:,.0f} images/s" if answered else ""

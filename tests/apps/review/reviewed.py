@@ -13,7 +13,7 @@ from components.records.shard_files import write_index
 from pipeline_def.apps.review.app import make_app
 from pipeline_def.apps.review.command import prepare
 from pipeline_def.apps.review.options import ReviewOptions
-from pipeline_def.runs.record import Data, Output, RunRecord, Step, now, write_record
+from pipeline_def.runs.record import Data, RunRecord, Step, StepOutput, now, write_record
 from tests.apps.serve.serving import running_app
 from tests.local.run_samples import configure
 from tests.pictures import COLOURS, encode, picture
@@ -67,8 +67,10 @@ def write_output(
     write_index(str(examples), {"train": shards}, labels={"train": dict.fromkeys(labels, 1)})
     write_suspects(str(found / SUSPECTS_FILE), suspects)
     steps = {
-        "ImageExampleGen": Step("done", outputs={"examples": Output(str(examples), "Examples")}),
-        "ImageReport": Step("done", outputs={"suspects": Output(str(found), "ImageSuspects")}),
+        "ImageExampleGen": Step(
+            "done", outputs={"examples": StepOutput(str(examples), "Examples")}
+        ),
+        "ImageReport": Step("done", outputs={"suspects": StepOutput(str(found), "ImageSuspects")}),
     }
     write_record(
         RunRecord(

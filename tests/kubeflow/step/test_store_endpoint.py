@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import store_endpoint
 from pipeline_def.kubeflow.step.store_endpoint import (
     choose_endpoint,
@@ -74,7 +74,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kube
     """A cluster, with this process in the place of a pod."""
     with KubernetesServer() as server:
         cluster = server.cluster()
-        monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
+        monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
         yield server
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from kubernetes.client import Configuration
 
-from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from tests.kubeflow.stub_server import Request, Response, StubServer
 
 NAMESPACE = "kubeflow"
@@ -54,11 +54,11 @@ class KubernetesServer(StubServer):
         self.secrets: dict[str, Mapping[str, str]] = {}
         self.requests: list[str] = []
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubernetesClient:
         """Return the API as a pod of the namespace sees it."""
         configuration = Configuration(host=self.url)
         configuration.api_key["authorization"] = f"Bearer {TOKEN}"
-        return Cluster(configuration, NAMESPACE)
+        return KubernetesClient(configuration, NAMESPACE)
 
     def fail_worker(
         self, pod: str, *lines: str, at: str = "10:00:00", code: int = 1, reason: str = "Error"

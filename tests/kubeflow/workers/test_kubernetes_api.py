@@ -8,7 +8,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import incluster_config
 
 from pipeline_def.kubeflow import kubernetes_api
-from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.service_errors import Unreachable
 from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi
 
@@ -21,12 +21,12 @@ def test_a_pod_finds_the_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             path = str(api.account / file)
             monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", path)
         monkeypatch.setattr(kubernetes_api, "_NAMESPACE", api.account / "namespace")
-        cluster = Cluster.of_pod()
+        cluster = KubernetesClient.of_pod()
         assert cluster.config_map("kfp-launcher") == {"a": "b"}
         assert cluster.config_map("another") == {}
         (api.account / "ca.crt").write_bytes(Path(incluster_config.__file__).read_bytes())
         with pytest.raises(Unreachable, match="could not read the config map"):
-            Cluster.of_pod().config_map("kfp-launcher")
+            KubernetesClient.of_pod().config_map("kfp-launcher")
 
 
 def test_a_silent_api_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,4 +34,4 @@ def test_a_silent_api_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(Unreachable, match=r"could not read the Job a \(.*timed out"):
-            Cluster(Configuration(host=address), "kubeflow").job("a")
+            KubernetesClient(Configuration(host=address), "kubeflow").job("a")

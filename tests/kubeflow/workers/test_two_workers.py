@@ -10,7 +10,7 @@ import pytest
 
 from components.contract.configuration import to_json
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
@@ -100,7 +100,7 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
     with KubernetesServer() as server:
         server.on_create = operate
         cluster = server.cluster()
-        monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
+        monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
         monkeypatch.setenv("KFP_POD_NAME", POD)
         monkeypatch.setattr("time.sleep", lambda _: None)
         config = properties(epochs=3, checkpoints="{storage}/checkpoints")
