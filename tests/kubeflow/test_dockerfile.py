@@ -116,6 +116,7 @@ def test_the_server_and_its_page_are_in_the_image(app: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_beam_starts_workers_from_the_image(
     app: Path,
     image_folder: Path,
@@ -200,6 +201,7 @@ def test_removed_and_replaced_packages_are_locked(slim_packages: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_all_that_the_image_is_checked_for_gets_byte_code(
     slim_packages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

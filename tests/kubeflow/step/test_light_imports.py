@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 # As run_step does: the libraries, the executor, then TFX's entrypoint.
 _EXECUTOR = """
-from pipeline_def import startup
+from components.host import startup
 startup.import_libraries()
 from components.storage.tfx_filesystem import register_object_stores
 register_object_stores()
@@ -78,7 +78,7 @@ def test_steps_skip_unused_libraries(compiled: list[Spec], name: str) -> None:
 @pytest.mark.slow
 def test_lazy_packages_still_provide_their_names() -> None:
     found = modules_after(
-        "from pipeline_def import startup\n"
+        "from components.host import startup\n"
         "startup.import_libraries()\n"
         "import tensorflow_model_analysis as tfma\n"
         "from tensorflow_model_analysis.proto import config_pb2\n"
