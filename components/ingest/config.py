@@ -42,9 +42,9 @@ class IngestConfig(FileOptions):
     value. Unset: group, if there is such a column."""
 
     corrections: Text | None = None
-    """CSV file with decisions about single images, such as `review` writes. Images are found by
-    their content; the columns are sha256, path, action (keep, relabel, remove or unsure), from, to,
-    who, when and why."""
+    """CSV file, path or URL, with decisions about single images, such as `review` writes. Images
+    are found by their content; the columns are sha256, path, action (keep, relabel, remove or
+    unsure), from, to, who, when and why."""
 
     features: dict[Text, Text] | None = None
     """Names of the features of shards that hold image, label, split and group, such as `{image:

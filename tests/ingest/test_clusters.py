@@ -57,7 +57,7 @@ class Cluster:
     """Pattern of what the log says of a finished job."""
 
 
-@pytest.fixture(scope="module", params=_SERVERS)
+@pytest.fixture(scope="module", params=["flink", pytest.param("spark", marks=pytest.mark.weekly)])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:

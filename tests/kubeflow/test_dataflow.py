@@ -118,6 +118,7 @@ def loaded_by_worker(graph: Any, folder: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_dataflow_takes_the_graphs_of_all_steps_and_they_name_only_artifacts(
     image_folder: Path, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_image_contains_all_code_of_the_digest_and_starts_its_programs(app: 
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_beam_starts_workers_from_the_image(
     app: Path,
     image_folder: Path,
