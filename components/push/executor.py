@@ -10,6 +10,7 @@ from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
+from components.contract.artifact_files import CARD_FILE
 from components.contract.artifacts import Artifacts
 from components.contract.model_files import (
     FORMATS_FOLDER,
@@ -21,7 +22,7 @@ from components.contract.model_files import (
     format_file,
 )
 from components.push.versions import WithdrawnError, push_model
-from components.storage.tfx_filesystem import CARD_FILE, read_text, register_object_stores
+from components.storage.tfx_filesystem import read_text, register_object_stores
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Name of the card beside `saved_model.pb`."""

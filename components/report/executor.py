@@ -7,7 +7,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
-from components.contract.artifact_files import make_folders
+from components.contract.artifact_files import CARD_FILE, PAGE_FILE, make_folders
 from components.contract.artifacts import Artifacts
 from components.contract.suspects import SUSPECTS_FILE, write_suspects
 from components.report.card import write_card
@@ -20,7 +20,7 @@ from components.report.metrics_file import (
     write_metrics,
 )
 from components.report.page.document import render
-from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE, write_text
+from components.storage.tfx_filesystem import write_text
 
 
 class Executor(base_executor.BaseExecutor):

@@ -23,10 +23,6 @@ from tfx.dsl.io import fileio, filesystem, filesystem_registry
 
 from components.storage.object_store import SCHEMES, explain_error, find_endpoint, open_store
 
-PAGE_FILE = "report.html"
-CARD_FILE = "model_card.md"
-"""File names of text artifacts in a local run, where each artifact is a folder."""
-
 _CONCURRENT_DELETES = 64
 
 _Path = str | bytes

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.contract.artifact_files import PAGE_FILE
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import (
@@ -27,7 +28,6 @@ from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
-from components.storage.tfx_filesystem import PAGE_FILE
 from components.validation.config import ValidationConfig
 from components.validation.findings import AnomalyFiles, describe_warnings
 from pipeline_def.layout import Layout

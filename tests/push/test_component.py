@@ -15,16 +15,12 @@ from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
+from components.contract.artifact_files import CARD_FILE
 from components.contract.artifacts import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.saved_model import FILES
-from components.storage.tfx_filesystem import (
-    CARD_FILE,
-    read_text,
-    register_object_stores,
-    write_text,
-)
+from components.storage.tfx_filesystem import read_text, register_object_stores, write_text
 from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import serve_s3
 

@@ -14,6 +14,7 @@ from tfx.orchestration.kubeflow.v2 import compiler_utils
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 from tfx.types import standard_artifacts
 
+from components.contract.artifact_files import CARD_FILE, PAGE_FILE
 from components.contract.artifacts import (
     ClassificationMetrics,
     Html,
@@ -45,7 +46,6 @@ from components.report.metrics_file import (
 )
 from components.report.metrics_file import MATRIX_CLASSES_IN_UI as MOST_CLASSES
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
-from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE
 from pipeline_def.config.config import Config
 from tests import nodes
 from tests.evaluation.predictions_sample import make_predictions
