@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from components.images.options import ImageOptions
+from components.images.options import MAX_SIDE, ImageOptions
 from components.storage.fetch import Content, Unread
-
-MAX_SIDE = 65_500
-"""JPEG's limit, pixels. TensorFlow's PNG decoder stops at a million."""
 
 
 class Category(StrEnum):

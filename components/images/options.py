@@ -21,6 +21,9 @@ from components.host.machine import available_cpus
 
 CHANNELS = 3
 
+MAX_SIDE = 65_500
+"""JPEG's limit, pixels. TensorFlow's PNG decoder stops at a million."""
+
 ALIASING = 2.0
 """Above this factor bilinear sampling skips pixels; averaging areas does not."""
 

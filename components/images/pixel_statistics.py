@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.images.options import CHANNELS
-from components.images.transcode import Pixels
 
+Pixels = npt.NDArray[np.uint8]
 Batches = Iterable[tuple[Pixels, Any]]
 """Images, uint8 [batch, height, width, 3], and their labels."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -26,13 +27,13 @@ from components.contract.example import (
 from components.host.machine import available_cpus
 from components.host.progress import add_progress
 from components.images.canonical import decode_upright
-from components.images.check_result import MAX_SIDE
 from components.images.jpeg_frame import read_frame, state_orientation
-from components.images.options import TransformConfig
-from components.images.transcode import Pixels
+from components.images.options import MAX_SIDE, TransformConfig
 from components.images.upright import read_orientations
 from components.records.record_index import write_indexed_shard
 from components.records.shard_work import ConcurrentDoFn
+
+Pixels = npt.NDArray[np.uint8]
 
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64
