@@ -70,7 +70,6 @@ ExportFormat = Literal["onnx", "float16", "dynamic", "int8"]
 int8: weights and activations, whose ranges are measured."""
 
 ONNX: ExportFormat = "onnx"
-INT8: ExportFormat = "int8"
 
 FORMATS_FOLDER = "Format-Exports"
 """Folder of the other formats in the model artifact, next to TFX's folder of the SavedModel."""

@@ -143,7 +143,6 @@ class Study:
         path = os.path.join(place, _JOURNAL)
         _cut_unfinished_line(path)
         self._config, self.space = config, space
-        self._ranges = {name for name in space if isinstance(space[name], FloatDistribution)}
         self._study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path))),
             study_name="search",

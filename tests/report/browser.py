@@ -13,6 +13,8 @@ from typing import Any
 
 import websocket
 
+from tests.missing import lack
+
 _NAMES = ("chromium", "google-chrome", "chromium-browser", "google-chrome-stable")
 _FLAGS = (
     "--headless",
@@ -95,8 +97,10 @@ class Page:
 @contextmanager
 def browse(folder: Path, *flags: str) -> Iterator[Page]:
     """Start Chromium with a profile in `folder`, and end it."""
-    profile = f"--user-data-dir={folder}"
-    command = [str(find_chromium()), *_FLAGS, *flags, profile, "about:blank"]
+    profile, program = f"--user-data-dir={folder}", find_chromium()
+    if not program:
+        lack("chromium", "there is no Chromium")
+    command = [str(program), *_FLAGS, *flags, profile, "about:blank"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
             port, path = _wait_for_port(folder / "DevToolsActivePort", process)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.missing import lack
-from tests.report.browser import Page, browse, find_chromium
+from tests.report.browser import Page, browse
 from tests.report.conftest import SAMPLES
 from tests.report.samples import report_sample
 
@@ -19,8 +18,6 @@ pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if not find_chromium():
-        lack("chromium", "there is no Chromium")
     with browse(tmp_path_factory.mktemp("chromium")) as page:
         yield page
 

@@ -40,7 +40,7 @@ from components.trainer.trained_on import TRAINED_ON_FILE, write_trained_on
 from tests import nodes
 from tests.conftest import SIZE
 from tests.pictures import encode, picture
-from tests.trainer.input.shard_folder import FEATURE_SPEC, ShardFolder
+from tests.trainer.input.shard_folder import Graph, ShardFolder
 
 KEY = example.SHA256.encode()
 
@@ -113,22 +113,6 @@ class FullDisk(OSError):
 
 def fail(*_: Any, **__: Any) -> None:
     raise FullDisk
-
-
-class Graph:
-    """The part of a transform graph that training needs; a real one takes seconds to make."""
-
-    def __init__(self, _: str) -> None:
-        pass
-
-    def transformed_feature_spec(self) -> dict[str, Any]:
-        return FEATURE_SPEC
-
-    def raw_feature_spec(self) -> dict[str, Any]:
-        return {}
-
-    def vocabulary_by_name(self, _: str) -> list[bytes]:
-        return [b"blue", b"green", b"red"]
 
 
 @pytest.mark.slow

@@ -20,9 +20,8 @@ from components.trainer.loop.checkpoint import Checkpoints
 from components.trainer.preparation import apply_hyperparameters
 from components.tuner.trials import Trial, TrialRunner, attempt
 from tests.conftest import SIZE
-from tests.trainer.input.shard_folder import ShardFolder
+from tests.trainer.input.shard_folder import Graph, ShardFolder
 from tests.trainer.loop.trainer_process import cluster
-from tests.trainer.test_run_fn import Graph
 
 # A trial other than the recipe's: what differs lies in variables of one compiled step.
 SPACE: dict[str, list[Any]] = {

@@ -8,8 +8,7 @@ import pytest
 from components.ingest.source.corrections import Correction, read_corrections, write_corrections
 from tests.apps.review.reviewed import draw_images, reviewing, suspect, write_output
 from tests.apps.serve.test_page_in_browser import check_silence, wait
-from tests.missing import lack
-from tests.report.browser import Page, browse, find_chromium
+from tests.report.browser import Page, browse
 from tests.report.test_page_in_browser import CONTRAST
 
 pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
@@ -22,8 +21,6 @@ _CODES = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDo
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if not find_chromium():
-        lack("chromium", "there is no Chromium")
     with browse(tmp_path_factory.mktemp("chromium")) as page:
         yield page
 

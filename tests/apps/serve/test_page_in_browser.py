@@ -10,8 +10,7 @@ import pytest
 
 from tests.apps.serve.fake_model import FakeModel, png
 from tests.apps.serve.serving import serving
-from tests.missing import lack
-from tests.report.browser import Page, browse, find_chromium
+from tests.report.browser import Page, browse
 from tests.report.test_page_in_browser import CONTRAST
 
 pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
@@ -47,8 +46,6 @@ class PageModel(FakeModel):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, str]]:
-    if not find_chromium():
-        lack("chromium", "there is no Chromium")
     flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
     with (
         serving(PageModel(), tmp_path_factory.mktemp("pushed")) as port,

@@ -30,7 +30,7 @@ from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_f
 from components.trainer.loop.folds import FoldResult, Validated
 from components.trainer.training_input import TrainingInput
 from tests.pictures import COLOURS, encode, picture
-from tests.trainer.input.shard_folder import FEATURE_SPEC
+from tests.trainer.input.shard_folder import FEATURE_SPEC, Graph
 
 SIZE, TRAIN, EVAL = 16, 36, 12
 RNG = np.random.default_rng(0)
@@ -247,22 +247,6 @@ def test_multiplications_are_counted() -> None:
     model = tf_keras.Model(image, tf_keras.layers.Dense(5)(tf_keras.layers.Flatten()(x)))
     expected = 64 * 4 * 27 + 16 * 4 * 9 + 64 * 5
     assert fold_images.count_multiplications(model) == expected
-
-
-class Graph:
-    """The part of a transform graph that training needs."""
-
-    def __init__(self, _: str) -> None:
-        pass
-
-    def transformed_feature_spec(self) -> dict[str, Any]:
-        return FEATURE_SPEC
-
-    def raw_feature_spec(self) -> dict[str, Any]:
-        return {}
-
-    def vocabulary_by_name(self, _: str) -> list[bytes]:
-        return [color.encode() for color in COLOURS]
 
 
 class Killed(Exception):
