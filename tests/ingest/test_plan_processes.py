@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,7 +106,7 @@ def test_errors_are_those_of_a_thread_and_a_killed_process_is_explained(tmp_path
     processes = PlanProcesses(job_in(tmp_path))
     with pytest.raises(FileNotFoundError, match="plans") as caught:
         processes.write_plan(0)
-    assert "read_plan" in str(caught.value.__cause__)
+    assert "read_plan" in caught.value.__notes__[0]
     list_workers(psutil.Process())[0].kill()
     with pytest.raises(ResourceError, match=r"set ingest\.threads to a smaller number, or free"):
         processes.write_plan(0)
@@ -196,3 +198,25 @@ def test_names_tell_whether_tensorflow_decodes_most_files(
         path.write_bytes(encode(picture(number), "JPEG"))
     ingest(tmp_path / "images", tmp_path / "out", note, dataclasses.replace(CONFIG, **options))
     assert jobs[0].for_tensorflow == expected
+
+
+@pytest.mark.parametrize("size", [100, 500_000])
+def test_a_process_killed_as_it_starts(tmp_path: Path, size: int) -> None:
+    """Also one that still has to read more of the job than its pipe holds."""
+    processes = PlanProcesses(job_in(tmp_path, folder="x" * size))
+    errors: list[Exception] = []
+
+    def write() -> None:
+        try:
+            processes.write_plan(0)
+        except ResourceError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    while not (started := list_workers(psutil.Process())):
+        time.sleep(0.001)
+    started[0].kill()
+    thread.join(30)
+    processes.close()
+    assert "A process of ingest was killed" in str(*errors)

@@ -8,16 +8,17 @@ import logging
 import multiprocessing
 import os
 import pickle
+import queue
 import signal
 import sys
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from logging.handlers import QueueHandler, QueueListener
+from logging.handlers import QueueHandler
+from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ResourceError
@@ -42,7 +43,6 @@ _VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _starting = threading.Lock()
-_job: IngestJob
 
 
 def choose_way(job: IngestJob) -> Literal["here", "threads", "processes"]:
@@ -59,18 +59,18 @@ def choose_way(job: IngestJob) -> Literal["here", "threads", "processes"]:
 
 
 class PlanProcesses:
-    """One process per thread of the job; each writes one plan at a time."""
+    """One process per thread of the job; each writes one plan at a time.
+
+    Each has a pipe of its own, and no lock is shared: ProcessPoolExecutor can wait for ever when a
+    process is killed while it, or another one, starts (Python 3.11).
+    """
 
     def __init__(self, job: IngestJob) -> None:
         """Prepare the processes, which start with the first plans."""
         self._job = job
-        # A fork would copy locks that threads of TensorFlow and Beam hold.
-        context = multiprocessing.get_context("spawn")
-        with _starting_plainly():  # multiprocessing starts a process of its own for them.
-            log: Any = context.Queue()
-            self._pool = ProcessPoolExecutor(job.config.workers, context, _begin, (job, log))
-        self._listener = QueueListener(log, _Logger())
-        self._listener.start()
+        self._idle = [_PlanProcess() for _ in range(job.config.workers)]
+        self._all = list(self._idle)
+        self._free = threading.Semaphore(len(self._idle))
 
     def write_plan(self, number: int) -> None:
         """Have an idle process write a plan, and wait until it is written.
@@ -78,29 +78,57 @@ class PlanProcesses:
         Raises:
             ResourceError: a process has been killed.
         """
-        try:
-            with _starting_plainly():
-                written = self._pool.submit(_write_plan, number)
-            files, retries = written.result()
-        except BrokenProcessPool as error:
-            raise ResourceError(
-                "A process of ingest was killed or crashed, probably because memory ran out: set "
-                "ingest.threads to a smaller number, or free memory, and run again."
-            ) from error
+        with self._free:
+            process = self._idle.pop()
+            try:
+                files, retries = process.write_plan(number, self._job)
+            except (EOFError, ConnectionError) as error:
+                raise ResourceError(
+                    "A process of ingest was killed or crashed, probably because memory ran out: "
+                    "set ingest.threads to a smaller number, or free memory, and run again."
+                ) from error
+            finally:
+                self._idle.append(process)
         retry.add_retries(retries)
         self._job.count(files)
 
     def close(self) -> None:
         """End the processes."""
-        self._pool.shutdown()
-        self._listener.stop()
+        for process in self._all:
+            process.close()
 
 
-class _Logger(logging.Handler):
-    """Logs what a process has logged as if it had been logged here."""
+class _PlanProcess:
+    """A process that starts with its first plan."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        logging.getLogger(record.name).handle(record)
+    def __init__(self) -> None:
+        self._pipe: Connection | None = None
+
+    def write_plan(self, number: int, job: IngestJob) -> tuple[int, Counter[str]]:
+        """Return what `_write_plan` returns, or raise what it raises, there."""
+        if not self._pipe:
+            # A fork would copy locks that threads of TensorFlow and Beam hold.
+            context = multiprocessing.get_context("spawn")
+            pipe, there = context.Pipe()
+            self._process = context.Process(target=_write_plans, args=[there], daemon=True)
+            with _starting_plainly():
+                self._process.start()
+            there.close()  # So that the pipe ends with the process.
+            self._pipe = pipe
+            pipe.send(job)
+        self._pipe.send(number)
+        while isinstance(answer := self._pipe.recv(), logging.LogRecord):
+            logging.getLogger(answer.name).handle(answer)
+        if isinstance(answer, Exception):
+            raise answer
+        files, retries = answer
+        return files, retries
+
+    def close(self) -> None:
+        """End the process after its plan."""
+        if self._pipe:
+            self._pipe.close()
+            self._process.join()
 
 
 @contextlib.contextmanager
@@ -119,13 +147,27 @@ def _starting_plainly() -> Iterator[None]:
                 os.environ |= {name: value} if value is not None else {}
 
 
-def _begin(job: IngestJob, log: Any) -> None:
-    """Prepare this process, which the run has started."""
-    global _job
-    _job = job
+def _write_plans(pipe: Connection) -> None:
+    """Write the plans of a job whose numbers come through the pipe, until it is closed.
+
+    What is logged goes back through it, before the answer on the plan.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on a terminal is for the run alone.
-    logging.getLogger().addHandler(QueueHandler(log))
     threading.Thread(target=_end_with_run, daemon=True).start()
+    job = pipe.recv()
+    answer, sending = pipe.send, threading.Lock()
+
+    class Log(QueueHandler):
+        def enqueue(self, record: logging.LogRecord) -> None:
+            with sending:
+                answer(record)
+
+    logging.getLogger().addHandler(Log(queue.Queue()))
+    with contextlib.suppress(EOFError):
+        while True:
+            written = _write_plan(pipe.recv(), job)
+            with sending:
+                answer(written)
 
 
 def _end_with_run() -> None:
@@ -136,15 +178,16 @@ def _end_with_run() -> None:
     os._exit(1)
 
 
-def _write_plan(number: int) -> tuple[int, Counter[str]]:
+def _write_plan(number: int, job: IngestJob) -> tuple[int, Counter[str]] | Exception:
     """Write a plan; return the number of its files, and the retries by their causes."""
     before, counts = retry.count_retries(), list[int]()
     try:
-        write_plan(number, _job, counts.append)
+        write_plan(number, job, counts.append)
     except Exception as error:
+        error.add_note(traceback.format_exc())
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # Each class pickles in its own way.
-            raise RuntimeError(str(error)) from error
-        raise
+            return RuntimeError(traceback.format_exc())
+        return error
     return sum(counts), Counter(retry.count_retries()) - Counter(before)
