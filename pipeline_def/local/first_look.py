@@ -25,6 +25,7 @@ from components.ingest.survey import Survey, check_splits, take_survey
 from components.trainer.config.model import APPLICATIONS
 from components.trainer.config.recipes import Recipe, name_pretrained, resolve
 from components.trainer.networks import pretrained
+from components.trainer.networks.imagenet import PACKAGES
 from components.trainer.networks.weights_file import name_network
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
@@ -125,6 +126,11 @@ def find_weights(config: Config, *, shorter_side: int) -> tuple[Config, str]:
     name = name_pretrained(config, shorter_side=shorter_side)
     if not name:
         return config, config.model.weights_file or "random"
+    if name in PACKAGES:
+        config = dataclasses.replace(
+            config, model=dataclasses.replace(config.model, name=name, weights="imagenet")
+        )
+        return config, f"ImageNet's for {name}"
     required = config.model.weights == "imagenet"
     seconds = math.inf if required else _LONGEST_DOWNLOAD
     try:

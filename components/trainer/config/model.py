@@ -37,9 +37,10 @@ class Pixels(NamedTuple):
 
 
 class Application(NamedTuple):
-    """A network of `keras.applications`, without its layer of classes."""
+    """A network for photographs, without its layer of classes."""
 
     constructor: str
+    """Name in `keras.applications`; "" for one of ours."""
     size: int
     """Size of the images of its ImageNet weights, pixels."""
     pixels: Pixels
@@ -49,13 +50,18 @@ class Application(NamedTuple):
     """Number of values that all layers output, per pixel of the image."""
 
 
+_LITE = Pixels((127.0,) * 3, (128.0,) * 3)
 _SIGNED = Pixels((127.5,) * 3, (127.5,) * 3)
 _SIGNED_128 = Pixels((128.0,) * 3, (128.0,) * 3)
 _IMAGENET = Pixels((0.485 * 255, 0.456 * 255, 0.406 * 255), (0.229 * 255, 0.224 * 255, 0.225 * 255))
 _CAFFE = Pixels((123.68, 116.779, 103.939), (1.0,) * 3, reverse=True)
 
-# Pixels are scaled as by `preprocess_input` of tf_keras 2.16, or by the layers of the constructor.
+# Pixels are scaled as by EfficientNet-Lite's own code, `preprocess_input` of tf_keras 2.16, or by
+# the layers of the constructor.
 APPLICATIONS = {
+    "efficientnet_lite0": Application("", 224, _LITE, 3_413_024, 398),
+    "efficientnet_lite1": Application("", 240, _LITE, 4_189_344, 524),
+    "efficientnet_lite2": Application("", 260, _LITE, 4_869_168, 567),
     "mobilenet_v2": Application("MobileNetV2", 224, _SIGNED, 2_257_984, 444),
     "mobilenet_v3_small": Application("MobileNetV3Small", 224, _SIGNED, 939_120, 161),
     "mobilenet_v3_large": Application("MobileNetV3Large", 224, _SIGNED, 2_996_352, 404),
@@ -84,12 +90,13 @@ class ModelConfig:
     """Which network is trained."""
 
     name: Text = "auto"
-    """Network: cnn, resnet9, a backbone of keras.applications, or auto. cnn: four convolutions, for
-    few small images. resnet9: a residual network of nine layers, for images up to 64 pixels. For
-    photographs: mobilenet_v2, mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or
-    _l, resnet50, resnet50_v2, convnext_tiny, _small, _base or _large, densenet121. auto:
-    mobilenet_v2 from 96 pixels on, given pretrained weights or 10,000 images; resnet9 for at least
-    2,000 images of up to 64 pixels; else cnn."""
+    """Network: cnn, resnet9, a backbone for photographs, or auto. cnn: four convolutions, for few
+    small images. resnet9: a residual network of nine layers, for images up to 64 pixels. For
+    photographs: efficientnet_lite0, _lite1 or _lite2, and of keras.applications mobilenet_v2,
+    mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or _l, resnet50, resnet50_v2,
+    convnext_tiny, _small, _base or _large, densenet121. auto: mobilenet_v2 from 96 pixels on, given
+    pretrained weights or 10,000 images; resnet9 for at least 2,000 images of up to 64 pixels; else
+    cnn."""
 
     build_fn: Text | None = None
     """Your own network, such as my_package.my_module.my_model. It is a function of `size` (pixels)

@@ -25,6 +25,8 @@ from components.images.options import CHANNELS
 from components.storage.folder import reason_of
 from components.trainer.config.model import APPLICATIONS, ModelConfig, Pixels
 from components.trainer.networks.build_fn import build_own
+from components.trainer.networks.efficientnet_lite import assign_tensors, build_efficientnet_lite
+from components.trainer.networks.imagenet import PACKAGES, read_imagenet
 from components.trainer.networks.layers import (
     BATCH_NORM_MOMENTUM,
     Dropout,
@@ -169,7 +171,7 @@ def _build_head(config: ModelConfig, *, features: int, classes: int, seed: int) 
 
 
 def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_keras.Model:
-    """Build a backbone of `keras.applications`: scaled pixels in, features [batch, d] out.
+    """Build a backbone for photographs: scaled pixels in, features [batch, d] out.
 
     `Standardization` scales the pixels for all of them, though some constructors could do it.
     """
@@ -178,12 +180,26 @@ def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_k
             f"model.name {name} needs images of at least {_MIN_SIDE} pixels, but they have {size}: "
             "set transform.size, or use model.name cnn or resnet9."
         )
+    if name in PACKAGES:
+        network = build_efficientnet_lite(name, size)
+        if weights == "imagenet":
+            assign_tensors(network, read_imagenet(name))
+    else:
+        network = _build_keras(name, size=size, weights=weights)
+    if weights in ("auto", "none"):
+        for layer in network.layers:
+            if isinstance(layer, layers.BatchNormalization):
+                layer.momentum = BATCH_NORM_MOMENTUM
+    return _replace_dropout(network, seed)
+
+
+def _build_keras(name: str, *, size: int, weights: str) -> tf_keras.Model:
     constructor = getattr(tf_keras.applications, APPLICATIONS[name].constructor)
     options: dict[str, Any] = {}
     if "include_preprocessing" in inspect.signature(constructor).parameters:
         options["include_preprocessing"] = False
     try:
-        network = constructor(
+        return constructor(
             input_shape=(size, size, CHANNELS),
             include_top=False,
             weights="imagenet" if weights == "imagenet" else None,
@@ -197,11 +213,6 @@ def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_k
             f"model.weights is imagenet, but the weights of {name} cannot be downloaded "
             f"({reason_of(error)}): give a file instead."
         ) from error
-    if weights in ("auto", "none"):
-        for layer in network.layers:
-            if isinstance(layer, layers.BatchNormalization):
-                layer.momentum = BATCH_NORM_MOMENTUM
-    return _replace_dropout(network, seed)
 
 
 def _replace_dropout(network: tf_keras.Model, seed: int) -> tf_keras.Model:

@@ -1,0 +1,96 @@
+"""Reads the tensors of a file that PyTorch before version 1.6 wrote, without PyTorch.
+
+Such a file is a row of pickles, of which the fourth is a dictionary of tensors. Unpickling may call
+whatever the file names, so this reader knows only what dictionaries of tensors consist of. The
+contents of the storages follow in the order of the fifth pickle. Format:
+`torch.serialization._legacy_load`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+_TYPES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
+
+
+class _Storage(NamedTuple):
+    key: str
+    dtype: np.dtype[Any]
+    size: int
+
+
+class _View(NamedTuple):
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows dictionaries, tensors and storages."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            # Followed by whether it needs a gradient, and by hooks.
+            return lambda storage, offset, shape, strides, *_: _View(
+                storage, offset, shape, strides
+            )
+        if module == "torch" and name in _TYPES:
+            return _TYPES[name]
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+    def persistent_load(self, identity: Any) -> _Storage:
+        # The last one is for storages within storages, which newer files do not have.
+        kind, dtype, key, _, size, _ = identity
+        if kind != "storage":
+            raise pickle.UnpicklingError(f"it names a {kind}")
+        return _Storage(key, dtype, size)
+
+
+def read_tensors(content: bytes) -> Mapping[str, npt.NDArray[Any]]:
+    """Return name → array of a dictionary of tensors.
+
+    Raises:
+        ValueError: the file is damaged, of another format, or contains anything but tensors.
+    """
+    file = BytesIO(content)
+    try:
+        magic, protocol, system = (_Unpickler(file).load() for _ in range(3))
+        if (magic, protocol, system["little_endian"]) != (_MAGIC, _PROTOCOL, True):
+            raise ValueError("it is in another format")
+        views, keys = _Unpickler(file).load(), _Unpickler(file).load()
+        storages = {view.storage.key: view.storage for view in views.values()}
+        contents = {key: _read_storage(file, storages[key]) for key in keys}
+        return {name: _take(contents[view.storage.key], view) for name, view in views.items()}
+    except Exception as error:  # A damaged pickle may raise anything.
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
+def _read_storage(file: BytesIO, storage: _Storage) -> npt.NDArray[Any]:
+    size = int.from_bytes(file.read(8), "little")
+    content = file.read(storage.size * storage.dtype.itemsize)
+    if size != storage.size or len(content) != storage.size * storage.dtype.itemsize:
+        raise ValueError("it is cut off")
+    return np.frombuffer(content, storage.dtype)
+
+
+def _take(storage: npt.NDArray[Any], view: _View) -> npt.NDArray[Any]:
+    """Return the array that a view of a storage shows; strides count elements, not bytes."""
+    shape, strides = view.shape, view.strides
+    last = view.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if min((*shape, *strides, view.offset, 0)) < 0 or (0 not in shape and last >= storage.size):
+        raise ValueError("a tensor lies outside of its storage")
+    steps = tuple(step * storage.itemsize for step in strides)
+    shown = np.lib.stride_tricks.as_strided(storage[view.offset :], shape, steps, writeable=False)
+    return np.ascontiguousarray(shown).reshape(shape)
