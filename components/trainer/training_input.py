@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.cache import resolve_cache
-from components.trainer.input.dataset import Decoded, make_dataset
+from components.trainer.input.dataset import Kept, make_dataset
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.input.shards import RecordTable, Shards
 
@@ -30,8 +30,8 @@ class TrainingInput:
     """With `input.cache` resolved."""
     batch_size: int
     """Images per step over all replicas, a multiple of their number."""
-    kept: Decoded | None = None
-    """Pixels that several trainings share, if any."""
+    kept: Kept = field(default_factory=dict)
+    """What the datasets of all trainings and their phases share in memory."""
 
     @classmethod
     def find(

@@ -285,7 +285,7 @@ def search(
         )
     # All trials are judged alike.
     fixed = apply_values(plain, {"training.folds": folds})
-    data = dataclasses.replace(data, config=fixed, kept={})
+    data = dataclasses.replace(data, config=fixed)
     runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
     faster = not is_accelerated(strategy) and computes_bfloat16()
     start = find_start(fixed, images=data.train.total, bfloat16=faster)

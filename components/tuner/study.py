@@ -105,8 +105,9 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistributio
         "training.epochs": {max(1, epochs // 2), epochs},
         "augmentation.cutmix": {0.0, 1.0, config.augmentation.cutmix},
         "training.label_smoothing": {0.0, 0.1, training.label_smoothing},
-        "model.dropout": {0.0, 0.2, 0.5, config.model.dropout},
     }
+    if not config.model.build_fn:
+        values["model.dropout"] = {0.0, 0.2, 0.5, config.model.dropout}
     if training.metric == "balanced_accuracy":
         values["training.balance"] = {"none", "weights", training.balance}
     if network in OWN_NETWORKS:

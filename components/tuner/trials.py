@@ -127,8 +127,10 @@ class TrialRunner:
 
     def _build(self, config: TrainerConfig) -> _Built:
         """Return the network of a trial with its first weights."""
-        # Dropout is a variable, and may be 0.
-        model_config = dataclasses.replace(config.model, dropout=0.5)
+        model_config, own = config.model, not config.model.build_fn
+        if own:
+            # Dropout is a variable, and may be 0.
+            model_config = dataclasses.replace(model_config, dropout=0.5)
         key = f"{config.training.precision} {model_config!r}"
         if not (built := self.built.pop(key, None)):
             for old in [*self.built][: 1 - _MOST_BUILT]:
@@ -141,7 +143,7 @@ class TrialRunner:
         self.built[key] = built
         built.model.set_weights(built.initial)
         for layer in built.model.submodules:
-            if isinstance(layer, Dropout):
+            if own and isinstance(layer, Dropout):
                 layer.set_rate(config.model.dropout)
         return built
 

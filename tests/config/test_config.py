@@ -154,6 +154,14 @@ WRONG = {
     ),
     "too large": (["--training.seed", "99999999999"], "it must be at most 2,147,483,647"),
     "not above zero": (["--training.learning_rate", "0"], "it must be a number above 0"),
+    "width of a fixed network": (
+        ["--model.name", "mobilenet_v2", "--model.width", "8"],
+        "model.width is 8, but mobilenet_v2 has widths of its own",
+    ),
+    "dropout of the user's network": (
+        ["--model.build_fn", "my.network", "--model.dropout", "0.5"],
+        "model.dropout is 0.5, but model.build_fn builds its own layers",
+    ),
     "not below one": (["--model.dropout", "1"], "it must be a number from 0 to below 1"),
     "fractions that add up to more": (
         ["--ingest.splits", '{"train": 0.9, "eval": 0.2}'],

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from components.trainer.config.input import InputConfig
-from components.trainer.input.cache import cache_pixels
+from components.trainer.input import cache, dataset
 from tests.trainer.input.shard_folder import ShardFolder, write_shards
 from tests.trainer.loop.test_feature_cache import training_input
 
@@ -34,26 +34,29 @@ def test_no_class_weights_by_default(folder: ShardFolder, balance: Any) -> None:
     assert training_input(folder, balance=balance).class_weights(5) is None
 
 
-@pytest.mark.slow
-def test_trainings_that_share_pixels_decode_them_once(
-    folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("chosen", "reader"), [("decoded", "cache_pixels"), ("encoded", "load_shards")]
+)
+def test_phases_and_trainings_read_images_into_memory_once(
+    folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, chosen: Any, reader: str
 ) -> None:
-    decoded: list[str] = []
+    """Then there is no memory left for them a second time, which is no reason to refuse."""
+    found: list[Any] = []
+    read_into_memory = getattr(dataset, reader)
 
-    def count(images: Any, shards: Any, *rest: Any) -> Any:
-        decoded.append(shards.split)
-        return cache_pixels(images, shards, *rest)
+    def count(*arguments: Any) -> Any:
+        found.append(arguments)
+        monkeypatch.setattr(cache, "available_memory", lambda: 0)
+        return read_into_memory(*arguments)
 
-    monkeypatch.setattr("components.trainer.input.dataset.cache_pixels", count)
+    monkeypatch.setattr(dataset, reader, count)
     plain = training_input(folder)
-    plain = replace(plain, config=replace(plain.config, input=InputConfig(cache="decoded")))
-    shared = replace(plain, kept={})
+    plain = replace(plain, config=replace(plain.config, input=InputConfig(cache=chosen)))
 
     def read(data: Any) -> list[Any]:
         batches = [*data.read_evaluation().as_numpy_iterator()]
         assert len(next(data.read(0, tf.distribute.InputContext()).as_numpy_iterator())[0]) > 0
         return [label for _, labels in batches for label in labels]
 
-    first, second, alone = read(shared), read(replace(shared)), read(plain)
-    assert first == second == alone
-    assert sorted(decoded) == ["eval", "eval", "train", "train"]
+    assert read(plain) == read(replace(plain))
+    assert len(found) == 2

@@ -18,6 +18,7 @@ from components.contract.model_files import BEST_FILE
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.folds import FoldResult, Validated
+from components.trainer.networks.layers import Dropout
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import choose, compare, write_best
 from components.tuner.search import Search, search
@@ -376,6 +377,22 @@ def test_a_trial_that_fails_leaves_no_network_to_others(
     with pytest.raises(ModelError):
         runner.train(Trial(1, {"training.learning_rate": 9.0}), lambda _: False)
     assert [one.model.width for one in runner.built.values()] == [128]
+
+
+@pytest.mark.parametrize(
+    ("network", "rate"), [({"name": "cnn"}, 0.2), ({"build_fn": "my.own"}, 0.7)]
+)
+def test_a_trial_leaves_the_dropout_of_the_users_network(
+    tmp_path: Path, network: dict[str, Any], rate: float
+) -> None:
+    dropout = Dropout(0.7, 0)
+    model = SimpleNamespace(submodules=[dropout], get_weights=list, set_weights=lambda _: None)
+    runner = make(tmp_path, seconds=400).runner
+    runner.build, runner.strategy = lambda _: model, tf.distribute.get_strategy()
+    own = replace(runner.data.config, model=ModelConfig(**network))
+    runner._build(own)
+    assert dropout._tuned
+    assert dropout._tuned.value.numpy() == pytest.approx(rate)
 
 
 def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

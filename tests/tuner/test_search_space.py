@@ -106,6 +106,12 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
         "training.keep",
         "augmentation.policy",
     }
+    # The layers of the user's own network are not ours to change.
+    own = TrainerConfig(
+        model=ModelConfig(build_fn="my.network"), training=TrainingConfig(minutes=5)
+    )
+    mine, _ = resolve(own, shorter_side=32, images=3000)
+    assert not {"model.dropout", "model.width"} & find_space(mine, begin(mine)).keys()
     # A recipe that the user has set is for its network.
     given = ["training.recipe", "training.minutes"]
     asked = Config(training=TrainingConfig(minutes=5, recipe="small"), given=given)

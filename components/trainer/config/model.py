@@ -172,6 +172,16 @@ class ModelConfig:
             f"model.build_fn is {self.build_fn!r}, which replaces model.name and has no ImageNet "
             f"weights: leave model.name at auto, and do not set model.weights to imagenet.",
         )
+        require(
+            self.build_fn is None or self.dropout == ModelConfig.dropout,
+            f"model.dropout is {self.dropout:g}, but model.build_fn builds its own layers: set the "
+            f"dropout there.",
+        )
+        require(
+            not self.width or (self.build_fn is None and self.name not in APPLICATIONS),
+            f"model.width is {self.width}, but {self.title} has widths of its own: only cnn and "
+            f"resnet9 take this option.",
+        )
         check_path("model.build_fn", self.build_fn)
 
 

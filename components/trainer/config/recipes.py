@@ -161,6 +161,8 @@ def _find_recipe(config: SectionsLike, *, images: int, size: int) -> Recipe:
     if name == "auto":
         name, why = _choose_recipe(config, images=images, size=size)
     values = dict(RECIPES[name](images))
+    if config.model.build_fn:
+        values.pop("model.dropout", None)
     if config.training.recipe == "auto" and size <= SMALL_SIDE:
         # Images of this size are often text or digits, which are not symmetric.
         values.pop("augmentation.flip", None)

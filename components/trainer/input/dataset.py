@@ -7,7 +7,7 @@ random access. A `LoadBatch` reads and decodes a whole batch; several run at the
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,8 @@ BATCHES_AHEAD = 2
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
 
-Decoded = dict[str, tuple[Pixels, Int64Array]]
-"""Folder and split → pixels and label ids of all its images."""
+Kept = dict[str, Any]
+"""Cache, folder and split → all its images in memory: shards, or pixels and label ids."""
 
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """From the number of a batch and its records to images and label ids."""
@@ -67,7 +67,7 @@ def make_dataset(
     batch_size: int,
     options: InputConfig = InputConfig(),  # noqa: B008 - frozen
     order: TrainingOrder | None = None,
-    kept: Decoded | None = None,
+    kept: Kept | None = None,
 ) -> tf.data.Dataset:
     """Read transformed shards as batches of images and label ids.
 
@@ -80,7 +80,7 @@ def make_dataset(
             reader.
         order: how training reads the examples. None: every example once, in the order of the
             shards, with a smaller last batch.
-        kept: pixels that other datasets have cached, for this one to use, and the reverse.
+        kept: what other datasets have cached in memory, for this one to use, and the reverse.
 
     Returns:
         Batches of (uint8 [batch, size, size, 3], int64 [batch]), and the numbers of the records,
@@ -91,14 +91,16 @@ def make_dataset(
         ConfigurationError: `options` do not suit these shards.
         StorageError: the file of `cache: file` cannot be written.
     """
-    options = resolve_cache(options, [shards], config)
-    plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
+    if options.cache == "auto":
+        options = resolve_cache(options, [shards], config)
+    kept = {} if kept is None else kept
+    plan = ReadPlan(shards, config, feature_spec, batch_size, options, order, kept)
     if options.cache in ("decoded", "file"):
         # Decode all images once, in the order of the shards; then only copy them.
         once = dataclasses.replace(plan, config=config.without_margin(), order=None)
         # Some rows of a split are of one training.
-        shared = {} if kept is None or shards.rows is not None else kept
-        if (key := f"{shards.uri} {shards.split}") not in shared:
+        shared = kept if shards.rows is None else {}
+        if (key := f"{options.cache} {shards.uri} {shards.split}") not in shared:
             shared[key] = cache_pixels(_decode_shards(once), shards, config, options)
         pixels, labels = shared[key]
         records = plan.sample_records(labels)
@@ -118,6 +120,7 @@ class ReadPlan:
     batch_size: int
     options: InputConfig
     order: TrainingOrder | None
+    kept: Kept = field(default_factory=dict)
 
     @property
     def originals(self) -> bool:
@@ -221,7 +224,9 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
     """Decode record numbers, from mapped shards or from shards in memory."""
     if plan.options.cache == "encoded":
-        open_shard: Callable[[int], memoryview] = load_shards(plan.shards).__getitem__
+        if (key := f"encoded {plan.shards.uri} {plan.shards.split}") not in plan.kept:
+            plan.kept[key] = load_shards(plan.shards)
+        open_shard: Callable[[int], memoryview] = plan.kept[key].__getitem__
     else:
         open_shard = map_shards(plan.shards.paths, most=_most_open(plan.order))
     decoder = HostDecoder(table, open_shard, plan.config)

@@ -60,7 +60,8 @@ class FeatureCache:
     @property
     def fits(self) -> bool:
         """Whether all features fit into half of the available memory, on every worker."""
-        records = self._data.train.total + self._data.evaluation.total
+        splits = self._data.train, self._data.evaluation
+        records = sum(shards.total for shards in splits if shards.split not in self._tables)
         needed, available = records * self._width * 4, available_memory()
         fits = float(fits_in_memory(needed, available))
         if mean_of_workers(fits, self._backbone.distribute_strategy) == 1:

@@ -179,6 +179,9 @@ class Step:
             # A network of the user may compute its last layer in half precision.
             logits = tf.cast(self.model(images, training=True), tf.float32)
             losses = self._losses(targets, logits)
+            # Regularizers and `add_loss` of the user's layers: the same for every image.
+            if added := self.model.losses:
+                losses += sum(tf.reduce_mean(tf.cast(loss, tf.float32)) for loss in added)
             # Gradients are summed over replicas and parts.
             loss = tf.reduce_sum(losses) / self.batch_size
             if self.config.precision == "float16":

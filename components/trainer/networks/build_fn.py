@@ -86,7 +86,11 @@ def _divide(network: tf_keras.Model, images: Any, path: str) -> tf_keras.Model |
         raise _not_for_images(images, path, error) from error
     logits = layers.Activation("linear", dtype="float32", name="float32")(network.output)
     head = make_head(features, logits)
-    return join(images, make_backbone(inputs, pixels), head, path.rpartition(".")[2])
+    model = join(images, make_backbone(inputs, pixels), head, path.rpartition(".")[2])
+    # A branch that only adds a loss lies in neither part.
+    left = {layer.name for layer in network.layers} - {part.name for part in model.submodules}
+    inputs = set(network.input_names)
+    return model if left <= inputs and len(model.losses) == len(network.losses) else None
 
 
 def _last_dense(network: tf_keras.Model) -> Any:

@@ -303,7 +303,7 @@ def test_a_cache_that_does_not_fit_is_an_error(
 ) -> None:
     monkeypatch.setattr(cache, "available_memory", lambda: 20_000)
     with pytest.raises(ConfigurationError, match=expected):
-        shard_folder.dataset("train", options=options, order=TrainingOrder())
+        cache.resolve_cache(options, [shard_folder.shards("train")], CONFIG)
 
 
 @pytest.mark.parametrize(("available", "expected"), [(10**9, "decoded"), (10**5, "none")])
@@ -320,7 +320,7 @@ def test_pixels_are_in_memory_once(deterministic: bool) -> None:
     shards, order = Shards("examples", "train", {"data": 20_000}), TrainingOrder()
     pixels = empty_aligned((shards.total, SIZE, SIZE, 3))
     pixels[:] = 7
-    kept = {"examples train": (pixels, np.zeros(shards.total, np.int64))}
+    kept = {"decoded examples train": (pixels, np.zeros(shards.total, np.int64))}
     options, before = READERS["decoded in memory"], process_memory()
     read = functools.partial(make_dataset, config=CONFIG, feature_spec={}, batch_size=2)
     batches = read(shards, options=options, order=order, kept=kept)

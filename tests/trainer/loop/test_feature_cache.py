@@ -138,6 +138,9 @@ def test_features_that_take_too_much_memory_are_not_cached(
     with caplog.at_level(logging.WARNING):
         assert not cache.fits
     assert "transfer.cache_features is ignored" in caplog.text
+    # A second training has the features of the first, which are not to be computed again.
+    tables = dict.fromkeys(["train", "eval"], (np.empty(0, np.float32), np.empty(0, np.int64)))
+    assert FeatureCache(Backbone().model, training_input(shard_folder), tables).fits
 
 
 # Compares two logical devices with one.

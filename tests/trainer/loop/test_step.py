@@ -17,7 +17,12 @@ LABELS = tf.constant(RANDOM.integers(0, CLASSES, BATCH))
 
 
 def make_step(
-    *, class_weights: Any = None, frozen: bool = False, records: int = 0, **options: Any
+    *,
+    class_weights: Any = None,
+    frozen: bool = False,
+    penalty: bool = False,
+    records: int = 0,
+    **options: Any,
 ) -> tuple[tf_keras.Model, Step]:
     """Return a model and its step, plain gradient descent with a learning rate of one."""
     tf_keras.utils.set_random_seed(1)
@@ -26,6 +31,9 @@ def make_step(
         tf_keras.layers.Dense(CLASSES),
     ]
     model = tf_keras.Sequential(layers)
+    if penalty:
+        for layer in layers:
+            layer.add_loss(lambda kernel=layer.kernel: 3 * tf.reduce_sum(kernel))
     plain = {"optimizer": "sgd", "momentum": 0.0, "schedule": "constant", "learning_rate": 1.0}
     step = Step(
         model,
@@ -64,6 +72,17 @@ def test_a_batch_in_parts_equals_a_whole_one(parts: int) -> None:
     assert loss_of_parts == pytest.approx(loss, rel=1e-5)
     for ours, theirs in zip(accumulated, whole, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_losses_of_layers_count_once_a_step(accumulate: int) -> None:
+    """Regularizers, too, are losses of layers. The gradient of this one is 3 for each kernel."""
+    plain, loss = change(accumulate=accumulate)
+    changes, penalized = change(penalty=True, accumulate=accumulate)
+    kernels = make_step()[0].get_weights()[::2]
+    assert penalized == pytest.approx(loss + 3 * sum(kernel.sum() for kernel in kernels), rel=1e-5)
+    for ours, theirs in zip(changes, plain, strict=True):
+        np.testing.assert_allclose(ours, theirs - 3 * (ours.ndim == 2), atol=1e-5)
 
 
 def test_clipping_is_by_the_norm_of_all_gradients() -> None:

@@ -17,6 +17,7 @@ from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import CLASSES, IMAGES, build
 
 NETWORKS = """
+import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 from my_networks.pixels import scaled
@@ -46,6 +47,13 @@ def chain(size, classes):
         tf_keras.Sequential([layers.Conv2D(4, 3, strides=4), layers.Flatten()]),
         layers.Dense(classes),
     ])
+
+def beside(size, classes):
+    images = layers.Input([size, size, 3], dtype="uint8")
+    features = layers.Dense(2, kernel_regularizer="l2")(layers.Flatten()(scaled(images)))
+    network = tf_keras.Model(images, layers.Dense(classes)(features))
+    network.add_loss(tf.reduce_mean(features))
+    return network
 
 def flat(size, classes):
     return tf_keras.Sequential([layers.Flatten(), layers.Dense(3)])
@@ -121,6 +129,12 @@ def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) 
         freeze(model, unfreeze="none")
     assert not save_backbone(model, str(tmp_path / "backbone.weights.h5"))
     assert not list(tmp_path.glob("*.h5"))
+
+
+def test_no_loss_of_a_layer_is_lost() -> None:
+    model = build(config("networks.beside"))
+    model(IMAGES)
+    assert len(model.losses) == 2
 
 
 def test_a_warning_about_keras_dropout(caplog: pytest.LogCaptureFixture) -> None:
