@@ -16,8 +16,8 @@ _INTRODUCTION = """\
 # Options
 
 Set an option on the command line (`--training.epochs 5`) or in a YAML file for `--config`
-(`training: {epochs: 5}`). Parentheses show its choices and default. The full text, with limits and
-reasons, is in `uv run local_runner.py --help training.epochs`. `uv run python -m
+(`training: {epochs: 5}`), whose relative paths start in the current folder. Parentheses show its
+choices and default. The full text, with limits and reasons, is in `uv run local_runner.py --help training.epochs`. `uv run python -m
 docs.write_options` generates this page.
 """
 

@@ -6,12 +6,18 @@ from typing import Any, TypeVar, get_origin
 import yaml
 
 from components.contract.configuration import from_dict, to_dict
-from components.contract.error_messages import accepts, describe, did_you_mean, find_field, strip
+from components.contract.error_messages import accepts, describe, find_field, strip
 from components.contract.errors import ConfigurationError
-from components.contract.printable import quote
+from components.contract.printable import quote, read_number
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import Option, list_options, list_sections, print_requested_help
-from pipeline_def.config.yaml_file import parse_yaml, read_yaml
+from pipeline_def.config.options import (
+    Option,
+    list_options,
+    list_sections,
+    print_requested_help,
+    suggest,
+)
+from pipeline_def.config.yaml_file import parse_yaml, read_yaml, write_yaml
 
 _Owner = TypeVar("_Owner")
 
@@ -70,7 +76,7 @@ def parse(
 def _print_config(config: Config) -> None:
     fields = to_dict(config)
     del fields["given"]
-    print(yaml.safe_dump(fields, sort_keys=False), end="")
+    print(write_yaml(fields), end="")
 
 
 def parse_plain(
@@ -108,13 +114,15 @@ def _split(
             continue
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--"):
-            raise ConfigurationError(f"Unexpected argument {quote(word)}. See {prog} --help.")
+            hint = suggest(name, known, prefix="--") if equals else ""
+            hint = hint or f" See {prog} --help."
+            raise ConfigurationError(f"Unexpected argument {quote(word)}.{hint}")
         if name in list_sections() and name not in known:
             raise ConfigurationError(_describe_section(name))
         if (option := _find_option(name, known)) is None:
             plain = name.replace("-", "_")
             if (option := _find_option(plain, known)) is None:
-                hint = did_you_mean(plain, known, prefix="--") or f" See {prog} --help-all."
+                hint = suggest(plain, known, prefix="--") or f" See {prog} --help-all."
                 raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
             name = plain
         values = [value] if equals else []
@@ -163,7 +171,12 @@ def _read_value(name: str, text: str, owner: Any = Config) -> Any:
     path = name.rstrip("+").split(".")
     _, kind = find_field(owner, path)
     if accepts(kind, str):
-        return None if text == "null" and accepts(kind, None) else text
+        if text == "null" and accepts(kind, None):
+            return None
+        if text in ("true", "false") and accepts(kind, bool):
+            return text == "true"
+        number = read_number(text) if accepts(kind, int) else None
+        return text if number is None else number
     try:
         return parse_yaml(text, quote(text))
     except ConfigurationError as error:
@@ -202,13 +215,17 @@ def read_file(path: str) -> dict[str, Any]:
             f"{path} must contain options by name, such as `training: {{epochs: 3}}`."
         )
     values: dict[str, Any] = {}
+    found: list[str] = []
     for name, value in _flatten(content):
+        for other in found:
+            if f"{name}.".startswith(f"{other}.") or other.startswith(f"{name}."):
+                raise ConfigurationError(f"{path} sets {other} and {name}: set it in one place.")
+        found.append(name)
         if name in list_sections():
             held = "empty" if value is None else quote(value)
             raise ConfigurationError(f"{path}: {name} is {held}, but {_describe_section(name)}")
         if _find_option(name, list_options()) is None or name.endswith("+"):
-            known = {*list_options(), *list_sections()}
-            hint = did_you_mean(name, known) or " See --help-all."
+            hint = suggest(name, {*list_options(), *list_sections()}) or " See --help-all."
             raise ConfigurationError(f"{path}: unknown option '{name}'.{hint}")
         _set(values, name, value)
     return values

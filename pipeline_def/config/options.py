@@ -11,18 +11,55 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
-import yaml
-
 from components.contract.error_messages import describe, did_you_mean, get_fields, strip
 from components.contract.errors import ConfigurationError
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.trainer.config.recipes import RECIPES, Recipe
 from pipeline_def.config.config import Config
+from pipeline_def.config.yaml_file import write_yaml
 
 _WIDTH = 80
 # More images than any recipe distinguishes.
 _MANY = 10**9
 _FLAGS = ("-h", "--help")
+
+# Option → what Keras, fastai, timm and Ultralytics call it.
+_ELSEWHERE = {
+    "data": "data_dir dataset directory path source train_dir",
+    "output": "model_dir output_dir outdir project save_dir",
+    "ingest.splits": "split val_split valid_pct validation_split",
+    "transform.size": "image_size img_size imgsz input_size target_size",
+    "model.name": "arch architecture backbone network",
+    "model.weights": "pretrained",
+    "model.dropout": "drop drop_rate dropout_rate",
+    "model.views": "tta",
+    "input.threads": "num_workers",
+    "augmentation.flip": "flip_lr fliplr hflip horizontal_flip",
+    "augmentation.shift": "translate width_shift_range",
+    "augmentation.rotation": "degrees max_rotate rotation_range",
+    "augmentation.hue": "hsv_h",
+    "augmentation.saturation": "hsv_s",
+    "augmentation.brightness": "hsv_v",
+    "augmentation.cutout": "erasing random_erasing reprob",
+    "training.epochs": "n_epoch n_epochs nb_epochs num_epochs",
+    "training.batch_size": "batch bs",
+    "training.learning_rate": "base_lr lr lr0 lr_max",
+    "training.optimizer": "opt opt_func",
+    "training.schedule": "cos_lr lr_scheduler sched scheduler",
+    "training.weight_decay": "wd",
+    "training.label_smoothing": "smoothing",
+    "training.clip_norm": "clipnorm grad_clip max_grad_norm",
+    "training.patience": "early_stopping",
+    "training.metric": "monitor",
+    "training.balance": "class_weight class_weights",
+    "training.precision": "amp dtype fp16 half mixed_precision",
+    "training.accelerator": "device gpu gpus",
+    "training.seed": "manual_seed random_seed",
+    "training.minutes": "time",
+    "transfer.head_epochs": "freeze_epochs",
+    "transfer.unfreeze": "freeze",
+}
+_FROM_ELSEWHERE = {word: name for name, words in _ELSEWHERE.items() for word in words.split()}
 
 
 @dataclass(frozen=True)
@@ -94,6 +131,12 @@ def read_descriptions(owner: type) -> dict[str, str]:
     return texts
 
 
+def suggest(name: str, known: Collection[str], *, prefix: str = "") -> str:
+    """Return " Did you mean 'x'?" for a misspelled option, or the name that others give it."""
+    option = _FROM_ELSEWHERE.get(name.rpartition(".")[2].lower(), "")
+    return did_you_mean(option if option in known else name, known, prefix=prefix)
+
+
 def print_requested_help(
     arguments: Sequence[str],
     usage: str,
@@ -130,8 +173,7 @@ def print_requested_help(
 def _describe_topic(topic: str, shown: Collection[Option], prog: str) -> Iterator[str]:
     chosen = [option for option in shown if topic in (option.name, option.section)]
     if not chosen:
-        known = [*list_sections(), *list_options()]
-        hint = did_you_mean(topic, known) or f" See {prog} --help."
+        hint = suggest(topic, [*list_sections(), *list_options()]) or f" See {prog} --help."
         raise ConfigurationError(f"Unknown help topic '{topic}'.{hint}")
     yield from _describe(chosen)
     if len(chosen) == 1:
@@ -182,7 +224,7 @@ def list_recipe_values(option: str) -> dict[str, str]:
 
 def show_value(value: Any) -> str:
     """Return a value as a configuration file would have it."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
+    text = write_yaml(value, default_flow_style=True, width=1000).strip()
     return text.removesuffix("...").strip()
 
 

@@ -1,12 +1,15 @@
-"""Reads YAML: whatever it contains, it is rejected in one sentence or returned as data."""
+"""Reads YAML, which is rejected in one sentence or returned as data, and writes what it reads."""
 
 import os
 import re
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
 
+from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError
+from components.contract.printable import quote
 
 MOST_BYTES = 2**20
 
@@ -16,6 +19,24 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Reject a key that is there twice, of which the first value would be lost."""
+        node = super().compose_mapping_node(anchor)
+        keys = set()
+        for key, _ in node.value:
+            # Keys that are no scalars are rejected later.
+            if (name := str(key.value)) in keys:
+                raise ComposerError(None, None, f"{quote(name)} is there twice", key.start_mark)
+            keys.add(name)
+        return node
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what any version of YAML would not read as text."""
+
+
+# Configuration classes as their fields; `SafeDumper` itself represents plain values.
+_Dumper.add_multi_representer(object, lambda dumper, value: dumper.represent_dict(to_dict(value)))
 
 for _tag, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -25,9 +46,10 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
     ("merge", r"<<", "<"),
 ):
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
-    )
+    for _kind in (_Loader, _Dumper):
+        _kind.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
+        )
 
 
 def read_yaml(path: str) -> Any:
@@ -54,6 +76,12 @@ def parse_yaml(text: str, where: str) -> Any:
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         # For example a value tagged as a date that is not one.
         raise ConfigurationError(f"{where} has an invalid value: {error}.") from error
+
+
+def write_yaml(value: Any, **layout: Any) -> str:
+    """Return a value as YAML that `parse_yaml` reads back; `layout` is passed to PyYAML."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, **layout)
+    return text
 
 
 def _read_text(path: str) -> str:

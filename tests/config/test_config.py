@@ -153,6 +153,7 @@ WRONG = {
         "model.name is 'resnet5': it must be one of auto, cnn, .* Did you mean 'resnet50'",
     ),
     "too large": (["--training.seed", "99999999999"], "it must be at most 2,147,483,647"),
+    "a network for photographs": (["--model.name", "ResNet18"], "Did you mean 'resnet50'"),
     "not above zero": (["--training.learning_rate", "0"], "it must be a number above 0"),
     "width of a fixed network": (
         ["--model.name", "mobilenet_v2", "--model.width", "8"],

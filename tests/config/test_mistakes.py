@@ -4,8 +4,39 @@ import pytest
 
 from components.contract.error_messages import find_similar
 from components.contract.errors import ConfigurationError
+from pipeline_def.commands import choose_command
 from pipeline_def.config.options import list_options
+from pipeline_def.local.commands.run import name_folder
 from tests.config.command import parsed
+
+
+@pytest.mark.parametrize(
+    ("argv", "option"),
+    [
+        # Keras, fastai, timm and Ultralytics say so.
+        ("--training.lr=0.1", "training.learning_rate"),
+        ("--lr0=0.1", "training.learning_rate"),
+        ("--imgsz=64", "transform.size"),
+        ("--img-size=64", "transform.size"),
+        ("--batch=8", "training.batch_size"),
+        ("--num_epochs=8", "training.epochs"),
+        ("epochs=3", "training.epochs"),
+        ("imgsz=3", "transform.size"),
+        ("data=photos", "data"),
+        ("--help=x --help bs", "training.batch_size"),
+    ],
+)
+def test_what_other_libraries_call_an_option(argv: str, option: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"Did you mean '(--)?{option}'\?"):
+        parsed(*name_folder(argv.split()))
+
+
+@pytest.mark.parametrize(
+    ("word", "command"), [("train", "run"), ("val", "runs"), ("infer", "predict"), ("rnus", "runs")]
+)
+def test_what_other_programs_call_a_command(word: str, command: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Did you mean '{command}'"):
+        choose_command([word, "data=x"])
 
 
 @pytest.mark.parametrize(
@@ -37,7 +68,15 @@ def test_suggestions_for_a_misspelled_option(name: str, similar: list[str]) -> N
         ("training:", "training is empty, but training is a section: set its options, such as"),
         ("training: {epochs: many}", "training.epochs is 'many': it must be a whole number"),
         ("- data", "must contain options by name"),
+        ("lr: 0.1", "unknown option 'lr'. Did you mean 'training.learning_rate'?"),
         ("data: [", "is not YAML in line 1: "),
+        ("model: {width: 8}\nmodel: {views: 2}", "is not YAML in line 2: 'model' is there twice"),
+        ("training: {epochs: 3, epochs: 4}", "'epochs' is there twice"),
+        ("training: {epochs: 3}\ntraining.epochs: 4", "sets training.epochs and training.epochs"),
+        (
+            "kubeflow.steps.all.cpu: 1\nkubeflow: {steps: {all: {gpus: 1}}}",
+            "sets kubeflow.steps.all.cpu and kubeflow.steps: set it in one place",
+        ),
         ("data: \x00", "is not YAML"),
         (b"\xff\xfe\x00", "is not a text file in UTF-8"),
     ],

@@ -3,23 +3,31 @@
 import dataclasses
 import json
 import math
+import operator
 import time
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
-from components.contract.configuration import from_json, to_json
-from components.contract.error_messages import LARGEST
+from components.contract.configuration import from_dict, from_json, to_json
+from components.contract.error_messages import LARGEST, list_choices
 from components.contract.errors import ConfigurationError
 from components.evaluation.config import Threshold
+from components.trainer.config.recipes import Recipe
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
-from pipeline_def.config.yaml_file import MOST_BYTES
+from pipeline_def.config.options import (
+    describe_chosen,
+    find_ineffective,
+    list_options,
+    show_value,
+)
+from pipeline_def.config.yaml_file import MOST_BYTES, write_yaml
 from tests.config.command import parsed
 
 ODD: list[Any] = [
-    *(None, True, -1, 0, 1, LARGEST + 1, 10**400, 0.5, 1e300, math.nan, math.inf),
+    *(None, True, -1, 0, 1, 2, LARGEST + 1, 10**400, 0.5, 1e300, math.nan, math.inf),
     *("", "../x", "a/b", "\0", "auto", "none", "ftp://x", "train", "class"),
     *([], [""], [0, 1], [["a"]], {}, {"": None}, {"train": 1.0}, {"a": ["b"]}, {None: {}}),
 ]
@@ -66,6 +74,75 @@ def build(section: str, name: str, value: Any) -> None:
 def test_a_value_of_any_field(value: Any) -> None:
     for section, name in FIELDS:
         build(section, name, value)
+
+
+# Values of options with rules of their own, with the options that they need.
+SPECIAL: dict[str, list[Any]] = {
+    "name": ["1e3", "007", "off", "null"],
+    "ingest.columns": [["0x1", "~"]],
+    "ingest.group_by": ["yes"],
+    "ingest.features": [{"image": "1e3", "label": "null"}],
+    "ingest.splits": [{"train": 0.5, "eval": 0.25, "off": 0.25}],
+    "model.name": ["resnet50"],
+    "model.build_fn": ["my.network"],
+    "augmentation.fn": ["my.function"],
+    "input.cache": ["file"],
+    "input.cache_folder": ["1.5e3"],
+    "training.search": [{"training.epochs": [3, 4], "model.name": ["cnn", "resnet9"]}],
+    "transform.size": [64],
+    "transform.storage": ["originals"],
+    "augmentation.min_crop_area": [0.3],
+    "augmentation.rotation": [1e-05],
+    "evaluation.thresholds": [[Threshold(metric="loss", slice="class=off", at_most=2)]],
+    "kubeflow.steps": [
+        {"all": StepConfig(cpu=2, memory="16Gi", env={"1": "off"}, tolerations=[Toleration()])}
+    ],
+    "export.formats": [["onnx", "int8"]],
+    "tracking.mlflow": ["http://localhost:5000"],
+}
+NEEDED: dict[str, dict[str, Any]] = {
+    "ingest.columns": {"ingest.manifest": "x.csv"},
+    "ingest.group_by": {"ingest.manifest": "x.csv"},
+    "input.cache": {"input.cache_folder": "x"},
+    "input.cache_folder": {"input.cache": "file"},
+    "training.search": {"training.minutes": 5.0},
+    "training.weight_decay": {"training.optimizer": "adamw"},
+    "transform.storage": {"augmentation.min_crop_area": 0.3},
+}
+
+
+def configure(values: dict[str, Any]) -> Config | None:
+    """Return a configuration; None if the values are not allowed."""
+    fields: dict[str, Any] = {"given": sorted(values)}
+    for name, value in values.items():
+        section, _, field = name.rpartition(".")
+        (fields.setdefault(section, {}) if section else fields)[field] = value
+    try:
+        return from_dict(Config, fields)
+    except ConfigurationError:
+        return None
+
+
+@pytest.mark.parametrize("option", [*list_options()])
+def test_any_value_of_any_option_passes_through_a_run(option: str, tmp_path: Path) -> None:
+    kind, default = list_options()[option].kind, list_options()[option].default
+    passed = []
+    for value in [*ODD, *SPECIAL.get(option, ()), *list_choices(kind)]:
+        values = {**NEEDED.get(option, {}), option: value}
+        if (config := configure(values)) is None:
+            continue
+        read = operator.attrgetter(option)(config)
+        passed += [read] if read != default else []
+        # As `run` and `inspect` show it, and as a file and the command line give it back.
+        recipe = Recipe("small", "", {option: read})
+        shown = [describe_chosen((), recipe), *find_ineffective([option], config, recipe)]
+        assert all(show_value(read) in text and "\n" not in text for text in shown)
+        assert parsed("--config", file_with(tmp_path, write_yaml(values))) == config
+        words = [f"--{k}={v if isinstance(v, str) else show_value(v)}" for k, v in values.items()]
+        assert value == "null" or parsed(*words) == config
+        # As the steps and `run.json` hold it.
+        assert from_json(Config, to_json(config)) == config
+    assert passed, "no value is allowed but the default"
 
 
 NEVER = [math.nan, math.inf, -math.inf, 10**400, "\0", object(), [[]], {1: 2}]

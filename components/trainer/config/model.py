@@ -154,7 +154,7 @@ class ModelConfig:
         require(
             self.name in _NAMES,
             f"model.name is {self.name!r}: it must be one of {', '.join(_NAMES)}."
-            f"{did_you_mean(self.name.lower(), _NAMES)}",
+            f"{_suggest(self.name.lower())}",
         )
         require(
             not self.start or self.weights_file is None,
@@ -215,6 +215,11 @@ class ExportConfig:
             len(set(self.formats)) == len(self.formats),
             f"export.formats is {self.formats}: it lists a format twice.",
         )
+
+
+def _suggest(name: str) -> str:
+    # Networks for photographs first: resnet18 is meant as one of them, unlike resnet9.
+    return did_you_mean(name, APPLICATIONS) or did_you_mean(name, _NAMES)
 
 
 def check_path(option: str, path: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import platform
 import tomllib
 from collections.abc import Iterator
@@ -48,7 +49,8 @@ commands
 
 common options
   --output DIR|URL               output/NAME for images in NAME; gs://, s3://
-  --config FILE                  YAML file with any of the options
+  --config FILE                  YAML file with any of the options; its paths
+                                 start in the current folder
   --ingest.manifest FILE         table of paths and labels
   --transform.size PIXELS        side of the images that the model sees
   --model.name NAME              such as cnn, resnet9, mobilenet_v2
@@ -159,13 +161,19 @@ def opened_for_run(config: Config) -> Iterator[tuple[Config, Output]]:
         yield config, output
 
 
+def _looks_like_option(word: str) -> bool:
+    """Return whether an argument is like epochs=3, which `parse` rejects with a suggestion."""
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.replace(".", "_").isidentifier() and not os.path.exists(word)
+
+
 def name_folder(arguments: list[str]) -> list[str]:
     """Turn a first argument that is not an option into `--data`.
 
     Raises:
         ConfigurationError: `--data` names the images, too.
     """
-    if not arguments or arguments[0].startswith("-"):
+    if not arguments or arguments[0].startswith("-") or _looks_like_option(arguments[0]):
         return arguments
     if any(word.partition("=")[0] == "--data" for word in arguments[1:]):
         raise ConfigurationError(
