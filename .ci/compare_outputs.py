@@ -1,7 +1,8 @@
-"""Compare the outputs of two revisions: `uv run .ci/compare_outputs.py REVISION [RUN_OPTIONS...]`.
+"""Compare the outputs of two revisions: `uv run .ci/compare_outputs.py REVISION RUN_OPTIONS...`.
 
-Runs the pipeline of REVISION and of the working tree with the same options, and compares shards,
-weights, metrics and predictions byte for byte. Use it for changes that must not alter results.
+Runs the pipeline of REVISION and of the working tree with the same options, such as --data DIR, and
+compares shards, weights, metrics and predictions byte for byte. Use it for changes that must not
+alter results.
 """
 
 import hashlib

@@ -17,8 +17,8 @@ _INTRODUCTION = """\
 
 Set an option on the command line (`--training.epochs 5`) or in a YAML file for `--config`
 (`training: {epochs: 5}`), whose relative paths start in the current folder. Parentheses show its
-choices and default. The full text, with limits and reasons, is in `uv run local_runner.py --help training.epochs`. `uv run python -m
-docs.write_options` generates this page.
+choices and default. The full text, with limits and reasons, is in `uv run local_runner.py --help
+training.epochs`. `uv run python -m docs.write_options` generates this page.
 """
 
 

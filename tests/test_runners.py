@@ -15,7 +15,9 @@ import local_runner
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import lock_output
-from pipeline_def.local.preparation import prepare, write_digits
+from pipeline_def.local.preparation import prepare, use_corrections, write_digits
+from tests.config.command import parsed
+from tests.local.run_samples import configure, write_run
 from tests.local.test_comparison_command import write_evaluated_run
 from tests.pictures import write_folder
 
@@ -51,16 +53,17 @@ def test_a_wrong_folder_is_one_sentence_and_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, message: str
 ) -> None:
     data = folder_of(tmp_path, kind)
-    status, errors = run(capsys, "--data", data, "--output", str(tmp_path / "out"))
+    status, errors = run(capsys, "--data", data, "--output", str(tmp_path / "out" / "of" / "run"))
     assert status == 2
     [line] = errors.splitlines()
     assert line.startswith("local_runner.py: error: ")
     assert re.search(message, line)
+    assert not (tmp_path / "out").exists(), "a mistake leaves no folder"
 
 
 def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    status, errors = run(capsys, "--output", str(tmp_path / "file" / "out"))
+    status, errors = run(capsys, "--sample", "--output", str(tmp_path / "file" / "out"))
     assert (status, errors.count("\n")) == (2, 1)
     assert "Cannot write to" in errors
 
@@ -126,6 +129,10 @@ def test_an_output_in_use_is_waited_for(
         (("/no/such",), "/no/such does not exist"),
         (("run", "/no/such"), "/no/such does not exist"),
         (("inspect",), "Name a folder: local_runner.py inspect DIR."),
+        ((), "There are no images to run on: name their folder, as in `local_runner.py DIR`, or"),
+        (("--training.epochs=3",), "There are no images to run on"),
+        (("schema",), "There are no images to run on"),
+        (("/x", "--sample"), "--data and --sample both name the images"),
         (
             ("runs", "--training.epochs", "1"),
             "Unknown option '--training.epochs'. See local_runner.py runs --help-all.",
@@ -135,9 +142,57 @@ def test_an_output_in_use_is_waited_for(
 def test_mistakes_in_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
 ) -> None:
-    status, errors = run(capsys, *argv, *(() if argv[0] == "runs" else ("--output", str(tmp_path))))
+    status, errors = run(
+        capsys, *argv, *(() if argv[:1] == ("runs",) else ("--output", str(tmp_path)))
+    )
     assert (status, errors.count("\n")) == (2, 1)
     assert message in errors
+
+
+@pytest.mark.parametrize(
+    ("own", "last", "argv", "used"),
+    [
+        (False, None, [], None),
+        (True, None, [], "out/corrections.csv"),
+        (False, "mine.csv", [], "mine.csv"),
+        (True, "out/corrections.csv", [], "out/corrections.csv"),
+        (True, "mine.csv", ["--ingest.corrections=mine.csv"], "mine.csv"),
+        (True, "mine.csv", ["--ingest.corrections=none"], None),
+        (True, "mine.csv", ["--ingest.corrections=null"], None),
+    ],
+)
+def test_corrections_of_an_output_are_not_forgotten(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: bool,
+    last: str | None,
+    argv: list[str],
+    used: str | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output, images = tmp_path / "out", tmp_path / "images"
+    configuration = configure(str(images), ingest={"corrections": last and str(tmp_path / last)})
+    write_run(output, 1, configuration=configuration)
+    write_run(output, 2, configuration=configure("/elsewhere"))
+    if own:
+        (output / "corrections.csv").touch()
+    config = parsed("--data", str(images), "--output", str(output), *argv)
+    found = use_corrections(config, str(output)).ingest.corrections
+    assert found == (used and str(tmp_path / used))
+
+
+def test_two_files_of_corrections_stop_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configuration = configure(str(tmp_path / "images"), ingest={"corrections": "/mine.csv"})
+    write_run(tmp_path / "out", 1, configuration=configuration)
+    (tmp_path / "out" / "corrections.csv").touch()
+    for command in ("run", "inspect"):
+        argv = (command, f"--data={tmp_path}/images", f"--output={tmp_path}/out")
+        status, said = run(capsys, *argv)
+        assert (status, said.count("\n")) == (2, 1)
+        assert "used the corrections /mine.csv, but there is also " in said
+        assert "choose with --ingest.corrections FILE, or none" in said
 
 
 @pytest.mark.parametrize("command", ["", "run", "inspect", "schema", "runs"])
@@ -169,7 +224,7 @@ def test_dataflow_is_refused_on_one_machine(
 ) -> None:
     beam = "[--runner=DataflowRunner, --project=p]"
     place = output if "://" in output else str(tmp_path / output)
-    status, said = run(capsys, "--output", place, "--beam_pipeline_args", beam)
+    status, said = run(capsys, "--sample", "--output", place, "--beam_pipeline_args", beam)
     assert status == 2
     assert "names Dataflow, whose workers cannot see the folders of this machine: run" in said
     assert not list(tmp_path.iterdir())

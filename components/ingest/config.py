@@ -44,7 +44,8 @@ class IngestConfig(FileOptions):
     corrections: Text | None = None
     """CSV file, path or URL, with decisions about single images, such as `review` writes. Images
     are found by their content; the columns are sha256, path, action (keep, relabel, remove or
-    unsure), from, to, who, when and why."""
+    unsure), from, to, who, when and why. Unset: a local run uses those of its output; none: no
+    corrections."""
 
     features: dict[Text, Text] | None = None
     """Names of the features of shards that hold image, label, split and group, such as `{image:
@@ -108,6 +109,8 @@ class IngestConfig(FileOptions):
 
     def __post_init__(self) -> None:
         """Check layout and columns, and names and fractions of the splits."""
+        if self.corrections == "none":
+            object.__setattr__(self, "corrections", None)
         require(
             self.manifest is None or self.layout == "auto",
             f"ingest.layout is {self.layout!r}, but ingest.manifest names the labels and splits: "

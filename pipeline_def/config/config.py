@@ -25,8 +25,7 @@ class Config:
     """The whole pipeline."""
 
     data: Text | None = None
-    """Folder of images, as label/image or split/label/image (see `ingest.layout`). Unset: a
-    built-in sample of 1,797 handwritten digits."""
+    """Folder of images, as label/image or split/label/image (see `ingest.layout`)."""
 
     output: Text = "output"
     """Folder for everything the pipeline writes; reuse it to reuse results. A folder,

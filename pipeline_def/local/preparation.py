@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Collection
@@ -9,12 +10,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from components.contract.errors import ConfigurationError
+from components.contract.artifact_files import on_disk
+from components.contract.errors import ConfigurationError, StorageError
+from components.contract.printable import make_printable
+from components.storage.folder import is_file
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import set_leftovers_aside
 from pipeline_def.local.pushed_model import find_labels
 from pipeline_def.local.run_display import print_row, print_whole
+from pipeline_def.runs.record import read_records
 
 if TYPE_CHECKING:
     from pipeline_def.local.first_look import FirstLook
@@ -53,6 +58,47 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     for title, text in (seen_as, *describe(listing), *unknown, *chosen, *notes):
         print_row(console, title and f"{title}: ", text, indent=_INDENT, style="")
     return dataclasses.replace(seen, listing=write_listing(listing, layout.listings))
+
+
+def use_corrections(config: Config, output: str) -> Config:
+    """Use the corrections of an output, a path or URL, unless the user has chosen.
+
+    They are `corrections.csv`, which `review` writes there, or those of the newest run with these
+    images: a run must not forget what people have decided.
+
+    Raises:
+        ConfigurationError: these are different files.
+    """
+    named = config.ingest.corrections
+    if named or "ingest.corrections" in config.given:
+        # Absolute, as the record of a run is read in other folders.
+        path = os.path.abspath(named) if named and on_disk(named) else named
+        return _with_corrections(config, path)
+    data, own = config.data or Layout(config.output).sample, Layout(output).corrections
+    last = None
+    # Records that cannot be read must not prevent a run.
+    with contextlib.suppress(StorageError):
+        for record in read_records(config.output):
+            if record.configuration.get("data") == data:
+                last = record.configuration.get("ingest", {}).get("corrections")
+    # That of an output at a URL has the path of the working copy.
+    last = own if last == Layout(config.output).corrections else last
+    files = {file for file in (last, own if is_file(own) else None) if file}
+    if len(files) > 1:
+        raise ConfigurationError(
+            f"The last run used the corrections {last}, but there is also {own}: choose with "
+            f"--ingest.corrections FILE, or none."
+        )
+    for file in files:
+        why = "as in the last run" if last else "which review has written"
+        text = f"{make_printable(file)}, {why}; --ingest.corrections none leaves them out"
+        print(f"Corrections: {text}", flush=True)
+    return _with_corrections(config, *files) if files else config
+
+
+def _with_corrections(config: Config, file: str | None) -> Config:
+    ingest = dataclasses.replace(config.ingest, corrections=file)
+    return dataclasses.replace(config, ingest=ingest)
 
 
 def _check_task(

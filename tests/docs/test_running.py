@@ -72,8 +72,8 @@ class Place:
         """Put what there is here in the place of DIR, OUT, the third run and the like."""
         version = Path(self.summary["pushed_model"]).name
         values = {
-            "DIR": "output/sample",
-            "OUT": "output",
+            "DIR": "output/digits/sample",
+            "OUT": "output/digits",
             "VERSION": version,
             "1 2": "1 photos-run",
             "1 3": "1 photos-run",
@@ -99,7 +99,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     _write_photos(root)
     for command in ("git init --quiet", *WHOLE_RUNS):
         Place(root, {}).run(command)
-    return Place(root, json.loads((root / "output" / "summary.json").read_text()))
+    return Place(root, json.loads((root / "output" / "digits" / "summary.json").read_text()))
 
 
 def _write_photos(root: Path) -> None:

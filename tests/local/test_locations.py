@@ -111,7 +111,8 @@ def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None
 @pytest.mark.parametrize(
     ("data", "given", "output"),
     [
-        pytest.param(None, (), "output", id="the sample"),
+        pytest.param(None, (), "output/digits", id="the sample"),
+        pytest.param("x/digits", (), "output/digits-images", id="another digits"),
         pytest.param("photos", (), "output/photos", id="a folder"),
         pytest.param("/x/photos/", ("output",), "output", id="named by the user"),
         pytest.param("gs://b/x/span-{SPAN}/v{VERSION}", (), "output/x", id="spans"),
@@ -131,22 +132,20 @@ def test_the_output_is_named_after_the_images(
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "output", 1, configuration={"data": f"{tmp_path}/earlier"})
     place, why = choose_output(Config(data=data, given=list(given)))
-    assert (place, bool(why)) == (output, data is not None and not given)
+    assert (place, bool(why)) == (output, not given)
 
 
 def test_commands_find_the_only_output_with_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     output = tmp_path / "output"
-    assert find_output(str(output)) == str(output)
+    assert find_output() == find_output(str(output)) == str(output)
     write_run(output / "birds", 1)
-    assert find_output(str(output)) == str(output / "birds")
+    assert find_output() == find_output(str(output)) == str(output / "birds")
+    assert capsys.readouterr().err == 2 * f"Output: {output}/birds\n"
     assert find_output("gs://b/x") == "gs://b/x"
-    write_run(output / "dogs", 1)
-    several = f"{output}/birds, {output}/dogs"
-    with pytest.raises(ConfigurationError, match=f"several outputs, {several}: choose an --output"):
-        find_output(str(output))
     write_run(output, 1)
+    with pytest.raises(ConfigurationError, match="several outputs, output, output/birds: choose"):
+        find_output()
     assert find_output(str(output)) == str(output)
-    notes = f"Output: {output}/birds\nOutput: {output}. There is also {several}.\n"
-    assert capsys.readouterr().err == notes

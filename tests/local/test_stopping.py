@@ -47,7 +47,8 @@ def test_while_waiting_for_another_run(tmp_path: Path) -> None:
     layout = Layout(str(tmp_path / "out"))
     os.mkdir(layout.output)
     with lock_output(layout):
-        stop(signal.SIGTERM, "local_runner.py", "--output", layout.output, at="waiting until")
+        argv = ("local_runner.py", "--sample", "--output", layout.output)
+        stop(signal.SIGTERM, *argv, at="waiting until")
 
 
 @pytest.mark.slow

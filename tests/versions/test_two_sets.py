@@ -46,7 +46,7 @@ def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
     """All steps run again; the model pushed by the other set is the model in use."""
     before = summary()
     done = subprocess.run(
-        [sys.executable, "local_runner.py", "--output", str(THERE)],
+        [sys.executable, "local_runner.py", "--sample", "--output", str(THERE)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -71,7 +71,7 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     digests = {image.sha256: image.path for image in images}
     paths = {path for image in images for path in (image.path, *image.neighbors)}
     pictures = Pictures(run.record.data.folder, digests, Records(examples, paths))
-    data, corrections = run.record.configuration.get("data"), options.corrections_file
+    data, corrections = run.record.configuration.get("data"), options.find_corrections(run)
     words = [*(["--data", data] if data else []), "--output", options.output]
     words += ["--ingest.corrections", corrections]
     facts = ReviewFacts(

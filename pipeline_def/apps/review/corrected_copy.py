@@ -53,13 +53,11 @@ def apply_to(target: str, options: ReviewOptions) -> None:
     Raises:
         UserError: there is no such run or corrections file, or see `write_corrected_copy`.
     """
-    folder, ingest = _find_images(options)
+    folder, ingest, corrections = _find_images(options)
     console = Console(highlight=False)
     print_whole(console, "Images", folder)
-    print_whole(console, "Corrections", options.corrections_file)
-    copied = write_corrected_copy(
-        folder, ingest, corrections=options.corrections_file, target=target
-    )
+    print_whole(console, "Corrections", corrections)
+    copied = write_corrected_copy(folder, ingest, corrections=corrections, target=target)
     counts = collections.Counter(outcome.result for outcome in copied.outcomes)
     print_row(console, "", describe_corrections(counts))
     missed = [
@@ -76,14 +74,15 @@ def apply_to(target: str, options: ReviewOptions) -> None:
     print_whole(console, "Copy", f"{target}, {copied.files:,} files{skipped}")
 
 
-def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig]:
-    """Return the folder of a run, and how to ingest it."""
+def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
+    """Return the folder of a run, how to ingest it, and the corrections file."""
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = select(options.run, config.output) if options.run else _find_newest(config.output)
     recorded = run.record.configuration.get("ingest", {})
     # Earlier versions had more options.
     known = {field.name for field in dataclasses.fields(IngestConfig)} & recorded.keys()
-    return run.record.data.folder, from_dict(IngestConfig, {key: recorded[key] for key in known})
+    ingest = from_dict(IngestConfig, {key: recorded[key] for key in known})
+    return run.record.data.folder, ingest, options.find_corrections(run)
 
 
 def _find_newest(output: str) -> SelectedRun:

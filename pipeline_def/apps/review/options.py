@@ -12,6 +12,7 @@ from pipeline_def.apps.serve.options import Listening
 from pipeline_def.config.command_line import parse_plain
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
+from pipeline_def.runs.history import SelectedRun
 
 SCREEN = """usage: local_runner.py review [--output DIR|URL] [--corrections FILE]
        local_runner.py review --apply-to COPY [--output DIR|URL]
@@ -19,14 +20,14 @@ SCREEN = """usage: local_runner.py review [--output DIR|URL] [--corrections FILE
 Opens a page, at http://127.0.0.1:8502/, with the images that a run suspects of a
 wrong label or of poor quality, the most probable first. Keep, relabel or remove
 each with a key. Every decision is in the corrections file before the next image
-appears; `--ingest.corrections FILE` applies the file in the next run. No image
-is ever changed. Ctrl-C ends it; start it again to continue.
+appears; the next run in the output folder applies the decisions. No image is
+ever changed. Ctrl-C ends it; start it again to continue.
 
   --output DIR|URL    the output folder of the runs: output
   --run RUN           number or id of the run in the list of `runs`: the newest
                       run with suspects
   --corrections FILE  CSV file for the decisions, continued if it exists:
-                      corrections.csv in the output folder
+                      that of the run, or corrections.csv in the output folder
   --reason REASON     only these suspects, such as label or near_duplicate
   --label LABEL       only images with this label, given or proposed
   --who NAME          name to write beside the decisions: your user name
@@ -59,10 +60,13 @@ class ReviewOptions(Listening):
         except (KeyError, OSError):  # In a container the user may have no name.
             return ""
 
-    @property
-    def corrections_file(self) -> str:
-        """Path or URL of the corrections file."""
-        return self.corrections or Layout(self.output).corrections
+    def find_corrections(self, run: SelectedRun) -> str:
+        """Return the path or URL of the corrections file: by default the one that a run used."""
+        used = run.record.configuration.get("ingest", {}).get("corrections")
+        # That of an output at a URL has the path of the working copy.
+        if self.corrections or not used or used == Layout(run.output).corrections:
+            return self.corrections or Layout(self.output).corrections
+        return str(used)
 
 
 def parse_options(arguments: Sequence[str]) -> ReviewOptions:
@@ -73,7 +77,7 @@ def parse_options(arguments: Sequence[str]) -> ReviewOptions:
         SystemExit: after --help.
     """
     options = parse_plain(arguments, ReviewOptions, screen=SCREEN, prog="local_runner.py review")
-    output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
+    output = find_output(options.output and locate(options.output, "output", OUTPUT_SCHEMES))
     corrections = options.corrections and locate(options.corrections, "corrections", None)
     copy = options.apply_to and locate(options.apply_to, "apply-to", ())
     return dataclasses.replace(options, output=output, corrections=corrections, apply_to=copy)

@@ -51,7 +51,8 @@ request. Ctrl-C ends it.
 class Listening:
     """Where a server listens, and how long a request may take."""
 
-    output: Text = "output"
+    output: Text = ""
+    """Empty: the only one there is."""
     host: Text = "127.0.0.1"
     port: Annotated[Count, Interval(le=65_535)] = 8501
     timeout: Annotated[Number, Gt(0)] = 30.0
@@ -101,6 +102,6 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
         SystemExit: after --help.
     """
     options = parse_plain(arguments, ServerOptions, screen=SCREEN, prog="local_runner.py serve")
-    output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
+    output = find_output(options.output and locate(options.output, "output", OUTPUT_SCHEMES))
     log = options.log and locate(options.log, "log", ())
     return dataclasses.replace(options, output=output, log=log)

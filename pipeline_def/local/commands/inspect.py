@@ -1,6 +1,7 @@
 """`local_runner.py inspect`: would a run on this folder start, and with which choices?"""
 
 import collections
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,8 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.local.commands.run import name_folder
 from pipeline_def.local.first_look import FirstLook, describe, look
-from pipeline_def.local.output.locations import make_absolute
+from pipeline_def.local.output.locations import choose_output, make_absolute
+from pipeline_def.local.preparation import use_corrections
 from pipeline_def.local.run_display import print_row, print_whole
 
 USAGE = """usage: local_runner.py inspect DIR [OPTION ...]
@@ -62,7 +64,9 @@ def inspect(arguments: list[str]) -> int:
     )
     if config.data is None:
         raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
-    _inspect(make_absolute(config))
+    place, _ = choose_output(config)
+    config = make_absolute(dataclasses.replace(config, output=place))
+    _inspect(use_corrections(config, config.output))
     return 0
 
 

@@ -5,12 +5,13 @@ import dataclasses
 import os
 import platform
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, UserError
 from components.contract.printable import make_printable, quote
+from components.host.lock import LOCK_FILE
 from components.host.startup import seconds_since_start
 from components.trainer.loop.cluster import Cluster
 from pipeline_def.config.command_line import parse
@@ -25,7 +26,7 @@ from pipeline_def.local.output.checks import (
 )
 from pipeline_def.local.output.folder import Output, open_output, working_folder
 from pipeline_def.local.output.locations import choose_output, make_absolute
-from pipeline_def.local.preparation import prepare
+from pipeline_def.local.preparation import prepare, use_corrections
 from pipeline_def.runs.history import list_evaluated
 from pipeline_def.runs.record import read_records
 
@@ -33,7 +34,7 @@ USAGE = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
 
 Trains and evaluates a model on a folder of images, DIR/label/image or
 DIR/split/label/image, on this machine, and pushes it for serving if it is good
-enough. Without a folder it uses a built-in sample of 1,797 handwritten digits.
+enough. Without any argument it runs a sample of 1,797 handwritten digits.
 
 commands
   run [DIR]      run the whole pipeline; the default command
@@ -60,6 +61,7 @@ common options
   --augmentation.flip true       mirror images; for photographs
   --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
   --new_task                     replace a model in use of other labels
+  --sample                       run the handwritten digits with these options
 """
 
 
@@ -71,8 +73,9 @@ def run(arguments: list[str]) -> int:
         name_folder(arguments),
         prog="local_runner.py",
         usage=USAGE,
-        own={"new_task": 0},
+        own={"new_task": 0, "sample": 0},
     )
+    check_images(config, sample=options["sample"] or not arguments)
 
     cluster = _find_cluster(config)
     if cluster and not cluster.is_chief:
@@ -151,14 +154,43 @@ def opened_for_run(config: Config) -> Iterator[tuple[Config, Output]]:
     folder = working_folder(config)
     if reason:
         print(f"Output: {make_printable(place)}, {reason}", flush=True)
+    made = [str(path) for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     check_writable(folder)
-    with lock_output(Layout(folder)):
+    with lock_output(Layout(folder)), _removing_unused(made):
         config, output = open_output(config)
         if output.url:
             print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
         check_places(Layout(folder))
         check_metadata(Layout(folder))
-        yield config, output
+        yield use_corrections(config, output.url or config.output), output
+
+
+@contextlib.contextmanager
+def _removing_unused(made: Sequence[str]) -> Iterator[None]:
+    """Remove the folders that were `made` for a run, innermost first, if a mistake ends it.
+
+    What it has written stays.
+    """
+    try:
+        yield
+    except UserError:
+        if made and os.listdir(made[0]) == [LOCK_FILE]:
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(made[0], LOCK_FILE))
+                for folder in made:
+                    os.rmdir(folder)
+        raise
+
+
+def check_images(config: Config, *, sample: bool) -> None:
+    """Raise `ConfigurationError` unless either images or the built-in `sample` are wanted."""
+    if config.data is None and not sample:
+        raise ConfigurationError(
+            "There are no images to run on: name their folder, as in `local_runner.py DIR`, or try "
+            "the built-in handwritten digits with --sample."
+        )
+    if config.data is not None and sample:
+        raise ConfigurationError("--data and --sample both name the images: give one.")
 
 
 def _looks_like_option(word: str) -> bool:

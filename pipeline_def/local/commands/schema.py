@@ -9,11 +9,11 @@ from components.contract.errors import StorageError
 from components.contract.printable import make_printable
 from pipeline_def.config.command_line import parse
 from pipeline_def.layout import Layout
-from pipeline_def.local.commands.run import name_folder, opened_for_run
+from pipeline_def.local.commands.run import check_images, name_folder, opened_for_run
 from pipeline_def.local.preparation import prepare
 from pipeline_def.steps import SCHEMA_GEN
 
-USAGE = """usage: local_runner.py schema [DIR] [--to FILE] [OPTION ...]
+USAGE = """usage: local_runner.py schema DIR [--to FILE] [OPTION ...]
 
 Writes the schema of a folder of images, for you to review and to use in later
 runs as --validation.schema. Takes all options of a run.
@@ -49,8 +49,12 @@ def write_inferred(arguments: list[str]) -> int:
     from pipeline_def.local.execution import execute
 
     config, options = parse(
-        name_folder(arguments), prog="local_runner.py schema", usage=USAGE, own={"to": 1}
+        name_folder(arguments),
+        prog="local_runner.py schema",
+        usage=USAGE,
+        own={"to": 1, "sample": 0},
     )
+    check_images(config, sample=options["sample"])
     validation = dataclasses.replace(config.validation, schema=None)
     config = dataclasses.replace(config, validation=validation)
     with opened_for_run(config) as (config, output):

@@ -21,6 +21,9 @@ OUTPUT_SCHEMES = ("gs", "gcs", "s3", "minio")
 """Stores that a local run can write to, through a local working copy."""
 
 _FILE = "file://"
+
+# Output of the built-in sample, in that of all runs.
+_DIGITS = "digits"
 # Protocols of fsspec that have no folders of images, ask for a password or wrap others.
 _NO_STORES = {
     *("ftp", "sftp", "ssh", "http", "https", "data"),
@@ -52,7 +55,8 @@ def find_runs(config: Config) -> Config:
         ConfigurationError: a URL is not supported, or several folders have runs.
     """
     config = make_absolute(config)
-    return dataclasses.replace(config, output=find_output(config.output))
+    named = config.output if "output" in config.given else ""
+    return dataclasses.replace(config, output=find_output(named))
 
 
 def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
@@ -103,41 +107,44 @@ def choose_output(config: Config) -> tuple[str, str]:
     """Return the output folder, and unless the user names it a clause that explains it.
 
     Without `--output`, images in a folder NAME have `output/NAME`, so that another task does not
-    replace the model of the first; the built-in sample has `output`.
+    replace the model of the first; the built-in sample has `output/digits`.
     """
-    if config.data is None or "output" in config.given or config.output != Config.output:
+    if "output" in config.given or config.output != Config.output:
         return config.output, ""
-    data = locate(config.data, "data", None)
+    data = locate(config.data or Layout(Config.output).sample, "data", None)
     # Earlier versions used it for all images.
     with contextlib.suppress(StorageError):
         if any(r.configuration.get("data") == data for r in read_records(Config.output)):
             return Config.output, "which has earlier runs with these images"
+    if config.data is None:
+        return f"{Config.output}/{_DIGITS}", "the sample's own"
     names = [part for part in data.split("/") if part and "{" not in part]
     name = names[-1] if names else "images"
-    taken = {place.partition("/")[0] for place in vars(Layout("")).values()}
+    taken = {_DIGITS, *(place.partition("/")[0] for place in vars(Layout("")).values())}
     return f"{Config.output}/{name}{'-images' if name in taken else ''}", "named after the images"
 
 
-def find_output(output: str) -> str:
-    """Return `output` if it has runs, else the only folder in it that has some; say which.
+def find_output(named: str = "") -> str:
+    """Return the output that the user has named, or without a name the only one; say which.
+
+    A folder without runs stands for the only folder in it that has some.
 
     Raises:
-        ConfigurationError: several folders in it have runs.
+        ConfigurationError: there are several.
     """
-    paths = (
-        os.path.join(output, name) for name in (list_folders(output) if on_disk(output) else ())
-    )
-    outputs = [path for path in paths if os.path.isdir(Layout(path).runs)]
-    shown = ", ".join(map(make_printable, outputs))
-    if not outputs:
+    output = named or os.path.abspath(Config.output)
+    has_runs = os.path.isdir(Layout(output).runs)
+    if not on_disk(output) or (named and has_runs):
         return output
-    if os.path.isdir(Layout(output).runs):
-        print(f"Output: {make_printable(output)}. There is also {shown}.", file=sys.stderr)
-        return output
+    below = (os.path.join(output, name) for name in list_folders(output))
+    outputs = [output] if has_runs else []
+    outputs += [path for path in below if os.path.isdir(Layout(path).runs)]
     if outputs[1:]:
-        raise ConfigurationError(f"{output} has several outputs, {shown}: choose an --output.")
-    print(f"Output: {shown}", file=sys.stderr)
-    return outputs[0]
+        shown = ", ".join(make_printable(os.path.relpath(path)) for path in outputs)
+        raise ConfigurationError(f"There are several outputs, {shown}: choose one with --output.")
+    if outputs and outputs[0] != output:
+        print(f"Output: {make_printable(outputs[0])}", file=sys.stderr)
+    return outputs[0] if outputs else output
 
 
 def _check_apart(config: Config) -> None:

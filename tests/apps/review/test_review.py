@@ -26,8 +26,10 @@ from components.records.shard_files import write_index
 from pipeline_def.apps.review.decisions import Decisions, gather_images
 from pipeline_def.apps.review.options import SCREEN, ReviewOptions
 from pipeline_def.apps.review.pictures import Records
+from pipeline_def.runs.history import SelectedRun
 from tests.apps.review.reviewed import SHARD, digest, draw_images, reviewing, suspect, write_output
 from tests.apps.serve.serving import ask
+from tests.local.run_samples import write_run
 from tests.pictures import encode, picture, png_bomb, turned
 from tests.repository import ROOT
 
@@ -335,6 +337,24 @@ def test_the_screen_names_every_option() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("used", "named", "file"),
+    [
+        (None, None, "/out/corrections.csv"),
+        ("/mine.csv", None, "/mine.csv"),
+        ("/mine.csv", "/other.csv", "/other.csv"),
+        # The record of an output at a URL, read in its working copy.
+        ("/copy/corrections.csv", None, "/out/corrections.csv"),
+    ],
+)
+def test_the_corrections_of_a_run_are_continued(
+    tmp_path: Path, used: str | None, named: str | None, file: str
+) -> None:
+    record = write_run(tmp_path, 1, configuration={"ingest": {"corrections": used}})
+    options = ReviewOptions(output="/out", corrections=named)
+    assert options.find_corrections(SelectedRun(record, "/copy", 1)) == file
+
+
 def test_ctrl_c_ends_with_the_next_command(output: Path) -> None:
     write_corrections(str(output / FILE), [Correction(DIGESTS[1], PATHS[1], "unsure", "green")])
     words = ("review", "--output", str(output), "--port", "0")
