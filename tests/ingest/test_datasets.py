@@ -19,7 +19,6 @@ from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ConfigurationError, DataError
 from components.ingest.config import IngestConfig
 from components.ingest.datasets import example_records
-from components.ingest.datasets.features import SeveralLabelsError, label_text
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import split_of_shard
 from components.ingest.lookup import list_images
@@ -449,28 +448,3 @@ def test_an_archive_beside_its_images_is_skipped(folder: Path, tmp_path: Path) -
 )
 def test_splits_of_names(path: str, split: str | None) -> None:
     assert split_of_shard(path) == split
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (b"cat", "cat"),
-        (1, "green"),
-        ("2", "red"),
-        (7, "7"),
-        (-1, None),
-        (1.0, "green"),
-        ([0, 0, 1], "red"),
-        ([0.0, 1.0], "green"),
-        ([], None),
-        (b"", None),
-    ],
-)
-def test_labels(value: Any, text: str | None) -> None:
-    assert label_text(value, CLASSES) == text
-
-
-@pytest.mark.parametrize("value", [[1, 1, 0], [3, 4], ["a", "b"]])
-def test_several_labels(value: list[Any]) -> None:
-    with pytest.raises(SeveralLabelsError):
-        label_text(value)

@@ -111,7 +111,8 @@ def test_names_that_look_alike_are_warned_of(tmp_path: Path) -> None:
     manifest = tmp_path / "m.csv"
     rows = ["cat/1,cat,night,film 1", "dog/1,dog,Night,Film 1", "Cat /1,dog,train,"]
     manifest.write_text("\n".join(["path,label,split,group", *rows]))
-    listing = list_images(str(tmp_path), IngestConfig(manifest=str(manifest)))
+    splits = {"train": 0.7, "eval": 0.1, "night": 0.1, "Night": 0.1}
+    listing = list_images(str(tmp_path), IngestConfig(manifest=str(manifest), splits=splits))
     assert [text.split()[0] for text in find_look_alikes(listing)] == ["splits", "groups"]
 
 

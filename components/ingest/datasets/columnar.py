@@ -70,13 +70,20 @@ def class_names(shard: Shard) -> Mapping[str, Sequence[str]]:
         metadata = next(batches)[2].schema.metadata or {}
     try:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
-        return {
-            name: tuple(map(str, found["names"]))
-            for name, found in features.items()
-            if isinstance(found, dict) and found.get("_type") == "ClassLabel"
-        }
+        labels = {name: _find_class_label(feature) for name, feature in features.items()}
+        return {name: tuple(map(str, of["names"])) for name, of in labels.items() if "names" in of}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
+
+
+def _find_class_label(feature: Any) -> Mapping[str, Any]:
+    """Return a ClassLabel, or that of a list's items; nothing for other features."""
+    if isinstance(feature, list):
+        feature = next(iter(feature), None)
+    if not isinstance(feature, dict):
+        return {}
+    is_label = feature.get("_type") == "ClassLabel"
+    return feature if is_label else _find_class_label(feature.get("feature"))
 
 
 def _pixels(batch: Any, image: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from components.contract.errors import DataError
 from components.contract.printable import quote
 from components.ingest.source.folder_layout import ARCHIVES
+from components.ingest.source.values import LABEL_TEXTS
 
 # Names that writers of data sets use, the most telling first: this pipeline's own and Model
 # Garden's, TFDS's and tensorflow-recorder's, WebDataset's, those common among Hugging Face's.
@@ -19,7 +20,7 @@ _LABELS: tuple[str, ...] = (
     "class",
     "image/class/label",
 )
-_LABELS += ("fine_label", "category", "target", "class_name", "txt")
+_LABELS += ("fine_label", "category", "target", *LABEL_TEXTS, "txt")
 _SPLITS = ("split",)
 
 _START_OF_IMAGE = re.compile(
@@ -84,10 +85,20 @@ def choose_features(
         raise DataError(_explain_missing("image", known, shard))
     _check_image(image, samples, shard)
     label = given.get("label") or _first((*_LABELS, *labels), known)
+    if label and not given.get("label") and label not in labels:
+        label = _find_text(label, samples)
     if not label and not optional:
         raise DataError(_explain_missing("label", known, shard))
     split = given.get("split") or _first(_SPLITS, known)
     return Features(image, label, split, given.get("group", ""))
+
+
+def _find_text(label: str, samples: Sequence[Mapping[str, Any]]) -> str:
+    """Return the feature that holds the text of a label that is a number; else the label."""
+    if not all(isinstance(sample.get(label), int | None) for sample in samples):
+        return label
+    texts = (name for name in LABEL_TEXTS for sample in samples if sample.get(name))
+    return next(texts, label)
 
 
 def is_image(value: Any) -> bool:
@@ -128,43 +139,3 @@ def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -
         raise DataError(
             f"{text}numbers, such as raw pixels, not encoded images: store them as PNG or JPEG."
         )
-
-
-class SeveralLabelsError(ValueError):
-    """A record has several labels, of which a classifier takes one."""
-
-
-def label_text(value: Any, names: Sequence[str] = ()) -> str | None:
-    """Return a label as text, a number by its name if that is known; None if there is none.
-
-    Raises:
-        SeveralLabelsError: the value is neither a single label nor one-hot.
-    """
-    if isinstance(value, list):
-        return label_text(_only(value), names)
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "surrogateescape")
-    if isinstance(value, str) and names and value.isascii() and value.isdigit():
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int):
-        # TFDS and Hugging Face mark images without a label by -1.
-        if value == -1 and names:
-            return None
-        return names[value] if 0 <= value < len(names) else str(int(value))
-    return str(value) if value is not None and value != "" else None
-
-
-def _only(values: Sequence[Any]) -> Any:
-    """Return the only value of a list, the place of the 1 of a one-hot one, or None."""
-    if len(values) < 2:
-        return next(iter(values), None)
-    if sorted(map(str, values)) == sorted(map(str, _one_hot(values))):
-        return values.index(1)
-    raise SeveralLabelsError("it has several labels")
-
-
-def _one_hot(values: Sequence[Any]) -> list[Any]:
-    zero: Any = 0.0 if isinstance(values[0], float) else 0
-    return [type(zero)(1), *[zero] * (len(values) - 1)]

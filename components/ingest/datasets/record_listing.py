@@ -4,26 +4,28 @@ import collections
 import itertools
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
-from components.contract.example import TRAIN, is_split_name
+from components.contract.example import TRAIN
 from components.contract.printable import quote
 from components.ingest.config import IngestConfig
-from components.ingest.datasets.features import (
-    Features,
-    SeveralLabelsError,
-    choose_features,
-    label_text,
+from components.ingest.datasets.class_names import (
+    NO_NAMES,
+    ClassNames,
+    ShardLabels,
+    check_names,
+    find_names,
 )
+from components.ingest.datasets.features import Features, choose_features
 from components.ingest.datasets.reading import FORMATS
 from components.ingest.datasets.record import Format, Origin, Record, Shard, explain_damage
 from components.ingest.source.folder_layout import split_of_name
-from components.ingest.source.labeling import Labelled
+from components.ingest.source.labeling import NO_LABEL, Labelled
 from components.ingest.source.listing import ImageFile
-from components.storage.folder import read_bytes
+from components.ingest.source.values import RefusedValueError, read_split, read_value
 from components.storage.folder_listing import Found
 
 _PART = re.compile(r"^(.*)-(\d{5,})-of-(\d{5,})")
@@ -41,12 +43,6 @@ def split_of_shard(path: str) -> str | None:
         if found:
             return found[-1]
     return None
-
-
-def find_names(name: str, files: Sequence[str]) -> list[str]:
-    """Return the files that may list the names of the integers of feature `name`."""
-    wanted = (f"{name}.labels.txt", "labels.txt", "classnames.txt")
-    return [path for want in wanted for path in files if posixpath.basename(path) == want]
 
 
 def find_splits(folder: str, paths: Iterable[str]) -> tuple[dict[str, str | None], list[str]]:
@@ -98,8 +94,8 @@ class _Source(NamedTuple):
 
     layout: str
     features: Features
-    names: Mapping[str, Sequence[str]]
-    """Feature → names of its integers."""
+    names: Mapping[str, ClassNames]
+    """Path of a shard → names of its labels in a file."""
     splits: Mapping[str, str | None]
     """Path of a shard → its split."""
 
@@ -130,6 +126,8 @@ def list_records(
     source, samples, notes = _examine(layout, opened, found, config)
     with ThreadPoolExecutor(config.workers) as pool:
         lists = list(pool.map(lambda shard: _list_shard(shard, source, config), opened))
+    if not config.manifest:
+        check_names([part.labels for part in lists])
     listed = [file for part in lists for file in part.files]
     if not config.manifest:
         listed = _fill_damaged(listed)
@@ -164,10 +162,11 @@ def _examine(
         samples, config.features or {}, shard.file.path, labels=known, optional=config.manifest
     )
     paths = [entry.path for entry in found]
-    names = {**_read_names(folder, features.label, paths), **known}
+    files = [shard.file.path for shard in shards]
+    names = find_names(folder, features.label, files, paths)
     if features.split or config.layout == "label" or config.manifest:
-        return _Source(layout, features, names, {s.file.path: None for s in shards}), samples, []
-    splits, notes = find_splits(folder, [shard.file.path for shard in shards])
+        return _Source(layout, features, names, dict.fromkeys(files)), samples, []
+    splits, notes = find_splits(folder, files)
     return _Source(layout, features, names, splits), samples, notes
 
 
@@ -207,27 +206,27 @@ def _preview(value: Any) -> str:
     return f"{len(value)} values" if isinstance(value, list) else quote(value)
 
 
-def _read_names(folder: str, label: str, paths: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Read the names of a label's integers from a file beside the shards, if there is one."""
-    files = find_names(label, paths) if label else []
-    if not files:
-        return {}
-    text = read_bytes(f"{folder.rstrip('/')}/{files[0]}").decode("utf-8", "surrogateescape")
-    return {label: tuple(text.rstrip("\n").split("\n"))}
-
-
 class _ShardList(NamedTuple):
     """The records of one shard."""
 
     files: list[ImageFile]
     skipped: dict[str, str]
     notes: list[str]
+    labels: ShardLabels
 
 
 def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardList:
     """List the records of a shard; from where it is damaged on, they are one entry."""
-    path, listed = shard.file.path, _ShardList([], {}, [])
-    scanned = FORMATS[source.layout].scan(shard, source.features.image, source.features.further)
+    path, form = shard.file.path, FORMATS[source.layout]
+    scanned = form.scan(shard, source.features.image, source.features.further)
+    names = source.names.get(path, NO_NAMES)
+    try:
+        own = form.class_names(shard).get(source.features.label)
+    except Exception:  # The scan says why it cannot be read.
+        own = None
+    if own:
+        names = ClassNames.of(enumerate(own), path)
+    listed = _ShardList([], {}, [], ShardLabels(path, names))
     number = 0
     while True:
         try:
@@ -239,7 +238,7 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
         if record is None:
             break
         name = f"{path}#{number}"
-        found = _as_image(name, record, shard.file, source, is_labelled=not config.manifest)
+        found = _as_image(name, record, shard.file, source, listed.labels, config)
         if isinstance(found, ImageFile):
             listed.files.append(found)
         else:
@@ -250,25 +249,34 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
 
 
 def _as_image(
-    name: str, record: Record, shard: Found, source: _Source, *, is_labelled: bool
+    name: str,
+    record: Record,
+    shard: Found,
+    source: _Source,
+    labels: ShardLabels,
+    config: IngestConfig,
 ) -> ImageFile | str:
-    """Return a record as a listed image, or the reason why it is skipped."""
+    """Return a record as a listed image, or the reason why it is skipped.
+
+    Raises:
+        DataError: it names an unknown split, or the group is neither text nor a number.
+    """
     features, label = source.features, _UNKNOWN
     split, group = source.splits[shard.path], None
-    if not record.problem:
-        if record.size is None:
-            return _NO_IMAGE
-        if is_labelled and features.label not in record.features:
+    if not record.problem and record.size is None:
+        return _NO_IMAGE
+    if not record.problem and not config.manifest:
+        if features.label not in record.features:
             return _NO_LABEL_FEATURE
         try:
-            names = source.names.get(features.label, ())
-            label = label_text(record.features.get(features.label), names) or _UNKNOWN
-        except SeveralLabelsError as error:
-            return str(error)
-        if is_labelled and not label:
-            return "no label"
-        split = _split_of(record, features.split) or split
-        group = label_text(record.features.get(features.group))
+            label = labels.read(record.features[features.label]) or _UNKNOWN
+        except RefusedValueError as error:
+            return f"its label {error}"
+        if not label:
+            return NO_LABEL
+        own = config.splits or ()
+        split = _read(record, features.split, name, lambda of: read_split(of, own)) or split
+        group = _read(record, features.group, name, read_value)
     place = (shard.size, shard.version, record.place, record.problem)
     version = Origin(source.layout, features.image, *place).encode()
     of_shard = f"shard:{shard.checksum} {features.image}" if shard.checksum else ""
@@ -276,20 +284,19 @@ def _as_image(
     return ImageFile(name, label, split, record.size or 0, version, group, checksum)
 
 
-def _split_of(record: Record, feature: str) -> str | None:
-    """Return the split that a record names itself.
+def _read(record: Record, feature: str, name: str, read: Callable[[Any], str | None]) -> str | None:
+    """Read a feature of the record `name`.
 
     Raises:
-        DataError: the name cannot be a split.
+        DataError: it cannot be a split or a group.
     """
-    name = label_text(record.features.get(feature))
-    split = name and (split_of_name(name) or name)
-    if split and not is_split_name(split):
+    try:
+        return read(record.features.get(feature))
+    except RefusedValueError as error:
         raise DataError(
-            f"The feature {quote(feature)} names a split {quote(name)}: use only letters, digits, "
-            f"- and _, or set ingest.features to another one."
-        )
-    return split
+            f"The feature {quote(feature)} of {name} is {quote(record.features[feature])}, which "
+            f"{error}; or take another feature with ingest.features."
+        ) from None
 
 
 def _check_used(listed: _ShardList, path: str, source: _Source) -> None:

@@ -192,7 +192,7 @@ def explain_paths(manifest: str, path: str, folder: str, found: Collection[str])
     inner, slashed = path.partition("/")[2], path.replace("\\", "/")
     if slashed != path and slashed in found:
         return f"{text}write / in the place of \\ between its parts."
-    if path.startswith("/"):
+    if path.startswith("/") or "://" in path:
         return f"{text}write paths relative to the folder."
     if path.strip() in found:
         return f"{text}remove the spaces at the end."

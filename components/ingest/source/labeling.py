@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from components.contract.errors import DataError
-from components.contract.example import is_split_name
-from components.contract.printable import quote
+from components.contract.printable import quote_path
 from components.ingest.config import IngestConfig
 from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
@@ -20,16 +19,17 @@ from components.ingest.source.folder_layout import (
     explain_paths,
     find_split_folders,
     note_other_splits,
-    split_of_name,
 )
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.manifest import TYPELESS, read_manifest
+from components.ingest.source.values import is_unlabeled
 from components.storage.folder_listing import LINK_AGAIN, MISSING, Found, explain_ignored
 from components.storage.row_table import keep
 
 UNMATCHED = "Nothing matches"
 """How a note on a pattern of `ingest.exclude` begins that matches no file."""
 
+NO_LABEL = "no label"
 _EXCLUDED, _UNLABELLED = "excluded", "in no label folder"
 
 
@@ -71,7 +71,7 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
     labelled: set[str] = set()
 
     def label_files() -> Iterator[ImageFile]:
-        before, label = None, ""
+        before, label, unused = None, "", _UNLABELLED
         for path, _, size, version, checksum in found:
             if path in skipped:
                 continue
@@ -80,12 +80,13 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
                 # All files of a label share its text.
                 label = sys.intern(parts[depth]) if len(parts) >= depth + 2 else ""
                 split = splits.get(parts[0])
+                unused = NO_LABEL if is_unlabeled(label) else _UNLABELLED
                 if label:
                     labelled.add(parts[0])
-            if label:
+            if label and unused != NO_LABEL:
                 yield ImageFile(path, label, split, size, version, None, checksum)
             else:
-                skipped[path] = _UNLABELLED
+                skipped[path] = unused
                 empty[parts[0]] += 1
 
     files = keep(label_files(), ImageFile._make)
@@ -115,16 +116,18 @@ def _find_folders(found: Iterable[Found], skipped: dict[str, str]) -> Iterator[s
 def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
     manifest = config.manifest or ""
-    rows = read_manifest(manifest, config.group_by, config.columns or ())
+    rows = read_manifest(
+        manifest, config.group_by, config.columns or (), splits=config.splits or (), folder=folder
+    )
     paths = itertools.chain((entry.path for entry in found), rows)
     excluded, notes = exclude(paths, config.exclude)
-    rows = {path: row for path, row in rows.items() if path not in excluded}
-    names = {row.split for row in rows.values() if row.split}
-    splits = {name: split_of_name(name) or name for name in sorted(names)}
-    if wrong := [name for name, split in splits.items() if not is_split_name(split)]:
-        raise DataError(
-            f"The manifest has a split named {quote(wrong[0])}: use only letters, digits, - and _."
+    unlabeled = [path for path, row in rows.items() if not row.label and path not in excluded]
+    if unlabeled:
+        notes.append(
+            f"{len(unlabeled):,} rows of {manifest} have no label, such as that of "
+            f"{quote_path(unlabeled[0])}: they are skipped."
         )
+    rows = {path: row for path, row in rows.items() if row.label and path not in excluded}
     entries = {entry.path: entry for entry in found if not entry.problem}
     given = [row.columns for row in rows.values()]
     parse = manifest.lower().endswith(TYPELESS)
@@ -132,13 +135,12 @@ def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> La
     files = []
     for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
         _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
-        split = splits[split] if split else None
-        files.append(ImageFile(path, label, split, size, version, group, checksum, columns))
+        files.append(ImageFile(path, label or "", split, size, version, group, checksum, columns))
     if all(file.version == MISSING for file in files):
         raise DataError(explain_paths(manifest, next(iter(rows), ""), folder, entries.keys()))
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
-    skipped |= dict.fromkeys(excluded, _EXCLUDED)
+    skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, _EXCLUDED)
     return Labelled(files, skipped, "manifest", [*notes, *left_out])
 
 

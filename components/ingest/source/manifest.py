@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import csv
+import functools
 import io
 import itertools
 import json
@@ -15,18 +16,32 @@ from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import quote, quote_path
 from components.ingest.config import MOST_COLUMNS
 from components.ingest.source.columns import Several, spell
+from components.ingest.source.folder_layout import split_of_name
+from components.ingest.source.values import (
+    LABEL_TEXTS,
+    RefusedValueError,
+    read_label,
+    read_split,
+    read_value,
+)
 from components.storage.folder import read_bytes, reason_of
 
 _Fields = Mapping[str | None, Any]
 _COLUMNS = ("path", "label")
 _KNOWN = (*_COLUMNS, "split", "group")
 _HEADER = "path,label[,split][,group][,...]"
+# Hugging Face's metadata.csv has the first.
+_PATHS = ("file_name", "filename")
+_INTEGER = re.compile(r"-?\d+")
+_MOST_NAMED = 12
+_TWICE = "it has the column {} twice: remove one"
 
 
 class Row(NamedTuple):
     """The row of one file."""
 
-    label: str
+    label: str | None
+    """None if it has none."""
     split: str | None
     group: str | None
     columns: Mapping[str, Any] = {}
@@ -34,7 +49,12 @@ class Row(NamedTuple):
 
 
 def read_manifest(
-    path: str, group_by: str | None = None, wanted: Collection[str] = ()
+    path: str,
+    group_by: str | None = None,
+    wanted: Collection[str] = (),
+    *,
+    splits: Collection[str] = (),
+    folder: str = ".",
 ) -> dict[str, Row]:
     """Read a CSV, JSON Lines or Parquet file with the columns path, label, split and group.
 
@@ -42,6 +62,8 @@ def read_manifest(
         path: path or URL.
         group_by: the column that has the groups; default: group.
         wanted: the further columns to read if there are many.
+        splits: splits that may be named beside train, eval and test.
+        folder: the folder of images, with which paths may start.
 
     Returns:
         Path, relative to the folder of images and with "/" between its parts → row. Rows that
@@ -49,47 +71,118 @@ def read_manifest(
 
     Raises:
         ConfigurationError: the file's extension is unknown, or it lacks the column `group_by`.
-        DataError: a column or value is missing, or rows contradict each other.
+        DataError: a column or value is missing or wrong, or rows contradict each other.
         StorageError: the file cannot be read.
     """
     rows: dict[str, Row] = {}
     table = _read_table(path, {spell(name) for name in (*wanted, group_by or "group")})
-    group_key = _find_column(table, group_by, path) if group_by else "group"
+    columns = [name for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
+    group = _find_column(columns, group_by, path) if group_by else "group"
+    beside, names = _find_names(table, columns, path)
+    readers: dict[str, Callable[[Any], str | None]] = {
+        "path": read_value,
+        "label": functools.partial(read_label, names=names),
+        "split": functools.partial(read_split, own=splits),
+        group: read_value,
+    }
     for number, fields in enumerate(table, start=1):
-        if any(fields.get(None) or ()):
-            raise DataError(
-                f"Row {number} of {path} has too many fields: quote values with commas."
-            )
-        for name in _COLUMNS:
-            if fields.get(name) in (None, ""):
-                others = "" if name in fields else f"; it has {', '.join(map(str, fields))}"
-                raise DataError(f"Row {number} of {path} has no {name}{others}.")
-        name = posixpath.normpath(str(fields["path"]))
-        more = {str(key): value for key, value in fields.items() if key and key not in _KNOWN}
-        split, group = (_optional(fields, key) for key in ("split", group_key))
-        row = Row(str(fields["label"]), split, group, more)
+        if all(value in (None, "", []) for value in fields.values()):
+            continue  # Spreadsheets write empty rows.
+        place = f"Row {number} of {path}"
+        _check_fields(fields, place, path)
+        name, label, split, of_group = (
+            _read_cell(fields, column, read, place) for column, read in readers.items()
+        )
+        if name is None:
+            others = "" if "path" in fields else f"; it has {_join(columns)}"
+            raise DataError(f"{place} has no path{others}.")
+        if names and label and label not in names.values():
+            raise DataError(f"{place} has the label {label}, but no {beside} for it.")
+        name = name.removeprefix(f"{folder.rstrip('/')}/")
+        name = name if "://" in name else posixpath.normpath(name)
+        more = {
+            str(key): value
+            for key, value in fields.items()
+            if key and key not in _KNOWN and key != beside
+        }
+        row = Row(label, split, of_group, more)
         earlier = rows.setdefault(name, row)
         if earlier[:3] != row[:3]:
             raise DataError(
-                f"Row {number} of {path} contradicts an earlier row on {quote_path(name)}: "
+                f"{place} contradicts an earlier row on {quote_path(name)}: "
                 f"{_describe(row)}, but earlier {_describe(earlier)}."
             )
         if earlier.columns != more:
             rows[name] = row._replace(columns=_merge(earlier.columns, more))
     if not rows:
         raise DataError(f"{path} has no rows.")
+    if not any(row.label for row in rows.values()):
+        raise DataError(f"No row of {path} has a label; it has {_join(columns)}.")
     return rows
 
 
-def _find_column(table: Sequence[_Fields], wanted: str, path: str) -> str:
-    names = [str(name) for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
-    for name in names:
+def _check_fields(fields: _Fields, place: str, path: str) -> None:
+    if any(fields.get(None) or ()):
+        raise DataError(f"{place} has too many fields: quote values with commas.")
+    if path.lower().endswith(TYPELESS) and fields["label"] is None:
+        raise DataError(f"{place} has too few fields: it needs a path and a label.")
+
+
+def _read_cell(
+    fields: _Fields, column: str, read: Callable[[Any], str | None], place: str
+) -> str | None:
+    try:
+        return read(fields.get(column))
+    except RefusedValueError as error:
+        value = quote(fields[column])
+        raise DataError(f"{place} has the {column} {value}, which {error}.") from None
+
+
+def _find_names(
+    table: Sequence[_Fields], columns: Collection[str], path: str
+) -> tuple[str, Mapping[str, str]]:
+    """Return the column that names the numbers of the column label, and number → name.
+
+    Raises:
+        DataError: a number has several names, or a name several numbers.
+    """
+    column = next((name for name in LABEL_TEXTS if name in columns), "")
+    if not column:
+        return "", {}
+    cells = {(_as_text(fields.get("label")), _as_text(fields.get(column))) for fields in table}
+    if not all(number is None or _INTEGER.fullmatch(number) for number, _ in cells):
+        return "", {}
+    pairs = sorted((number, name) for number, name in cells if number and name)
+    names, numbers = dict(pairs), {name: number for number, name in pairs}
+    for number, name in pairs:
+        if names[number] != name or numbers[name] != number:
+            raise DataError(
+                f"{path} pairs the label {number} with the {column} {quote(name)}, but also "
+                f"{numbers[name]} with {quote(names[number])}: remove the wrong one of the columns."
+            )
+    return column, names
+
+
+def _as_text(value: Any) -> str | None:
+    try:
+        return read_value(value)
+    except RefusedValueError as error:
+        return str(error)
+
+
+def _find_column(columns: Sequence[str], wanted: str, path: str) -> str:
+    for name in columns:
         if spell(name) == spell(wanted):
             return name
     raise ConfigurationError(
         f"ingest.group_by is {quote(wanted)}, but {path} has no such column: it has "
-        f"{', '.join(names[:MOST_COLUMNS])}."
+        f"{_join(columns)}."
     )
+
+
+def _join(columns: Sequence[str]) -> str:
+    more = f" and {len(columns) - _MOST_NAMED:,} more" if columns[_MOST_NAMED:] else ""
+    return f"{', '.join(columns[:_MOST_NAMED])}{more}"
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,11 +193,6 @@ def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe(row: Row) -> str:
     return f"{quote(row.label)} in {f'split {quote(row.split)}' if row.split else 'any split'}"
-
-
-def _optional(fields: _Fields, name: str) -> str | None:
-    value = fields.get(name)
-    return None if value in (None, "") else str(value)
 
 
 def _read_table(path: str, wanted: Collection[str]) -> list[_Fields]:
@@ -129,7 +217,8 @@ def explaining_table(kind: str, path: str) -> Iterator[None]:
         raise DataError(f"Cannot read the {kind} {path}: {reason_of(error)}.") from error
 
 
-def _decode(data: bytes) -> str:
+def decode_table(data: bytes) -> str:
+    """Decode a text file in UTF-8, or as spreadsheets write it."""
     # Spreadsheets write byte order marks, and call UTF-16 with tabs "Unicode text".
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16")
@@ -137,27 +226,63 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8-sig")
 
 
+@functools.lru_cache
+def name_columns(names: tuple[str, ...]) -> list[str]:
+    """Return the names of a table's columns, those with a meaning spelled as here.
+
+    Raises:
+        ValueError: two columns have the same meaning.
+    """
+    lower = [name.strip().lower() for name in names]
+    # The first of these that there is.
+    paths = [name for name in ("path", *_PATHS) if name in lower][:1]
+    spelled = [
+        "path" if low in paths else low if low in (*_KNOWN, *LABEL_TEXTS) else name
+        for name, low in zip(names, lower, strict=True)
+    ]
+    for name in filter(None, spelled):
+        if spelled.count(name) > 1:
+            raise ValueError(_TWICE.format(name))
+    return spelled
+
+
 def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictReader[str]":
     """Return the rows of a CSV file with commas, semicolons or tabs, by names in lower case.
 
     Raises:
-        ValueError: the first line lacks a column of `required`; it should be like `header`.
+        ValueError: the first line lacks a column of `required`, or has one twice; it should be like
+            `header`.
     """
-    text = _decode(data)
+    text = decode_table(data)
     for delimiter in ",;\t":
         lines = io.StringIO(text, newline="")
         rows = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
-        rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or ()]
-        if {*required} <= {*rows.fieldnames}:
-            return rows
+        names = tuple(name.strip().lower() for name in rows.fieldnames or ())
+        if {*required} <= {*names} or (required == _COLUMNS and {*_PATHS} & {*names}):
+            rows.fieldnames = name_columns(names)
+            if {*required} <= {*rows.fieldnames}:
+                return rows
     first = text.partition("\n")[0].strip()
     if not first:
         raise ValueError(f"it is empty; its first line must be {header}")
-    if re.search(r"\.\w+[\"']?[,;\t]", first):
-        raise ValueError(
-            f"its first line is {quote(first)}: put a line {','.join(required)} above it"
-        )
+    if re.search(r"\.\w+[\"']?([,;\t]|$)", first):
+        above = _guess_header(first) if required == _COLUMNS else ",".join(required)
+        raise ValueError(f"its first line is {quote(first)}: put a line {above} above it")
     raise ValueError(f"its first line must be {header}, but is {quote(first)}")
+
+
+def _guess_header(line: str) -> str:
+    """Return the header of a table without one, such as those of Vertex AI."""
+    cells = re.split(r"[,;\t]", line)
+    names = [
+        "path"
+        if re.search(r"\.\w+[\"']?$", cell)
+        else "split"
+        if split_of_name(cell) or cell == "UNASSIGNED"
+        else "label"
+        for cell in cells
+    ]
+    return ",".join(names) if len({*names}) == len(names) > 1 else ",".join(_COLUMNS)
 
 
 def _read_csv(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
@@ -165,12 +290,23 @@ def _read_csv(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
 
 
 def _read_json_lines(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
-    for line in _decode(data).split("\n"):
-        if line.strip():
-            fields = json.loads(line)
+    lines = (line for line in decode_table(data).split("\n") if line.strip())
+    for number, line in enumerate(lines, start=1):
+        try:
+            fields = json.loads(line, object_pairs_hook=_read_object)
             if not isinstance(fields, dict):
                 raise ValueError(f"{quote(line)} is not a JSON object")
-            yield fields
+            names = name_columns(tuple(fields))
+        except ValueError as error:
+            raise ValueError(f"row {number}: {error}") from error
+        yield dict(zip(names, fields.values(), strict=True))
+
+
+def _read_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise ValueError(_TWICE.format(doubled[0]))
+    return dict(pairs)
 
 
 def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
@@ -184,8 +320,9 @@ def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
     source = pyarrow.BufferReader(data)
     file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
     schema = file.schema_arrow
+    names = dict(zip(schema.names, name_columns(tuple(schema.names)), strict=True))
     plain = [field.name for field in schema if _is_plain(field.type)]
-    read = [name for name in schema.names if name in _KNOWN]
+    read = [name for name, known in names.items() if known in (*_KNOWN, *LABEL_TEXTS)]
     # Images, embeddings and hundreds of columns would fill the memory.
     further = [name for name in plain if name not in read]
     if len(further) > MOST_COLUMNS:
@@ -193,7 +330,7 @@ def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
     read += further
     unread = dict.fromkeys((name for name in schema.names if name not in read), b"")
     for row in file.read(columns=read, use_threads=False).to_pylist():
-        yield {**unread, **row}
+        yield {**unread, **{names[name]: value for name, value in row.items()}}
         unread = {}
 
 

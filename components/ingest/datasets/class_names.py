@@ -1,0 +1,175 @@
+"""Names of the numbers that shards hold as labels: each shard has its own, or its folder's.
+
+Labels of different shards meet by name, never by number.
+"""
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from components.contract.errors import DataError
+from components.contract.printable import quote
+from components.ingest.source.manifest import decode_table
+from components.ingest.source.values import read_label
+from components.storage.folder import read_bytes
+
+_FILES = ("labels.txt", "classnames.txt")
+_NUMBERED = re.compile(r"(\d+)\s*[:,\s]\s*(.+)")
+_NUMBER = re.compile(r"-?\d+")
+
+
+class ClassNames(NamedTuple):
+    """Names of the numbers that are labels."""
+
+    source: str
+    """The file or shard that has them."""
+    by_number: Mapping[str, str]
+
+    @classmethod
+    def of(cls, numbered: Iterable[tuple[int, str]], source: str) -> "ClassNames":
+        """Check names and their numbers.
+
+        Raises:
+            DataError: a name is missing, or stands for two numbers.
+        """
+        found: dict[str, int] = {}
+        for number, name in numbered:
+            if not name:
+                raise DataError(f"{source} has no name for the label {number}: add it.")
+            if name in found:
+                raise DataError(
+                    f"{source} gives the labels {found[name]} and {number} the same name, "
+                    f"{quote(name)}: make them different."
+                )
+            found[name] = number
+        return cls(source, {str(number): name for name, number in found.items()})
+
+    def __bool__(self) -> bool:
+        """Return whether there are names."""
+        return bool(self.by_number)
+
+
+NO_NAMES = ClassNames("", {})
+
+
+def find_names(
+    folder: str, feature: str, shards: Iterable[str], paths: Iterable[str]
+) -> dict[str, ClassNames]:
+    """Return path of a shard → names in a file of its folder, or of the nearest one above.
+
+    A file that is the only one, but in a folder without shards, is for all of them.
+
+    Args:
+        folder: path or URL.
+        feature: the label.
+        shards: paths of the shards.
+        paths: all paths in the folder.
+
+    Raises:
+        DataError: files of one folder contradict each other, or a name is missing or doubled.
+    """
+    wanted = (f"{feature}.labels.txt", *_FILES)
+    of_folder: dict[str, ClassNames] = {}
+    for path in sorted(path for path in paths if posixpath.basename(path) in wanted):
+        names = ClassNames.of(_parse(read_bytes(f"{folder.rstrip('/')}/{path}"), path), path)
+        other = of_folder.setdefault(posixpath.dirname(path), names)
+        if other.by_number != names.by_number:
+            raise DataError(f"{other.source} and {path} name different classes: remove one.")
+    found = {
+        shard: next((of_folder[place] for place in _above(shard) if place in of_folder), NO_NAMES)
+        for shard in shards
+    }
+    is_apart = len(of_folder) == 1 and not any(found.values())
+    return dict.fromkeys(found, *of_folder.values()) if is_apart else found
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the folder of a path, and those above it."""
+    while path:
+        path = posixpath.dirname(path)
+        yield path
+
+
+def _parse(data: bytes, path: str) -> list[tuple[int, str]]:
+    """Return number and name on each line: from 0, or as in TF-slim's `0:daisy`."""
+    try:
+        text = decode_table(data)
+    except UnicodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: save it as UTF-8.") from error
+    lines = [line.strip() for line in re.split(r"\r\n|\r|\n", text.rstrip())]
+    matches = [match for line in lines if (match := _NUMBERED.fullmatch(line))]
+    numbers, names = [int(match[1]) for match in matches], {match[2] for match in matches}
+    first = numbers[0] if numbers else 0
+    is_numbered = len(names) == len(lines) and numbers == [*range(first, first + len(lines))]
+    if is_numbered and first in (0, 1):
+        return [(int(match[1]), match[2]) for match in matches]
+    return [*enumerate(lines)]
+
+
+class ShardLabels:
+    """The labels of one shard."""
+
+    def __init__(self, path: str, names: ClassNames) -> None:
+        """Read the labels of the shard `path` by `names`."""
+        self.path, self.names = path, names
+        self.are_integers: dict[str, bool] = {}
+        """Label → whether it is stored as a number."""
+
+    def read(self, value: Any) -> str | None:
+        """Return a label as text; None for an unlabeled image.
+
+        Raises:
+            RefusedValueError: the value is no label.
+        """
+        label = read_label(value, self.names.by_number)
+        if label and label not in self.are_integers:
+            single = value[0] if isinstance(value, list) else value
+            self.are_integers[label] = not isinstance(single, str | bytes)
+        return label
+
+    def numbers(self) -> set[int]:
+        """Return the labels that are numbers, also those with names."""
+        known = {name: number for number, name in self.names.by_number.items()}
+        texts = (known.get(label, label) for label in self.are_integers)
+        return {int(text) for text in texts if _NUMBER.fullmatch(text)}
+
+
+def check_names(shards: Sequence[ShardLabels]) -> None:
+    """Raise `DataError` if labels are numbers without names, though others have names."""
+    used: dict[str, set[int]] = {}
+    for shard in shards:
+        used.setdefault(shard.names.source, set()).update(shard.numbers())
+    for shard in shards:
+        if outside := shard.numbers() - {*map(int, shard.names.by_number)} if shard.names else ():
+            raise DataError(_explain_outside(shard, min(outside), used[shard.names.source]))
+    has_names = any(shard.names for shard in shards)
+    labels = [(shard, label) for shard in shards for label in shard.are_integers]
+    names = ((shard, label) for shard, label in labels if not _NUMBER.fullmatch(label))
+    numbers = (
+        (shard, label)
+        for shard, label in labels
+        if _NUMBER.fullmatch(label) and not shard.names and (has_names or shard.are_integers[label])
+    )
+    named, numbered = next(names, None), next(numbers, None)
+    if named and numbered and named[0] != numbered[0]:
+        path = numbered[0].path
+        raise DataError(
+            f"The labels of {path} are numbers, such as {numbered[1]}, but those of "
+            f"{named[0].path} are names, such as {quote(named[1])}: put a file labels.txt that "
+            f"names the numbers beside {path}, or leave it out with ingest.exclude."
+        )
+
+
+def _explain_outside(shard: ShardLabels, number: int, used: Collection[int]) -> str:
+    source, known = shard.names
+    first, last = min(map(int, known)), max(map(int, known))
+    text = (
+        f"{shard.path} has the label {number}, but {source} names only the numbers {first} to "
+        f"{last}"
+    )
+    if first == 0 and min(used) > 0 and max(used) == last + 1:
+        name = known["0"]
+        way = f"write its lines as 1:{name}" if source != shard.path else "subtract 1 from each"
+        return f"{text}: the labels seem to start at 1, so {way}."
+    return f"{text}: add the missing names."

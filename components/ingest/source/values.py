@@ -1,0 +1,110 @@
+"""Read the values that stand for a label, a split or a group: one rule for tables and shards.
+
+Text and whole numbers are taken. Anything else is refused: a class called `['cat']`, `True` or
+`nan` would be trained without an error.
+"""
+
+import datetime
+import decimal
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from components.contract.example import EVAL, TEST, TRAIN
+from components.ingest.source.folder_layout import split_of_name
+
+# Whole numbers that a tool has written as floats, for lack of a missing integer.
+_WHOLE = re.compile(r"(-?\d+)\.0+")
+_MISSING = ("nan", "<na>", "nat")
+# FiftyOne's `_unlabeled`, CVAT's and Datumaro's `no_label`.
+_UNLABELED = ("unlabeled", "unlabelled", "nolabel")
+# TFDS and Hugging Face mark images without a label by it.
+_NO_NUMBER = "-1"
+
+LABEL_TEXTS = ("label_name", "label_text", "label_str", "class_name")
+"""Names of what holds the text of a `label` that is a number beside it."""
+
+
+class RefusedValueError(ValueError):
+    """Continues a sentence such as "the label 'x', which"."""
+
+
+class SeveralValuesError(RefusedValueError):
+    """The value is a list of several."""
+
+
+def read_value(value: Any) -> str | None:
+    """Return a value as text; None if it is missing. A whole number loses its fraction of 0.
+
+    Raises:
+        RefusedValueError: the value is neither text nor a whole number.
+    """
+    if isinstance(value, list):
+        if len(value) > 1:
+            raise SeveralValuesError("has several values: give one")
+        return read_value(value[0]) if value else None
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    if isinstance(value, str):
+        if value.lower() in _MISSING:
+            raise RefusedValueError("is what tools write for a missing value: leave it empty")
+        whole = _WHOLE.fullmatch(value) if value.endswith("0") else None
+        return whole[1] if whole else value if value.strip() else None
+    if value is None or value != value:  # NaN, NaT and the like
+        return None
+    if isinstance(value, float | decimal.Decimal) and value % 1 == 0:
+        value = int(value)
+    if not isinstance(value, int | datetime.date) or isinstance(value, bool):
+        raise RefusedValueError("is neither text nor a whole number: write it as text")
+    return str(value)
+
+
+def read_label(value: Any, names: Mapping[str, str] | None = None) -> str | None:
+    """Return a label, a number by its name if that is known; None for an unlabeled image.
+
+    Raises:
+        RefusedValueError: the value is no label.
+    """
+    text = read_value(_find_one(value, len(names or ())) if isinstance(value, list) else value)
+    if text is None or text == _NO_NUMBER or is_unlabeled(text):
+        return None
+    return names.get(text, text) if names else text
+
+
+def _find_one(values: Sequence[Any], classes: int) -> Any:
+    """Return the place of the 1 in a one-hot list, and another list as it is.
+
+    Two integers may as well be two labels, 0 and 1.
+    """
+    if len(values) < 2 or classes not in (0, len(values)):
+        return values
+    if len(values) == 2 and not classes and not isinstance(values[0], float):
+        return values
+    is_one_hot = {type(value) for value in values} in ({int}, {float}) and (
+        sorted(values) == [*[0] * (len(values) - 1), 1]
+    )
+    return values.index(1) if is_one_hot else values
+
+
+def is_unlabeled(label: str) -> bool:
+    """Return whether a label, or the name of a label folder, is a tool's word for none."""
+    return re.sub(r"[\W_]", "", label).lower() in _UNLABELED
+
+
+def read_split(value: Any, own: Collection[str]) -> str | None:
+    """Return train, eval, test or a split that `ingest.splits` names; None if a hash decides.
+
+    Raises:
+        RefusedValueError: the split is unknown: no model would be trained or judged on it.
+    """
+    name = read_value(value)
+    split = name and (split_of_name(name.strip()) or name)
+    if split is None or split in (TRAIN, EVAL, TEST, *own):
+        return split
+    if split.isdecimal():
+        why = "looks like a fold: name train, eval and test, or leave splits to ingest"
+    elif split.lower() == "unassigned":
+        why = "names no split: leave it empty, so that a hash of the image decides"
+    else:
+        why = "is unknown: name train, eval or test, or list it in ingest.splits"
+    raise RefusedValueError(why)
