@@ -92,8 +92,7 @@ COMMANDS = {
     "runs": _load("runs", "manage_runs"),
     "schema": _load("schema", "write_inferred"),
     "serve": serve,
-    "rollback": _load("models", "roll_back"),
-    "weights": _load("models", "manage_weights"),
+    "rollback": _load("rollback", "roll_back"),
     "review": review,
 }
 """The first argument → its function; without a command, `run`."""

@@ -16,8 +16,8 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # Several processes share the cores: threads of each would only get in the way of the others.
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-# No run finds pretrained weights, or could keep any.
-os.environ["XDG_DATA_HOME"] = os.environ["KERAS_HOME"] = os.devnull
+# No run could keep weights that Keras downloads.
+os.environ["KERAS_HOME"] = os.devnull
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,12 +89,6 @@ def reset_logging() -> None:
         for logger in list(logging.root.manager.loggerDict.values()):
             if isinstance(logger, logging.Logger):
                 logger.disabled = False
-
-
-@pytest.fixture(autouse=True)
-def offline_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no run of these processes download weights: nothing listens at this port."""
-    monkeypatch.setattr("components.trainer.networks.pretrained._SERVER", "http://127.0.0.1:9/")
 
 
 @pytest.fixture(autouse=True)

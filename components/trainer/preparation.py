@@ -18,7 +18,7 @@ from components.contract.errors import ConfigurationError, ModelError
 from components.contract.model_files import CHOSEN_FOLDER, SEARCH_FILE
 from components.images.pixel_statistics import patch_covariance, pixel_moments
 from components.trainer.config.model import ModelConfig
-from components.trainer.config.recipes import apply_values, resolve
+from components.trainer.config.recipes import apply_values, choose_weights, resolve
 from components.trainer.config.training import TrainerConfig, can_search
 from components.trainer.export.transform_graph import TransformGraph
 from components.trainer.input.augment import check_own
@@ -26,6 +26,7 @@ from components.trainer.input.shards import Shards
 from components.trainer.loop.checkpoint import remove_checkpoints
 from components.trainer.loop.fold_images import choose_folds
 from components.trainer.loop.strategy import find_strategy, limit_threads, set_determinism
+from components.trainer.networks.imagenet import check_imagenet
 from components.trainer.networks.networks import build_model, precision
 from components.trainer.networks.warm_start import WarmStart, find_start, shorten, start_from
 from components.trainer.networks.weights_file import name_network
@@ -43,21 +44,26 @@ FOLDS = "training.folds"
 
 
 def read_config(fn_args: Any) -> TrainerConfig:
-    """Read the configuration, choose a network if none is set, and take over hyperparameters."""
+    """Read the configuration, choose a network if none is set, and take over hyperparameters.
+
+    Raises:
+        ModelError: ImageNet's weights are wanted, but not installed, or damaged.
+    """
     config = from_dict(TrainerConfig, fn_args.custom_config)
-    if config.model.weights == "auto":
-        # Nobody has looked for weights before this step.
-        config = dataclasses.replace(
-            config, model=dataclasses.replace(config.model, weights="none")
-        )
-    if config.model.title == "auto":
-        config = dataclasses.replace(config, model=name_network(config.model))
+    if "auto" in (config.model.title, config.model.weights):
         [train] = fn_args.train_files
-        images = Shards.of_pattern(train).total
-        config, _ = resolve(config, shorter_side=config.transform.seen_size, images=images)
+        images, side = Shards.of_pattern(train).total, config.transform.seen_size
+        model = name_network(config.model)
+        config = dataclasses.replace(config, model=model)
+        if model.title == "auto":
+            config, _ = resolve(config, shorter_side=side, images=images)
+        else:
+            model = choose_weights(config, shorter_side=side, images=images)
+            config = dataclasses.replace(config, model=model)
         _LOGGER.info("Network %s, recipe %s.", config.model.title, config.training.recipe)
     if fn_args.hyperparameters:
         config = apply_hyperparameters(config, fn_args.hyperparameters)
+    check_imagenet(config.model)
     return config
 
 

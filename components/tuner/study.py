@@ -42,8 +42,8 @@ _WIDTHS = {"cnn": 32, "resnet9": 64}
 def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[str, Any]:
     """Return option → value where the first trial differs from the recipe's training.
 
-    It trains ResNet-9 instead of a smaller network on small images, mirrors them, and has stronger
-    augmentation and twice as many epochs. Options that the user has set stay.
+    It trains ResNet-9 instead of a smaller network on small images, and has mirrored images,
+    stronger augmentation and twice as many epochs. Options that the user has set stay.
 
     Args:
         config: of trial 0.
@@ -60,11 +60,9 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
         if free and "model.width" not in config.training.search:
             start = network
     epochs = 2 * start.get("training.epochs", config.training.epochs)
-    start |= {"training.epochs": epochs, "augmentation.policy": "trivial"}
+    start |= {"training.epochs": epochs, "augmentation.policy": "trivial", _FLIP: True}
     if config.training.schedule != "constant":
         start["training.keep"] = "last"
-    if small:
-        start[_FLIP] = True
     if own and bfloat16:
         start["training.precision"] = "bfloat16"
     return list_changes(config, list_free(config, start))

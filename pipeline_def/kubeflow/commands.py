@@ -9,7 +9,6 @@ from typing import Any
 from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
-from components.trainer.config.model import APPLICATIONS
 from components.trainer.config.recipes import resolve_each
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
@@ -22,8 +21,8 @@ _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pi
 AI. `compile` writes its specification, `check` finds what a target would refuse in one, and `run`
 uploads one and starts it. The other commands are for open-source Kubeflow."""
 
-# For photographs, as nobody has looked at the images yet: without and with pretrained weights.
-_ASSUMED_SIDE = {False: 96, True: 224}
+# Pixels, of photographs: nobody has looked at the images yet.
+_ASSUMED_SIDE = 224
 
 
 def overview(arguments: list[str]) -> int:
@@ -56,7 +55,6 @@ def compile_(arguments: list[str]) -> int:
         options, rest = parser.parse_known_args(arguments)
     hidden = {"output", "keep_runs"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
-    sought = config.model.weights == "auto"
     config, recipes = _resolve_for_cluster(config, options.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
@@ -68,11 +66,7 @@ def compile_(arguments: list[str]) -> int:
         raise StorageError(f"Cannot write {options.output}: {error.strerror}.") from error
     size = config.transform.size
     print(f"The model {config.model.title} takes images of {size} x {size} pixels.")
-    if sought:
-        print(
-            "It starts from random weights: pretrained ones must be named, with --model.weights "
-            "imagenet or the URL of a file."
-        )
+    print(f"Its initial weights: {config.model.origin}.")
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a Job.")
     print(f"Written: {options.output}, for {options.target}")
@@ -104,8 +98,7 @@ def _resolve_for_cluster(
             f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so models would be "
             "taken for images: choose another folder."
         )
-    side = _ASSUMED_SIDE[config.model.pretrained or config.model.name in APPLICATIONS]
-    return resolve_each(config, shorter_side=side, images=0)
+    return resolve_each(config, shorter_side=_ASSUMED_SIDE, images=0)
 
 
 def _check_reachable(config: Config, option: str, step: str, target: Target) -> None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from components.contract.errors import DataError, ModelError
+from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
@@ -22,10 +22,8 @@ from components.ingest.source.listing import (
     find_look_alikes,
 )
 from components.ingest.survey import Survey, check_splits, take_survey
-from components.trainer.config.model import APPLICATIONS
-from components.trainer.config.recipes import Recipe, name_pretrained, resolve
-from components.trainer.networks import pretrained
-from components.trainer.networks.imagenet import PACKAGES
+from components.trainer.config.recipes import Recipe, resolve
+from components.trainer.networks.imagenet import check_imagenet
 from components.trainer.networks.weights_file import name_network
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
@@ -45,13 +43,8 @@ _LAYOUTS = {
 }
 _MOST_LABELS = 10
 
-# Seconds that a run waits for weights: for an answer, and in all.
-_SILENCE, _LONGEST_DOWNLOAD = 3.0, 20.0
-
 # Half-width of a 95% confidence interval in standard errors; scipy is slow to import.
 _Z = 1.96
-
-_MISSING = "random. "
 
 
 @dataclass(frozen=True)
@@ -62,8 +55,6 @@ class FirstLook:
     config: Config
     """Complete configuration."""
     recipe: Recipe
-    weights: str
-    """The initial weights, in words."""
     chosen: str
     """The options that the recipe has set."""
     ineffective: tuple[str, ...]
@@ -71,11 +62,6 @@ class FirstLook:
     classes: int
     listing: str = ""
     """File of the listing, which the driver of ingest takes over."""
-
-    @property
-    def missing_weights(self) -> str:
-        """How to get the pretrained weights that were looked for and not found; "" if none were."""
-        return self.weights.removeprefix(_MISSING) if self.weights.startswith(_MISSING) else ""
 
 
 def look(listing: Listing, config: Config) -> FirstLook:
@@ -103,52 +89,17 @@ def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
     """Choose weights, image size, network and recipe where the user has not."""
     given, images = config.given, listing.expected(TRAIN)
     config = dataclasses.replace(config, model=name_network(config.model))
-    config, weights = find_weights(config, shorter_side=survey.shorter_side)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
+    check_imagenet(config.model)
     check_memory(config, images=images)
     return FirstLook(
         survey,
         config,
         recipe,
-        weights,
         chosen=describe_chosen(given, recipe),
         ineffective=tuple(find_ineffective(given, config, recipe)),
         classes=len(listing.labels()),
     )
-
-
-def find_weights(config: Config, *, shorter_side: int) -> tuple[Config, str]:
-    """Replace `auto` and `imagenet` by a file, if there is one; describe the initial weights.
-
-    Raises:
-        ModelError: `model.weights` is imagenet, and they can neither be found nor downloaded.
-    """
-    name = name_pretrained(config, shorter_side=shorter_side)
-    if not name:
-        return config, config.model.weights_file or "random"
-    if name in PACKAGES:
-        config = dataclasses.replace(
-            config, model=dataclasses.replace(config.model, name=name, weights="imagenet")
-        )
-        return config, f"ImageNet's for {name}"
-    required = config.model.weights == "imagenet"
-    seconds = math.inf if required else _LONGEST_DOWNLOAD
-    try:
-        path = pretrained.find(name)
-        origin = "" if path else ", downloaded now"
-        path = path or pretrained.download(name, silence=_SILENCE, seconds=seconds)
-    except ModelError as error:
-        if required:
-            raise
-        return config, f"{_MISSING}{error} Then run here `local_runner.py weights use FILE`."
-    config = dataclasses.replace(
-        config,
-        model=dataclasses.replace(config.model, name=name, weights=path),
-        transform=dataclasses.replace(
-            config.transform, size=config.transform.size or APPLICATIONS[name].size
-        ),
-    )
-    return config, f"ImageNet's for {name}, {path}{origin}"
 
 
 def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: EvaluationConfig) -> None:

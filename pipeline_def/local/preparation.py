@@ -53,7 +53,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     size = f"{config.transform.size} x {config.transform.size} pixels"
     counts = f"{len(listing.files):,} files, {len(listing.skipped):,} skipped"
     seen_as = ("", f"{counts}; the model {config.model.title} sees them at {size}")
-    chosen = (("Weights", seen.weights), ("Recipe", str(seen.recipe)))
+    chosen = (("Weights", config.model.origin), ("Recipe", str(seen.recipe)))
     notes = [("Note", text) for text in seen.ineffective]
     for title, text in (seen_as, *describe(listing), *unknown, *chosen, *notes):
         print_row(console, title and f"{title}: ", text, indent=_INDENT, style="")

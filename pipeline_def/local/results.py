@@ -3,7 +3,6 @@
 `summary.json` is a view of the record for people and scripts, written at the end of a run.
 """
 
-import dataclasses
 import json
 import os
 import shutil
@@ -153,8 +152,6 @@ class Summary:
     """The pushed model that training started from: `text`, `version` and more."""
     search: dict[str, Any] | None = None
     """What `training.minutes` found: `text`, `trials` and more."""
-    missing_weights: str = ""
-    """How to get pretrained weights that this machine lacks and cannot download."""
     rolled_back_to: str | None = None
     """Version that a rollback made the model in use, if this run did not push another."""
     corrections: dict[str, Any] = field(default_factory=dict)
@@ -162,9 +159,7 @@ class Summary:
     why the first ones were not applied; empty without a file."""
 
 
-def write_summary(
-    record: RunRecord, layout: Layout, *, validation: ValidationConfig, missing_weights: str
-) -> Summary:
+def write_summary(record: RunRecord, layout: Layout, *, validation: ValidationConfig) -> Summary:
     """Write `summary.json`, and copy the report to the output folder; return the summary.
 
     Raises:
@@ -173,7 +168,6 @@ def write_summary(
     anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
     files = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
     summary = summarize(record, layout, describe_warnings(files, validation))
-    summary = dataclasses.replace(summary, missing_weights=missing_weights)
     page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
     try:
         shutil.copyfile(page, summary.paths["report"])

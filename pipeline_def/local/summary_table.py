@@ -109,9 +109,7 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     findings = [f"{finding['text']}: {finding['advice']}" for finding in summary.findings]
-    if summary.missing_weights and "--model.weights imagenet" in summary.try_first:
-        yield "Try first", f"start from pretrained weights. {summary.missing_weights}"
-    elif summary.try_first:
+    if summary.try_first:
         yield "Try first", f"run again with {summary.try_first}"
     yield from _list_first("Findings", findings, _MOST_FINDINGS)
     if not findings:

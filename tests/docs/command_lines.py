@@ -20,7 +20,7 @@ from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands, run_options
-from pipeline_def.local.commands import inspect, models, predict, run, runs, schema
+from pipeline_def.local.commands import inspect, predict, rollback, run, runs, schema
 from tests.docs.markdown import ROOT
 
 RUN = (
@@ -86,19 +86,13 @@ def stopped_runners() -> Iterator[None]:
             raise Parsed
 
     with pytest.MonkeyPatch.context() as patch:
-        for commands in (inspect, models, predict, run, runs, schema, kubeflow_commands):
+        for commands in (inspect, predict, rollback, run, runs, schema, kubeflow_commands):
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)
         patch.setattr(server_options, "parse_options", parse_server_and_stop)
         patch.setattr(review_options, "parse_options", parse_review_and_stop)
-        for function in ("find", "use"):
-            patch.setattr(f"components.trainer.networks.pretrained.{function}", _stop)
         yield
-
-
-def _stop(_: str) -> Any:
-    raise Parsed
 
 
 def is_parsed(program: str) -> bool:

@@ -190,9 +190,11 @@ def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "photographs are few for random weights: start from pretrained weights" in out
     _, out, _ = inspect(capsys, tmp_path)
     assert "few for random weights" not in out
+    assert "Weights      ImageNet's for efficientnet_lite0\n" in out
     assert "a short run judges all by cross-validation" in out
     _, out, _ = inspect(capsys, tmp_path, "--training.folds", "0")
     assert "cross-validation" not in out
-    _, out, _ = inspect(capsys, tmp_path, "--augmentation.flip", "true")
+    words = ("--model.weights", "none", "--augmentation.flip", "true")
+    _, out, _ = inspect(capsys, tmp_path, *words)
     assert "training.epochs 60, training.patience 15\n" in out
     assert "--augmentation.flip true changes nothing: recipe photos sets it already" in out

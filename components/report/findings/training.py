@@ -183,8 +183,7 @@ def check_start(facts: ReportFacts) -> Iterator[Finding]:
         "run",
         f"{images:,} training images of {size} pixels, and random initial weights",
         why,
-        f"start from pretrained weights: {weights}, or those of an earlier run; without internet, "
-        "first carry over what `local_runner.py weights fetch` writes on a connected machine",
+        f"start from pretrained weights: {weights}, or those of an earlier run",
     )
 
 

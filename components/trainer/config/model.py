@@ -81,6 +81,9 @@ APPLICATIONS = {
     "densenet121": Application("DenseNet121", 224, _IMAGENET, 7_037_504, 1004),
 }
 
+PACKAGED = tuple(name for name, network in APPLICATIONS.items() if not network.constructor)
+"""Networks of ours, whose ImageNet weights are in Python packages."""
+
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _NAMES = ("auto", *OWN_NETWORKS, *APPLICATIONS)
 
@@ -94,9 +97,9 @@ class ModelConfig:
     small images. resnet9: a residual network of nine layers, for images up to 64 pixels. For
     photographs: efficientnet_lite0, _lite1 or _lite2, and of keras.applications mobilenet_v2,
     mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or _l, resnet50, resnet50_v2,
-    convnext_tiny, _small, _base or _large, densenet121. auto: mobilenet_v2 from 96 pixels on, given
-    pretrained weights or 10,000 images; resnet9 for at least 2,000 images of up to 64 pixels; else
-    cnn."""
+    convnext_tiny, _small, _base or _large, densenet121. auto: efficientnet_lite0 where `weights`
+    are ImageNet's; from random weights mobilenet_v2 from 96 pixels and 10,000 images on, resnet9
+    for at least 2,000 images of up to 64 pixels, else cnn."""
 
     build_fn: Text | None = None
     """Your own network, such as my_package.my_module.my_model. It is a function of `size` (pixels)
@@ -105,14 +108,16 @@ class ModelConfig:
     started in."""
 
     weights: Text = "auto"
-    """Initial weights: auto, none (random), imagenet (required), or a file of the same network.
-    auto: for photographs ImageNet's, if they are on this machine or can be downloaded within
-    seconds, else random. A file is a path or URL, with or without the last layer: the
+    """Initial weights: auto, none (random), imagenet, or a file of the same network. auto: for
+    photographs ImageNet's, which Python packages contain for efficientnet_lite0, _lite1 and _lite2,
+    else random. Photographs are images from 64 pixels on, and, enlarged to 128 pixels, fewer than
+    10,000 images of 32 to 63. imagenet: also for networks of keras.applications, whose weights
+    training downloads. A file is a path or URL, with or without the last layer: the
     `backbone.weights.h5` of an earlier training, or one saved by Keras (.h5, .keras)."""
 
     warm_start: bool | Positive | Text = False
     """Start from the weights of a pushed model: true, its version, or where it is. true: the model
-    in use; random weights if there is none or it is of another network. New classes get new
+    in use; `weights` if there is none or it is of another network. New classes get new
     outputs, the others keep theirs by name."""
 
     width: Annotated[Count, Interval(le=4096)] = 0
@@ -143,6 +148,13 @@ class ModelConfig:
     def pretrained(self) -> bool:
         """Whether the network starts from pretrained weights."""
         return self.weights not in ("auto", "none")
+
+    @property
+    def origin(self) -> str:
+        """Where the initial weights come from, in words."""
+        if self.weights == "imagenet":
+            return f"ImageNet's for {self.name}"
+        return self.weights_file or "random"
 
     @property
     def title(self) -> str:

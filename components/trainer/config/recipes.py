@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
 from components.images.options import TransformConfig
-from components.trainer.config.model import APPLICATIONS, ModelConfig
+from components.trainer.config.model import APPLICATIONS, PACKAGED, ModelConfig
 from components.trainer.config.training import TrainingConfig, can_search
 
 # A rule of thumb, not measured.
@@ -26,10 +26,13 @@ _DECAY_EPOCHS = 8
 # The first one not below the images is taken.
 _STANDARD_SIZES = (32, 64, 96, 224)
 _SMALL_IMAGE = 96
-PRETRAINED = "mobilenet_v2"
-"""The network for photographs."""
+# Networks for photographs: from ImageNet's weights, and from random ones.
+_PRETRAINED, _LARGE = "efficientnet_lite0", "mobilenet_v2"
 # Recipes that may begin with pretrained weights.
 _STARTS = ("auto", "transfer")
+# Below so many training images of 32 to 63 pixels, ImageNet's weights on images enlarged to so many
+# pixels are better than random ones.
+_FEW_SMALL, _SMALL_SIDES, _ENLARGED = 10_000, range(32, 64), 128
 
 Values = Mapping[str, Any]
 """`section.field` → value."""
@@ -71,20 +74,45 @@ class Recipe:
 
 
 def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sections, Recipe]:
-    """Return the complete configuration: image size, network and recipe where the user has none.
+    """Return the complete configuration: image size, network, weights and recipe.
 
-    `shorter_side` is typical of the images, pixels; `images` is the number of training images, 0 if
-    unknown. `model.weights: auto` becomes none: only a local run looks for weights, before this.
+    What the user has set stays. `shorter_side` is typical of the images, pixels; `images` is the
+    number of training images, 0 if unknown.
     """
-    name, size = _choose_network(config, shorter_side=shorter_side, images=images)
-    weights = "none" if config.model.weights == "auto" else config.model.weights
+    model = choose_weights(config, shorter_side=shorter_side, images=images)
+    name, size = _choose_network(config, model, shorter_side=shorter_side, images=images)
     config = dataclasses.replace(
         config,
         transform=dataclasses.replace(config.transform, size=size),
-        model=dataclasses.replace(config.model, name=name, weights=weights),
+        model=dataclasses.replace(model, name=name),
     )
-    recipe = _find_recipe(config, images=images, size=size)
+    recipe = _find_recipe(config, images=images, shorter_side=shorter_side)
     return _apply_recipe(config, recipe), recipe
+
+
+def choose_weights(config: SectionsLike, *, shorter_side: int, images: int) -> ModelConfig:
+    """Return the section `model` with weights in place of auto, and their network.
+
+    ImageNet's are for photographs, a few small images, and EfficientNet-Lite if the user names it,
+    unless the network is the user's own or has a width, the recipe is for random weights, or a
+    search tries other networks.
+    """
+    model, wanted = config.model, config.transform.size
+    if model.weights == "imagenet" and model.name == "auto":
+        return dataclasses.replace(model, name=_PRETRAINED)
+    if model.weights != "auto":
+        return model
+    photographs = (wanted or shorter_side) >= _SMALL_SIDES.stop
+    few_small = not wanted and shorter_side in _SMALL_SIDES and 0 < images < _FEW_SMALL
+    transfer = config.training.recipe == "transfer"
+    name = model.name
+    if name == "auto" and (photographs or few_small or transfer):
+        name = _PRETRAINED
+    tried = {name, *config.training.search.get("model.name", ())}
+    own = model.build_fn or (model.width and model.name == "auto")
+    if own or config.training.recipe not in _STARTS or not tried <= {*PACKAGED}:
+        return dataclasses.replace(model, weights="none")
+    return dataclasses.replace(model, name=name, weights="imagenet")
 
 
 def resolve_each(
@@ -114,9 +142,11 @@ def resolve_each(
     }
 
 
-def _choose_network(config: SectionsLike, *, shorter_side: int, images: int) -> tuple[str, int]:
-    """Return the name of the network and its image size, pixels."""
-    model, wanted = config.model, config.transform.size
+def _choose_network(
+    config: SectionsLike, model: ModelConfig, *, shorter_side: int, images: int
+) -> tuple[str, int]:
+    """Return the name of the network and its image size, pixels; `model` is complete but for it."""
+    wanted = config.transform.size
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
     size = wanted or next(sizes, _STANDARD_SIZES[-1])
     name = model.name
@@ -125,45 +155,28 @@ def _choose_network(config: SectionsLike, *, shorter_side: int, images: int) -> 
     if wanted is None and name in OWN_NETWORKS:
         size = min(size, _SMALL_IMAGE)
     if wanted is None and model.weights == "imagenet":
-        size = APPLICATIONS[name].size
+        size = _ENLARGED if shorter_side < _SMALL_SIDES.stop else APPLICATIONS[name].size
     return name, size
 
 
-def name_pretrained(config: SectionsLike, *, shorter_side: int) -> str:
-    """Return the network that `model.weights` lets start from ImageNet's weights; "" if none.
-
-    auto does so for photographs, and for a network that the user names, unless the recipe is for
-    random weights.
-    """
-    model, size = config.model, config.transform.size or shorter_side
-    if model.weights == "imagenet":
-        return PRETRAINED if model.name == "auto" else model.name
-    if model.weights != "auto" or model.build_fn or config.training.recipe not in _STARTS:
-        return ""
-    if model.name == "auto":
-        return PRETRAINED if size > SMALL_SIDE else ""
-    return model.name if model.name in APPLICATIONS else ""
-
-
 def _suitable_network(model: ModelConfig, *, size: int, images: int) -> str:
-    if model.weights == "imagenet":
-        return PRETRAINED
+    """Return the network for weights other than ImageNet's."""
     enough = model.pretrained or images >= ENOUGH_TO_START_AT_RANDOM
     if size >= _SMALL_IMAGE:
-        return PRETRAINED if enough else "cnn"
+        return _LARGE if enough else "cnn"
     return "resnet9" if size <= SMALL_SIDE and images >= _ENOUGH_FOR_CIFAR else "cnn"
 
 
-def _find_recipe(config: SectionsLike, *, images: int, size: int) -> Recipe:
+def _find_recipe(config: SectionsLike, *, images: int, shorter_side: int) -> Recipe:
     """Return the recipe that `training.recipe` names, or the one that suits the images."""
     name: str = config.training.recipe
-    why = "you asked for it"
+    why, size = "you asked for it", config.transform.seen_size
     if name == "auto":
         name, why = _choose_recipe(config, images=images, size=size)
     values = dict(RECIPES[name](images))
     if config.model.build_fn:
         values.pop("model.dropout", None)
-    if config.training.recipe == "auto" and size <= SMALL_SIDE:
+    if config.training.recipe == "auto" and min(size, shorter_side) <= SMALL_SIDE:
         # Images of this size are often text or digits, which are not symmetric.
         values.pop("augmentation.flip", None)
     return Recipe(name, why, values)
@@ -171,7 +184,7 @@ def _find_recipe(config: SectionsLike, *, images: int, size: int) -> Recipe:
 
 def _choose_recipe(config: SectionsLike, *, images: int, size: int) -> tuple[str, str]:
     if config.model.pretrained:
-        return "transfer", "model.weights are given"
+        return "transfer", "training starts from pretrained weights"
     if size > SMALL_SIDE:
         return "photos", f"images have {size} pixels"
     return (

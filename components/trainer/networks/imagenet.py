@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.contract.errors import ModelError
+from components.trainer.config.model import ModelConfig
 from components.trainer.networks.torch_file import read_tensors
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ def read_package(network: str) -> bytes:
     if hashlib.sha256(content).hexdigest() != package.sha256:
         raise _damaged(package, f"{path} does not have the published SHA-256")
     return content
+
+
+def check_imagenet(config: ModelConfig) -> None:
+    """Raise the errors of `read_package` if a training starts from its weights."""
+    if config.weights == "imagenet" and config.name in PACKAGES:
+        read_package(config.name)
 
 
 def read_imagenet(network: str) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -1,13 +1,15 @@
 """Builds every network: uint8 images in, one logit per class out, in plain Keras.
 
 A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
-(`layers.py`), of `keras.applications` (`config/model.py`) or of the user (`build_fn.py`), and
-starts from random weights or from a file (`weights.py`).
+(`layers.py`, `efficientnet_lite.py`), of `keras.applications` (`config/model.py`) or of the user
+(`build_fn.py`), and starts from random weights, from ImageNet's (`imagenet.py`) or from a file
+(`weights.py`).
 """
 
 import contextlib
 import gc
 import inspect
+import socket
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -23,10 +25,10 @@ from tf_keras import layers
 from components.contract.errors import ConfigurationError, ModelError
 from components.images.options import CHANNELS
 from components.storage.folder import reason_of
-from components.trainer.config.model import APPLICATIONS, ModelConfig, Pixels
+from components.trainer.config.model import APPLICATIONS, PACKAGED, ModelConfig, Pixels
 from components.trainer.networks.build_fn import build_own
 from components.trainer.networks.efficientnet_lite import assign_tensors, build_efficientnet_lite
-from components.trainer.networks.imagenet import PACKAGES, read_imagenet
+from components.trainer.networks.imagenet import read_imagenet
 from components.trainer.networks.layers import (
     BATCH_NORM_MOMENTUM,
     Dropout,
@@ -40,6 +42,8 @@ from components.trainer.networks.weights import load_weights
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _RESNET9_SCALE = 1 / 9
 _MIN_SIDE = 32
+# Seconds without data.
+_SILENCE = 60.0
 
 
 @contextlib.contextmanager
@@ -180,7 +184,7 @@ def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_k
             f"model.name {name} needs images of at least {_MIN_SIDE} pixels, but they have {size}: "
             "set transform.size, or use model.name cnn or resnet9."
         )
-    if name in PACKAGES:
+    if name in PACKAGED:
         network = build_efficientnet_lite(name, size)
         if weights == "imagenet":
             assign_tensors(network, read_imagenet(name))
@@ -198,6 +202,9 @@ def _build_keras(name: str, *, size: int, weights: str) -> tf_keras.Model:
     options: dict[str, Any] = {}
     if "include_preprocessing" in inspect.signature(constructor).parameters:
         options["include_preprocessing"] = False
+    before = socket.getdefaulttimeout()
+    # Keras downloads without a time limit.
+    socket.setdefaulttimeout(_SILENCE)
     try:
         return constructor(
             input_shape=(size, size, CHANNELS),
@@ -211,8 +218,11 @@ def _build_keras(name: str, *, size: int, weights: str) -> tf_keras.Model:
             raise
         raise ModelError(
             f"model.weights is imagenet, but the weights of {name} cannot be downloaded "
-            f"({reason_of(error)}): give a file instead."
+            f"({reason_of(error)}): set it to a file, or model.name to {PACKAGED[0]}, whose "
+            "weights are installed."
         ) from error
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def _replace_dropout(network: tf_keras.Model, seed: int) -> tf_keras.Model:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -112,33 +111,16 @@ def read_weights(url: str) -> StoredWeights:
     """
     import h5py
 
-    with _local_copy(url) as path, _explaining(url), h5py.File(path, "r") as file:
-        return _read(file)
-
-
-@contextlib.contextmanager
-def _explaining(url: str) -> Iterator[None]:
-    """Turn errors of h5py into ours."""
-    try:
-        yield
-    # h5py raises any of these for a truncated or modified file.
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ModelError(
-            f"model.weights {url} is damaged, or contains no Keras weights ({reason_of(error)}): "
-            "write or copy it again."
-        ) from error
-
-
-def count_weights(path: str) -> int:
-    """Count the weights of a file without reading them.
-
-    Raises:
-        ModelError: it is not a weights file.
-    """
-    import h5py
-
-    with _local_copy(path) as file, _explaining(path), h5py.File(file, "r") as opened:
-        return sum(math.prod(dataset.shape) for dataset in _list_arrays(opened).values())
+    with _local_copy(url) as path:
+        try:
+            with h5py.File(path, "r") as file:
+                return _read(file)
+        # h5py raises any of these for a truncated or modified file.
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise ModelError(
+                f"model.weights {url} is damaged, or contains no Keras weights "
+                f"({reason_of(error)}): write or copy it again."
+            ) from error
 
 
 def _check_file(url: str) -> None:
@@ -220,20 +202,16 @@ def _read(file: Any) -> StoredWeights:
 
 
 def _read_arrays(group: Any) -> dict[str, Array]:
-    return {name: dataset[()] for name, dataset in _list_arrays(group).items()}
-
-
-def _list_arrays(group: Any) -> dict[str, Any]:
     """Return all arrays of a group without following links to other files."""
     import h5py
 
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
 
     def visit(name: str, found: Any) -> None:
         if isinstance(found, h5py.Dataset):
             if found.external or found.is_virtual:
                 raise ValueError(f"{name} links to another file")
-            arrays[name] = found
+            arrays[name] = found[()]
 
     group.visititems(visit)
     return arrays

@@ -152,7 +152,7 @@ def _facts(
     yield "Sample", f"sizes and formats are from {survey.sampled:,} files"
     side = config.transform.size
     yield "Model", f"{config.model.title} at {side} x {side} pixels"
-    yield "Weights", seen.weights
+    yield "Weights", config.model.origin
     yield "Recipe", str(seen.recipe)
     yield "Options", seen.chosen or "as you set them"
     yield from (("Note", text) for text in seen.ineffective)

@@ -43,7 +43,6 @@ commands
   predict FILES  predict files or folders with the pushed model
   schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or trace a pushed model
-  weights        fetch, list or install pretrained weights
   serve          serve the pushed model: a web page and a REST API
   rollback       make an earlier pushed version the one in use
   help COMMAND   describe a command; --version prints versions
@@ -54,7 +53,7 @@ common options
                                  start in the current folder
   --ingest.manifest FILE         table of paths and labels
   --transform.size PIXELS        side of the images that the model sees
-  --model.name NAME              such as cnn, resnet9, mobilenet_v2
+  --model.name NAME              such as cnn, resnet9, efficientnet_lite2
   --model.weights none|FILE      start from random weights, or those of a file
   --training.recipe NAME         small, cifar, photos or transfer
   --training.epochs N            passes over the training images
@@ -118,9 +117,7 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
     from pipeline_def.local.results import write_summary
     from pipeline_def.local.summary_table import print_summary
 
-    summary = write_summary(
-        record, layout, validation=seen.config.validation, missing_weights=seen.missing_weights
-    )
+    summary = write_summary(record, layout, validation=seen.config.validation)
     output.store()
     pushed = output.shown(summary.pushed_model or "")
     print_summary(

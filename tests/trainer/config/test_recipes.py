@@ -13,22 +13,59 @@ from pipeline_def.config.options import describe_chosen, find_ineffective
 from tests.config.command import parsed
 
 TRANSFER = {"model": ModelConfig(weights="w.h5")}
+RANDOM = {"model": ModelConfig(weights="none")}
+LITE = "efficientnet_lite0"
 IMAGENET = ModelConfig(name="efficientnet_v2_b3", weights="imagenet")
+
+
+def search(*names: str) -> TrainingConfig:
+    return TrainingConfig(minutes=1, search={"model.name": [*names]})
+
+
 # Shorter side and number of the images, what the user sets; then size, network and recipe.
 CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
     "digits": (8, 1_437, {}, (32, "cnn", "small")),
     "CIFAR": (32, 50_000, {}, (32, "resnet9", "cifar")),
-    "a small part of CIFAR": (32, 1_000, {}, (32, "cnn", "small")),
-    "many photographs": (375, 8_000, {}, (224, "mobilenet_v2", "photos")),
-    "too few to start from random weights": (375, 7_999, {}, (96, "cnn", "photos")),
-    "few, but pretrained": (375, 160, TRANSFER, (224, "mobilenet_v2", "transfer")),
-    "few small ones, but pretrained": (32, 100, TRANSFER, (32, "cnn", "transfer")),
-    "many thumbnails": (90, 8_000, {}, (96, "mobilenet_v2", "photos")),
-    "a size": (375, 8_000, {"transform": TransformConfig(size=48)}, (48, "resnet9", "cifar")),
-    "a large size": (375, 160, {"transform": TransformConfig(size=300)}, (300, "cnn", "photos")),
-    "a network": (
+    "photographs": (375, 8_000, {}, (224, LITE, "transfer")),
+    "photographs of an unknown number": (375, 0, {}, (224, LITE, "transfer")),
+    "the smallest photographs": (64, 160, {}, (224, LITE, "transfer")),
+    "few small photographs": (63, 9_999, {}, (128, LITE, "transfer")),
+    "the smallest that are enlarged": (32, 1, {}, (128, LITE, "transfer")),
+    "many small photographs": (63, 10_000, {}, (64, "resnet9", "cifar")),
+    "too small to be enlarged": (31, 1_000, {}, (32, "cnn", "small")),
+    "small ones of an unknown number": (32, 0, {}, (32, "cnn", "small")),
+    "many at random": (375, 8_000, RANDOM, (224, "mobilenet_v2", "photos")),
+    "too few to start from random weights": (375, 7_999, RANDOM, (96, "cnn", "photos")),
+    "few, but from a file": (375, 160, TRANSFER, (224, "mobilenet_v2", "transfer")),
+    "few small ones, but from a file": (32, 100, TRANSFER, (32, "cnn", "transfer")),
+    "many thumbnails at random": (90, 8_000, RANDOM, (96, "mobilenet_v2", "photos")),
+    "a small size": (375, 8_000, {"transform": TransformConfig(size=48)}, (48, "resnet9", "cifar")),
+    "the size of small images": (
+        *(32, 1_000, {"transform": TransformConfig(size=32)}),
+        (32, "cnn", "small"),
+    ),
+    "a large size": (375, 160, {"transform": TransformConfig(size=300)}, (300, LITE, "transfer")),
+    "digits, enlarged": (8, 160, {"transform": TransformConfig(size=96)}, (96, LITE, "transfer")),
+    "a network of Keras": (
         *(375, 160, {"model": ModelConfig(name="mobilenet_v2")}),
         (224, "mobilenet_v2", "photos"),
+    ),
+    "a network of ours": (
+        *(8, 160, {"model": ModelConfig(name="efficientnet_lite1")}),
+        (128, "efficientnet_lite1", "transfer"),
+    ),
+    "a small network": (375, 160, {"model": ModelConfig(name="cnn")}, (96, "cnn", "photos")),
+    "weights of ImageNet": (
+        *(8, 160, {"model": ModelConfig(weights="imagenet")}),
+        (128, LITE, "transfer"),
+    ),
+    "a search for networks": (
+        *(375, 160, {"training": search("cnn", LITE)}),
+        (96, "cnn", "photos"),
+    ),
+    "a search for networks of ours": (
+        *(375, 160, {"training": search(LITE, "efficientnet_lite2")}),
+        (224, LITE, "transfer"),
     ),
     "a network with a size of its own": (
         *(375, 160, {"model": IMAGENET}),
@@ -39,6 +76,7 @@ CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
         (224, "auto", "photos"),
     ),
     "a recipe": (375, 10, {"training": TrainingConfig(recipe="cifar")}, (96, "cnn", "cifar")),
+    "transfer": (8, 10, {"training": TrainingConfig(recipe="transfer")}, (128, LITE, "transfer")),
 }
 
 
@@ -50,6 +88,11 @@ def test_size_network_and_recipe_follow_the_images(
     config, recipe = resolve(kind(**given), shorter_side=side, images=images)
     assert (config.transform.size, config.model.name, config.training.recipe) == chosen
     assert recipe.name == config.training.recipe
+    # Weights start from ImageNet's exactly where the network has them.
+    assert (config.model.weights == "imagenet") == (
+        config.model.name in ("efficientnet_v2_b3", LITE, "efficientnet_lite1")
+    )
+    assert "auto" not in (config.model.title, config.model.weights)
     assert {
         key: getattr(getattr(config, section), field)
         for key in recipe.values
@@ -67,6 +110,8 @@ def test_a_recipe_says_why() -> None:
 def test_small_images_are_mirrored_only_if_the_user_says_so() -> None:
     chosen, _ = resolve(Config(), shorter_side=32, images=50_000)
     assert not chosen.augmentation.flip
+    enlarged, _ = resolve(Config(), shorter_side=32, images=500)
+    assert (enlarged.model.name, enlarged.augmentation.flip) == (LITE, False)
     named = Config(training=TrainingConfig(recipe="cifar"))
     assert resolve(named, shorter_side=32, images=50_000)[0].augmentation.flip
 
@@ -101,13 +146,13 @@ def test_a_longer_training_for_fewer_images() -> None:
 
 
 INEFFECTIVE = {
-    "--augmentation.flip true": "--augmentation.flip true changes nothing: recipe photos sets it "
+    "--augmentation.flip true": "--augmentation.flip true changes nothing: recipe transfer sets it "
     "already",
     "--training.momentum 0.8": "--training.momentum 0.8 changes nothing with training.optimizer "
     "adam",
-    "--transfer.unfreeze 2": "--transfer.unfreeze 2 changes nothing without pretrained weights",
-    "--model.name mobilenet_v2 --model.width 8": "--model.width 8 changes nothing with "
-    "mobilenet_v2",
+    "--transfer.unfreeze 2 --model.weights none": "--transfer.unfreeze 2 changes nothing without "
+    "pretrained weights",
+    "--transfer.unfreeze 2": "",
     "--training.keep last --training.patience 7": "--training.patience 7 changes nothing with "
     "training.keep last",
     "--augmentation.flip false": "",
@@ -126,6 +171,6 @@ def test_an_option_that_changes_nothing_says_so(words: str, sentence: str) -> No
 
 
 def test_the_options_that_a_recipe_has_set() -> None:
-    given = parsed("--training.epochs", "7")
+    given = parsed("--training.epochs", "7", "--model.weights", "none")
     _, recipe = resolve(given, shorter_side=375, images=160)
     assert describe_chosen(given.given, recipe) == "training.patience 15, augmentation.flip true"

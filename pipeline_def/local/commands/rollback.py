@@ -1,12 +1,12 @@
-"""`local_runner.py rollback` and `weights`: the pushed model in use, and ImageNet's weights."""
+"""`local_runner.py rollback`: the pushed model in use."""
 
 import os
 import warnings
 from collections.abc import Sequence
 
 from components.contract.error_messages import did_you_mean
-from components.contract.errors import ConfigurationError, ModelError
-from components.contract.printable import make_printable, quote
+from components.contract.errors import ModelError
+from components.contract.printable import make_printable
 from components.host.startup import quick_imports
 from components.predict.model import import_quietly
 from components.storage.saved_model import (
@@ -15,8 +15,6 @@ from components.storage.saved_model import (
     read_rollback,
     whole_versions,
 )
-from components.trainer.config.model import APPLICATIONS
-from components.trainer.networks import pretrained
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
@@ -31,19 +29,6 @@ models again; another model replaces it as soon as it is blessed against it.
   VERSION        a version in --output: the one before the version in use
   --output DIR   output folder or URL of the runs: output
 """
-WEIGHTS_USAGE = """usage: local_runner.py weights fetch NAME | list | use FILE
-
-Gets ImageNet's weights, from which a network for photographs starts. A run
-looks for them by itself; these commands are for machines without internet.
-
-  fetch NAME   download the weights of a network, such as mobilenet_v2; the
-               name of the file contains its checksum
-  list         list the networks, and which weights are on this machine
-  use FILE     check a fetched file from another machine, and keep it where
-               runs find it
-"""
-# Seconds without data.
-_SILENCE = 60.0
 
 
 def roll_back(arguments: Sequence[str]) -> int:
@@ -123,47 +108,3 @@ def _list_withdrawn(versions: Sequence[str], target: str) -> dict[str, str]:
 
 def _name(version: str) -> str:
     return os.path.basename(version)
-
-
-def manage_weights(arguments: Sequence[str]) -> int:
-    """Run `fetch NAME`, `list` or `use FILE`.
-
-    Raises:
-        ConfigurationError: it is none of these, or there is no such network.
-        ModelError: weights cannot be downloaded, or are wrong.
-    """
-    match list(arguments):
-        case ["fetch", name] if not name.startswith("-"):
-            _fetch_weights(name)
-        case ["list"]:
-            _list_weights()
-        case ["use", path] if not path.startswith("-"):
-            name, stored = pretrained.use(path)
-            print(f"Photographs start from these weights of {name} now: {make_printable(stored)}")
-        case [*words] if {"-h", "--help"} & {*words}:
-            print(WEIGHTS_USAGE.strip())
-        case words:
-            given = f"weights {' '.join(words)}".strip()
-            raise ConfigurationError(
-                f"Unknown command {quote(given)}: it must be `weights fetch NAME`, `weights list` "
-                "or `weights use FILE`."
-            )
-    return 0
-
-
-def _fetch_weights(name: str) -> None:
-    if name not in pretrained.RELEASES:
-        hint = did_you_mean(name, pretrained.RELEASES) or " See `local_runner.py weights list`."
-        raise ConfigurationError(f"{quote(name)} has no ImageNet weights.{hint}")
-    path = pretrained.find(name) or pretrained.download(name, silence=_SILENCE)
-    shown = make_printable(path)
-    print(f"File:     {shown}\nSHA-256:  {pretrained.digest(path)}")
-    name = os.path.basename(shown)
-    print(f"Copy it to a machine without internet, and run: local_runner.py weights use {name}")
-
-
-def _list_weights() -> None:
-    for name in pretrained.RELEASES:
-        path = pretrained.find(name)
-        size = f"{APPLICATIONS[name].parameters * 4 / 1e6:,.0f} MB"
-        print(f"{name:<20} {size:>8}  {make_printable(path) if path else 'not here'}")
