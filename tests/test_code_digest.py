@@ -93,6 +93,32 @@ def test_the_other_set_of_libraries_invalidates_all_steps(
     code_digest._locked_versions.cache_clear()
 
 
+@pytest.mark.parametrize("file", ["components/images/check.py", "pipeline_def/x.css", "uv.lock"])
+def test_any_file_changes_the_digest_of_the_program(
+    copy_of_the_code: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    (copy_of_the_code / "pipeline_def").mkdir(exist_ok=True)
+    monkeypatch.setattr(code_digest, "__file__", copy_of_the_code / "pipeline_def/code_digest.py")
+    before = code_digest.program_digest()
+    (copy_of_the_code / "pipeline_def" / "__pycache__").mkdir(exist_ok=True)
+    (copy_of_the_code / "pipeline_def" / "__pycache__" / "x.pyc.139874").write_bytes(b"half")
+    assert before == code_digest.program_digest()
+    path = copy_of_the_code / file
+    path.touch()
+    with changed(path) as text:
+        path.write_text(f"{text}# more\n")
+        assert code_digest.program_digest() != before
+
+
+def test_a_newly_installed_library_changes_the_digest_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = code_digest.program_digest()
+    (tmp_path / "another-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert code_digest.program_digest() != before
+
+
 def test_byte_code_does_not_count(copy_of_the_code: Path, original: dict[str, str]) -> None:
     for package in ("images", "report/page/templates"):
         folder = copy_of_the_code / "components" / package / "__pycache__"

@@ -13,7 +13,8 @@ from components.contract.errors import StorageError, UserError
 
 PAGE_FILE = "report.html"
 CARD_FILE = "model_card.md"
-"""File names of text artifacts in a local run, where each artifact is a folder."""
+METRICS_FILE = "metrics.json"
+"""File names of the report's artifacts in a local run, where each artifact is a folder."""
 
 # A file of parts: the parts, the offset of each and the end of the last, and their number.
 _NUMBER = struct.Struct("<Q")

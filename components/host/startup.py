@@ -127,7 +127,9 @@ def seconds_since_start() -> float:
     with contextlib.suppress(psutil.Error):
         if (parent := process.parent()) and parent.name() == "uv":
             process = parent
-    return time.time() - float(process.create_time())
+    # Linux counts from the start of the machine, which psutil knows only to the second.
+    started = process.create_time() - psutil.boot_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - float(started)
 
 
 def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn import metrics
 
 from components.metrics.predictions import (
     Flags,
@@ -121,6 +120,8 @@ def trace_roc(predictions: Predictions) -> Roc | None:
 def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
     if truth.all() or not truth.any() or not np.isfinite(scores).all():
         return None
+    from sklearn import metrics  # With SciPy, in half a second.
+
     false_positive_rate, recall, thresholds = metrics.roc_curve(truth, scores)
     kept = _thin(false_positive_rate, recall)
     return Roc(
@@ -140,6 +141,8 @@ def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
     roc = _trace(truth, scores, positive=label)
     if not roc:
         return None
+    from sklearn import metrics
+
     precision, recall, _ = metrics.precision_recall_curve(truth, scores)
     kept = _thin(recall, precision)
     average = float(-(np.diff(recall) * precision[:-1]).sum())

@@ -7,14 +7,13 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
-from components.contract.artifact_files import CARD_FILE, PAGE_FILE, make_folders
+from components.contract.artifact_files import CARD_FILE, METRICS_FILE, PAGE_FILE, make_folders
 from components.contract.artifacts import Artifacts
 from components.contract.suspects import SUSPECTS_FILE, write_suspects
 from components.report.card import write_card
 from components.report.inputs import gather_facts
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,
-    METRICS_FILE,
     set_classification,
     set_metrics,
     write_metrics,

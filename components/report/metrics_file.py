@@ -17,7 +17,6 @@ from components.metrics.curves import Roc
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 
-METRICS_FILE = "metrics.json"
 CLASSIFICATION_FILE = "classification.json"
 
 MATRIX_CLASSES_IN_UI = 50

@@ -1,10 +1,12 @@
 """Runs the pipeline with its display, log and record."""
 
+import functools
 import logging
 import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
@@ -17,8 +19,12 @@ from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.folder import Output
+from pipeline_def.local.output.integrity import adopt_moved, drop_incomplete, note_files
+from pipeline_def.local.output.prune import keep_newest
+from pipeline_def.local.results import read_results
 from pipeline_def.local.run_display import RunDisplay, redirect_output
-from pipeline_def.runs.record import Recorder, RunRecord, describe_failure
+from pipeline_def.local.unchanged import digest_program, find_unchanged, list_again
+from pipeline_def.runs.record import Recorder, RunRecord, Step, Steps, describe_failure
 from pipeline_def.steps import STEPS
 
 
@@ -41,7 +47,7 @@ def execute(
     logs = Layout(config.output).logs
     os.makedirs(logs, exist_ok=True)
     log_file = os.path.join(logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
-    print(f"Log:    {make_printable(log_file)}\nLoading TensorFlow and TFX …", flush=True)
+    print(f"Log:    {make_printable(log_file)}", flush=True)
     with redirect_output(log_file) as terminal:
         display = RunDisplay(terminal)
         try:
@@ -63,76 +69,79 @@ def _run_recorded(
     config: Config, output: Output, display: RunDisplay, last: str | None, seen: FirstLook | None
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
-    with quick_imports():
-        from pipeline_def.local.output.integrity import note_files
-        from pipeline_def.local.output.prune import keep_newest
-        from pipeline_def.local.results import read_results
-        from pipeline_def.local.runner import list_steps
-        from pipeline_def.pipeline import create_pipeline
-
-    layout = Layout(config.output)
-    pipeline = create_pipeline(
-        config, metadata=layout.metadata, listing=seen.listing if seen else ""
-    )
-    names = [component.id for component in pipeline.components]
+    # Kubeflow's section does not matter here, and its variables may hold secrets.
+    configuration = {k: v for k, v in to_dict(config).items() if k != "kubeflow"}
+    program = digest_program(config)
+    unchanged = None
+    if seen and not last:
+        unchanged = find_unchanged(config, configuration, program=program, listing=seen.listing)
+    if unchanged:
+        names, code = list(unchanged.steps), unchanged.code
+    else:
+        display.say("Loading TensorFlow and TFX …")
+        names, list_steps = _load_pipeline(config, seen)
+        functions = config.model.build_fn, config.augmentation.fn
+        code = {name: code_digest(name, *functions) for name in names if name in STEPS}
     recorder = Recorder(
-        config.output,
-        pipeline=config.name,
-        # Kubeflow's section does not matter here, and its variables may hold secrets.
-        configuration={k: v for k, v in to_dict(config).items() if k != "kubeflow"},
-        code={
-            name: code_digest(name, config.model.build_fn, config.augmentation.fn)
-            for name in names
-            if name in STEPS
-        },
+        config.output, pipeline=config.name, configuration=configuration, code=code, program=program
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
-        if seen:
-            _check_functions(config, classes=seen.classes)
-        _check_results(layout, display)
-        for name, run in list_steps(pipeline, recorder.record.id):
+        if unchanged:
+            steps = list_again(unchanged)
+        else:
+            _check(config, display, seen)
+            steps = list_steps(recorder.record.id)
+        for name, run in steps:
             if name in names:
-                recorder.step_started(name)
-                display.step_started(name)
-                step = run()
-                if step.state == "done":
-                    note_files(layout, step)
-                recorder.step_ended(name, step, **read_results(recorder.record, name, step))
+                _run_step(name, run, recorder, display)
                 output.store_step()
-                display.step_ended(name, step)
     recorder.end("stopped" if last else "done")
     if config.keep_runs and (said := keep_newest(config.output, config.keep_runs)):
         display.say(said)
     return recorder.record
 
 
-def _check_functions(config: Config, *, classes: int) -> None:
-    """Build the user's network and augment an image before the first step."""
-    size = config.transform.size or 0
-    if config.model.build_fn:
+def _load_pipeline(
+    config: Config, seen: FirstLook | None
+) -> tuple[list[str], Callable[[str], Steps]]:
+    """Load TFX; return the names of the steps, and the function that lists them for a run's id."""
+    with quick_imports():
+        from pipeline_def.local.runner import list_steps
+        from pipeline_def.pipeline import create_pipeline
+
+    listing = seen.listing if seen else ""
+    pipeline = create_pipeline(config, metadata=Layout(config.output).metadata, listing=listing)
+    names = [component.id for component in pipeline.components]
+    return names, functools.partial(list_steps, pipeline)
+
+
+def _run_step(name: str, run: Callable[[], Step], recorder: Recorder, display: RunDisplay) -> None:
+    """Run a step, show and record it."""
+    recorder.step_started(name)
+    display.step_started(name)
+    step = run()
+    if step.state == "done":
+        note_files(Layout(recorder.output), step)
+    recorder.step_ended(name, step, **read_results(recorder.record, name, step))
+    display.step_ended(name, step)
+
+
+def _check(config: Config, display: RunDisplay, seen: FirstLook | None) -> None:
+    """Try the user's functions, and look for results that were moved or damaged."""
+    if seen and config.model.build_fn:
         from components.trainer.networks.networks import check_build_fn
 
-        check_build_fn(config.model, size=size, classes=classes)
-    if config.augmentation.fn:
+        check_build_fn(config.model, size=config.transform.size or 0, classes=seen.classes)
+    if seen and config.augmentation.fn:
         from components.trainer.input.augment import check_own
 
-        check_own(config.augmentation.fn, size=size)
-
-
-def _check_results(layout: Layout, display: RunDisplay) -> None:
-    """Look for results that were moved or damaged, and say what follows from it."""
-    from pipeline_def.local.output.integrity import (
-        adopt_moved,
-        drop_incomplete,
-        explaining_metadata,
-    )
-
+        check_own(config.augmentation.fn, size=config.transform.size or 0)
+    layout = Layout(config.output)
     unusable = find_unusable(layout.pushed)
     for version, reason in unusable.items():
         display.say(f"The pushed model {version} is not used: {reason}.")
-    with explaining_metadata(layout):
-        for former in adopt_moved(layout):
-            display.say(f"The results made in {former} are now read from {layout.output}.")
-        for folder in drop_incomplete(layout, unusable):
-            display.say(f"{folder} is missing or damaged and will be rebuilt.")
+    for former in adopt_moved(layout):
+        display.say(f"The results made in {former} are now read from {layout.output}.")
+    for folder in drop_incomplete(layout, unusable):
+        display.say(f"{folder} is missing or damaged and will be rebuilt.")

@@ -77,7 +77,8 @@ def look(listing: Listing, config: Config) -> FirstLook:
         read_schema(config.validation.schema)
     check_accelerator(config.training)
     require_formats(config.export.formats)
-    code_digest(TRAINER.id, config.model.build_fn, config.augmentation.fn)
+    if config.model.build_fn or config.augmentation.fn:
+        code_digest(TRAINER.id, config.model.build_fn, config.augmentation.fn)
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
     splits = check_splits(listing, config.ingest)

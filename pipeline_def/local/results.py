@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.contract.artifact_files import PAGE_FILE
+from components.contract.artifact_files import METRICS_FILE, PAGE_FILE
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import (
@@ -24,7 +24,6 @@ from components.contract.example import (
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
 from components.records.shard_files import count_examples
-from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
 from components.validation.config import ValidationConfig

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import text_format
@@ -34,7 +34,7 @@ from components.contract.errors import ConfigurationError
 from components.host.machine import trim_memory
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
-from pipeline_def.runs.record import Step, StepOutput, describe_failure, now
+from pipeline_def.runs.record import Step, StepOutput, Steps, describe_failure, now
 
 # Properties that ML Metadata or TFX sets on every artifact.
 _NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format", "file_format"})
@@ -42,9 +42,10 @@ _NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format
 _LONGEST_PROPERTY = 1_000
 
 
-def list_steps(pipeline: Pipeline, run_id: str) -> Iterator[tuple[str, Callable[[], Step]]]:
+def list_steps(pipeline: Pipeline, run_id: str) -> Steps:
     """Yield the name of each step, in topological order, and the function that runs it."""
     compiled = compiler.Compiler().compile(pipeline)
+    _check_metadata(pipeline)
     runtime_parameter_utils.substitute_runtime_parameter(
         compiled, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
     )
@@ -87,6 +88,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     connection = getattr(store, store.WhichOneof("connection_config"))
     output = os.path.dirname(pipeline.runtime_spec.pipeline_root.field_value.string_value)
     cache_utils.get_cache_context = functools.partial(_get_portable_context, output)
+    driver = runner_utils.extract_custom_driver_spec(deployment, name)
     started, began = now(), time.monotonic()
     step = launcher.Launcher(
         pipeline_node=node,
@@ -94,7 +96,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         pipeline_info=pipeline.pipeline_info,
         pipeline_runtime_spec=pipeline.runtime_spec,
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
-        custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
+        custom_driver_spec=driver,
     )
     info = _launch(step, name, Layout(output))
     trim_memory()
@@ -111,7 +113,18 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         seconds=round(seconds, 3),
         inputs={key: [artifact.uri for artifact in used] for key, used in info.input_dict.items()},
         outputs={key: describe_output(artifacts[0]) for key, artifacts in outputs.items()},
+        properties=dict(info.exec_properties) if driver else {},
     )
+
+
+def _check_metadata(pipeline: Pipeline) -> None:
+    """Connect to ML Metadata, and explain its errors, and TFX's for a failed connection."""
+    layout = Layout(os.path.dirname(pipeline.pipeline_info.pipeline_root))
+    try:
+        with metadata.Metadata(pipeline.metadata_connection_config):
+            pass
+    except (StatusError, RuntimeError) as error:
+        raise explain_inconsistency(layout, describe_failure(error)) from error
 
 
 def _launch(step: launcher.Launcher, name: str, layout: Layout) -> data_types.ExecutionInfo:

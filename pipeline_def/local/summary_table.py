@@ -6,7 +6,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -14,11 +14,9 @@ from rich.text import Text
 from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
+from components.metrics.proof import explain_grade
+from pipeline_def.local.results import Summary
 from pipeline_def.local.run_display import INDENT, print_row, print_whole, wrap
-
-if TYPE_CHECKING:
-    # Imports scikit-learn.
-    from pipeline_def.local.results import Summary
 
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
@@ -58,9 +56,6 @@ def print_summary(
 
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    # Imports SciPy.
-    from components.metrics.proof import explain_grade
-
     low, high = summary.accuracy_interval
     split = summary.evaluated_on
     if count_folds(split):

@@ -5,12 +5,13 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import platform
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -61,8 +62,14 @@ class Step:
     inputs: dict[str, list[str]] = field(default_factory=dict)
     """Name → URIs."""
     outputs: dict[str, StepOutput] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
+    """Execution properties of a step with a lookup, which has resolved them."""
     made_by: str = ""
     """Id of the run that produced the outputs of a cached step; "" if no record names it."""
+
+
+Steps = Iterator[tuple[str, Callable[[], Step]]]
+"""Name of each step, in topological order, and the function that runs it."""
 
 
 @_strict
@@ -112,6 +119,9 @@ class RunRecord:
     """Step → digest of its code, for our own steps."""
     versions: dict[str, str]
     """Versions of Python and the main libraries."""
+    program: str = ""
+    """Digest of all code, libraries and files that decide on results, beside the configuration and
+    the images; "" in runs by earlier versions."""
     host: str = ""
     """Machine that runs the pipeline."""
     state: Literal["running", "done", "failed", "stopped"] = "running"
@@ -193,6 +203,12 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     return [end(record, "stopped") if record.id in killed else record for record in records]
 
 
+@functools.cache
+def _make_adapter() -> TypeAdapter[RunRecord]:
+    """Return the validator of records, which takes longer to make than to use."""
+    return TypeAdapter(RunRecord)
+
+
 def _may_be_killed(record: RunRecord) -> bool:
     return record.state == "running" and record.host == socket.gethostname()
 
@@ -207,11 +223,11 @@ def _read_record(path: str) -> RunRecord | None:
             raise StorageError(f"{path} was written by a later version of this program.")
         if content.get("runner") == "kubeflow":
             return None
-        record = TypeAdapter(RunRecord).validate_json(text)
+        record = _make_adapter().validate_json(text)
         former, output = str(record.configuration.get("output")), str(Path(path).parents[2])
         if os.path.isabs(former):
             moved = move_paths(text, former, os.path.abspath(output))
-            record = TypeAdapter(RunRecord).validate_json(moved)
+            record = record if moved == text else _make_adapter().validate_json(moved)
         for time in (record.started, record.ended):
             datetime.fromisoformat(time or record.started)
     except OSError as error:
@@ -263,6 +279,7 @@ class Recorder:
         pipeline: str,
         configuration: dict[str, Any],
         code: dict[str, str],
+        program: str = "",
     ) -> None:
         """Start the record of a run in the folder `output`.
 
@@ -281,6 +298,7 @@ class Recorder:
             started=now(),
             configuration=configuration,
             code=code,
+            program=program,
             versions={
                 "python": platform.python_version(),
                 **{name: metadata.version(name) for name in _LIBRARIES},

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import local_runner
-from components.contract.artifact_files import PAGE_FILE
+from components.contract.artifact_files import METRICS_FILE, PAGE_FILE
 from components.contract.configuration import to_dict
 from components.contract.example import INDEX_FILE, SUMMARY_FILE
 from components.contract.model_files import INPUT_FILE
-from components.report.metrics_file import METRICS_FILE
 from pipeline_def.layout import Layout
 from pipeline_def.local.results import read_results, summarize
 from pipeline_def.runs.record import Data, Pushed, Recorder, RunRecord, Step, StepOutput

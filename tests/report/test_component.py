@@ -14,7 +14,7 @@ from tfx.orchestration.kubeflow.v2 import compiler_utils
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 from tfx.types import standard_artifacts
 
-from components.contract.artifact_files import CARD_FILE, PAGE_FILE
+from components.contract.artifact_files import CARD_FILE, METRICS_FILE, PAGE_FILE
 from components.contract.artifacts import (
     ClassificationMetrics,
     Html,
@@ -40,7 +40,6 @@ from components.report.component import ImageReport
 from components.report.executor import Executor
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,
-    METRICS_FILE,
     set_classification,
     set_metrics,
 )

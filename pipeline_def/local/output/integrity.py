@@ -1,6 +1,7 @@
 """Keeps ML Metadata true to the output folder: its place, and which results are complete.
 
-TFX's cache checks only that the folder of an artifact exists.
+TFX's cache checks only that the folder of an artifact exists. Its store is read and changed as the
+SQLite file that it is, which takes no import of TFX.
 """
 
 import contextlib
@@ -12,10 +13,7 @@ import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-
-from ml_metadata.errors import StatusError
-from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
-from tfx.orchestration import metadata
+from typing import NamedTuple
 
 from components.contract.artifact_files import on_disk
 from components.contract.model_files import PUSHED_FORMATS
@@ -31,6 +29,10 @@ nanoseconds and, for a small file, CRC-32."""
 # To read all shards and weights before every run would take too long.
 _LARGEST_READ = 2**20
 
+# `Artifact.State` and `Execution.State` of ML Metadata's `metadata_store.proto`.
+_LIVE, _DELETED = 2, 4
+_RUNNING, _FAILED = 2, 4
+
 # The log of a training that the next run resumes.
 _LOGS = "model_run"
 # Pusher's property with the folder of the pushed model.
@@ -40,12 +42,34 @@ _DESTINATION = "pushed_destination"
 _URI = re.compile(r"(.+)/artifacts/[^/]+/[^/]+/\d+(/value)?")
 
 
+_FIND_RUNNING = "SELECT id FROM Execution WHERE last_known_state = ?"
+
+
+class _Artifact(NamedTuple):
+    """A row of ML Metadata."""
+
+    number: int
+    uri: str
+    pushed: str | None
+    """Folder of the pushed model, of Pusher's output."""
+
+
 @contextlib.contextmanager
-def explaining_metadata(layout: Layout) -> Iterator[None]:
-    """Turn errors of ML Metadata, and TFX's for a failed connection, into a `StorageError`."""
+def _opened(layout: Layout) -> Iterator[sqlite3.Connection | None]:
+    """Open ML Metadata's file, and commit what the context changes; None without its tables.
+
+    Raises:
+        StorageError: the file cannot be used.
+    """
+    if not os.path.exists(layout.metadata):
+        yield None
+        return
     try:
-        yield
-    except (StatusError, sqlite3.Error, RuntimeError) as error:
+        with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
+            # A kill may have left a file without tables, which ML Metadata fills.
+            made = store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone()
+            yield store if made else None
+    except sqlite3.Error as error:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 
 
@@ -57,11 +81,8 @@ def adopt_moved(layout: Layout) -> list[str]:
     Returns:
         The former output folders.
     """
-    if not os.path.exists(layout.metadata):
-        return []
-    with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
-        # A kill may have left a file without tables, which ML Metadata fills.
-        if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone():
+    with _opened(layout) as store:
+        if not store:
             return []
         uris = [uri for [uri] in store.execute("SELECT uri FROM Artifact")]
         formers = {match[1] for match in map(_URI.fullmatch, uris) if match} - {layout.output}
@@ -107,26 +128,19 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     Returns:
         The folders of the incomplete artifacts, sorted.
     """
-    if not os.path.exists(layout.metadata):
-        return []
     noted = dict(_read_notes(layout))
-    config = metadata.sqlite_metadata_connection_config(layout.metadata)
-    with metadata.Metadata(config) as handle:
-        artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
-        lost = [candidate for candidate in artifacts if not _is_complete(candidate, noted, damaged)]
-        for artifact in lost:
-            artifact.state = Artifact.DELETED
-        uris = frozenset(artifact.uri for artifact in artifacts)
-        running = [
-            execution
-            for execution in handle.store.get_executions()
-            if execution.last_known_state == Execution.RUNNING
-        ]
-        for execution in running:
-            execution.last_known_state = Execution.FAILED
-            _remove_unfinished(layout, execution.id, kept=uris)
-        handle.store.put_artifacts(lost)
-        handle.store.put_executions(running)
+    with _opened(layout) as store:
+        if not store:
+            return []
+        artifacts = _list_live(store)
+        lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted, damaged)]
+        _mark_deleted(store, lost)
+        kept = frozenset(artifact.uri for artifact in artifacts)
+        for [number] in store.execute(_FIND_RUNNING, (_RUNNING,)).fetchall():
+            store.execute(
+                "UPDATE Execution SET last_known_state = ? WHERE id = ?", (_FAILED, number)
+            )
+            _remove_unfinished(layout, number, kept=kept)
     gone = {artifact.uri for artifact in lost}
     # A run may have been killed after a step ended and before its files were noted.
     fresh = [artifact.uri for artifact in artifacts if artifact.uri not in gone | noted.keys()]
@@ -134,23 +148,43 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     return sorted(gone)
 
 
+def list_complete(layout: Layout) -> set[str]:
+    """Return the URIs of all artifacts; nothing if a run must first put the output right."""
+    noted = dict(_read_notes(layout))
+    with _opened(layout) as store:
+        if not store or store.execute(_FIND_RUNNING, (_RUNNING,)).fetchone():
+            return set()
+        artifacts = _list_live(store)
+    uris = {artifact.uri for artifact in artifacts}
+    is_known = all(uri in noted for uri in uris if on_disk(uri))
+    is_right = is_known and all(_is_complete(artifact, noted, ()) for artifact in artifacts)
+    return uris if is_right else set()
+
+
 def mark_deleted(layout: Layout, folders: Collection[str]) -> None:
     """Mark the artifacts in `folders` as deleted in ML Metadata, so that no cache finds them."""
     adopt_moved(layout)
-    if not os.path.exists(layout.metadata):
-        return
-    config = metadata.sqlite_metadata_connection_config(layout.metadata)
-    gone = {*folders}
-    with metadata.Metadata(config) as handle:
-        # The artifact of a number or a text is a file in the folder.
-        lost = [
-            live
-            for live in handle.store.get_artifacts()
-            if live.state == Artifact.LIVE and {live.uri, os.path.dirname(live.uri)} & gone
-        ]
-        for artifact in lost:
-            artifact.state = Artifact.DELETED
-        handle.store.put_artifacts(lost)
+    with _opened(layout) as store:
+        if store:
+            # The artifact of a number or a text is a file in the folder.
+            _mark_deleted(
+                store,
+                (of for of in _list_live(store) if {of.uri, os.path.dirname(of.uri)} & {*folders}),
+            )
+
+
+def _mark_deleted(store: sqlite3.Connection, artifacts: Iterable[_Artifact]) -> None:
+    rows = [(_DELETED, artifact.number) for artifact in artifacts]
+    store.executemany("UPDATE Artifact SET state = ? WHERE id = ?", rows)
+
+
+def _list_live(store: sqlite3.Connection) -> list[_Artifact]:
+    rows = store.execute(
+        "SELECT id, uri, string_value FROM Artifact LEFT JOIN ArtifactProperty "
+        "ON artifact_id = id AND ArtifactProperty.name = ? WHERE state = ?",
+        (_DESTINATION, _LIVE),
+    )
+    return [_Artifact._make(row) for row in rows]
 
 
 def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) -> None:
@@ -163,7 +197,7 @@ def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) 
 
 
 def _is_complete(
-    artifact: Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
+    artifact: _Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
 ) -> bool:
     if not on_disk(artifact.uri):
         # Requests for every file would cost more than a step that fails.
@@ -171,11 +205,11 @@ def _is_complete(
     if not os.path.exists(artifact.uri):
         return False
     places = [artifact.uri]
-    if _DESTINATION in artifact.custom_properties:
-        destination = artifact.custom_properties[_DESTINATION].string_value
-        if destination in damaged or not os.path.exists(os.path.join(destination, GRAPH)):
+    if artifact.pushed is not None:
+        is_there = os.path.exists(os.path.join(artifact.pushed, GRAPH))
+        if artifact.pushed in damaged or not is_there:
             return False
-        places.append(os.path.join(destination, PUSHED_FORMATS))
+        places.append(os.path.join(artifact.pushed, PUSHED_FORMATS))
     return all(
         _is_as_noted(str(Path(place, name)), content)
         for place in places

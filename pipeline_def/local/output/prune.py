@@ -2,18 +2,16 @@
 
 import os
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.contract.errors import ConfigurationError, DataError, StorageError, UserError
 from components.contract.printable import describe_bytes, make_printable, read_number
-from components.host.startup import quick_imports
-from components.predict.model import import_quietly
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import check_metadata
+from pipeline_def.local.output.integrity import mark_deleted
 from pipeline_def.runs.history import read_runs, trace
 from pipeline_def.runs.record import RunRecord, find_producers
 
@@ -68,15 +66,9 @@ def keep_newest(output: str, number: int) -> str:
 
 
 def _remove(removal: Removal, layout: Layout) -> str:
-    import_quietly()
-    with warnings.catch_warnings(), quick_imports():
-        # Libraries warn about Python versions.
-        warnings.simplefilter("ignore")
-        from pipeline_def.local.output.integrity import explaining_metadata, mark_deleted
     check_metadata(layout)
     # First, so that no run takes what a kill leaves of a folder from the cache.
-    with explaining_metadata(layout):
-        mark_deleted(layout, removal.folders.keys())
+    mark_deleted(layout, removal.folders.keys())
     for folder in removal.folders:
         try:
             shutil.rmtree(folder)
