@@ -22,19 +22,17 @@ from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.contract.span_pattern import find_root
 from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
-from components.ingest.datasets.reading import find_shards, read_images
+from components.ingest.datasets.reading import find_layout, find_shards, read_images
 from components.ingest.datasets.record_listing import list_records
 from components.ingest.plan.splits import choose_splits, fill_splits
+from components.ingest.source.containers import (
+    explain_container,
+    find_container,
+    marks_container,
+)
 from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
-from components.ingest.source.labeling import (
-    UNMATCHED,
-    Labelled,
-    by_folder,
-    by_manifest,
-    exclude,
-    skip_unused,
-)
+from components.ingest.source.labeling import Exclusion, Labelled, by_folder, by_manifest
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
@@ -47,9 +45,9 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_spans
-from components.storage.fetch import Unread
+from components.storage.fetch import LARGEST_POINTER, Unread, read_files
 from components.storage.folder import is_file
-from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
+from components.storage.folder_listing import Found, explain_ignored, find_file, find_images
 from components.storage.retry import digest
 from components.storage.row_table import keep, sort
 
@@ -126,13 +124,15 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
     root = find_root(data)
     labelled, notes = [], describe_gaps(spans, config.window)
     places: dict[str, str] = {}
+    is_excluded = Exclusion(config.exclude)
     for span in spans:
-        folder, found = _find(span.folder)
+        folder, found = _find(span.folder, is_excluded)
         if not found:
             notes.append(f"{folder} is empty.")
             continue
         records = _find_records(folder, found, config)
-        labelled.append(_move(_label(folder, found, records, config), root, folder, span.span))
+        of_span = _label(folder, found, records, config, is_excluded)
+        labelled.append(_move(of_span, root, folder, span.span))
         places.setdefault(labelled[-1].layout, folder)
     if not labelled:
         raise DataError(f"All folders that {data} matches are empty: add images.")
@@ -142,7 +142,7 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
             f"The layout of {place} is {first}, but that of {other} is {second}: set "
             f"ingest.layout, or choose a smaller ingest.window."
         )
-    return _complete(root, _merge(labelled, notes), config)
+    return _complete(root, _merge(labelled, [*notes, *is_excluded.notes()]), config)
 
 
 def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
@@ -161,15 +161,10 @@ def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
 
 
 def _merge(labelled: Sequence[Labelled], notes: list[str]) -> Labelled:
-    """Join the files of spans; a pattern of ingest.exclude need not match in each span."""
-    counts = collections.Counter(note for of in labelled for note in of.notes)
-    shared = (
-        note
-        for note, count in counts.items()
-        if count == len(labelled) or not note.startswith(UNMATCHED)
-    )
+    """Join the files of spans."""
     files = keep((file for of in labelled for file in of.files), ImageFile._make)
     skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
+    shared = dict.fromkeys(note for of in labelled for note in of.notes)
     return labelled[-1]._replace(files=files, skipped=skipped, notes=[*notes, *shared])
 
 
@@ -180,26 +175,34 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
         DataError: the folder does not exist, has no labels, or its layout is unclear.
     """
     config = config or IngestConfig()
-    folder, found = _find(folder)
+    is_excluded = Exclusion(config.exclude)
+    folder, found = _find(folder, is_excluded)
     records = _find_records(folder, found, config)
-    labelled = _label(folder, found, records, config)
+    labelled = _label(folder, found, records, config, is_excluded)
     # Of a million files, it takes as much memory as the result.
     del found
+    labelled.notes.extend(is_excluded.notes())
     return _complete(folder, labelled, config)
 
 
 def _label(
-    folder: str, found: Sequence[Found], records: Labelled | None, config: IngestConfig
+    folder: str,
+    found: Sequence[Found],
+    records: Labelled | None,
+    config: IngestConfig,
+    is_excluded: Exclusion,
 ) -> Labelled:
     """Label the files of a folder, or the records of its shards."""
     if not records:
-        return (by_manifest if config.manifest else by_folder)(folder, found, config)
+        if not config.manifest:
+            return by_folder(folder, found, config)
+        return by_manifest(folder, found, config, is_excluded)
     if config.manifest:
         known = [*found, *map(_as_found, records.files)]
-        labelled = by_manifest(folder, known, config)
+        labelled = by_manifest(folder, known, config, is_excluded)
         return labelled._replace(taken=records.taken, features=records.features)
-    skipped, notes = skip_unused(found, config)
-    return records._replace(skipped=skipped | records.skipped, notes=[*notes, *records.notes])
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    return records._replace(skipped=skipped | records.skipped)
 
 
 def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
@@ -236,39 +239,56 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     )
 
 
-def _find(folder: str) -> tuple[str, Sequence[Found]]:
+def _find(folder: str, is_excluded: Exclusion) -> tuple[str, Sequence[Found]]:
     """List a folder, or a single shard as the only file of its folder."""
-    is_shard = find_shards([Found(folder, "", 0, "", "")])
-    if (is_shard or folder.lower().endswith((*ARCHIVES, *FORMATS))) and is_file(folder):
+    name = posixpath.basename(folder.rstrip("/"))
+    is_shard, container = find_layout(name), find_container(name)
+    is_known = is_shard or container or name.lower().endswith((*ARCHIVES, *FORMATS))
+    if is_known and is_file(folder):
+        if container:
+            raise DataError(explain_container(folder, container))
         if not is_shard:
             raise DataError(explain_file(folder))
-        parent, _, name = folder.rpartition("/")
+        parent = folder.rpartition("/")[0]
         file = find_file(folder)
         assert file is not None
         return parent or ("/" if folder.startswith("/") else "."), [file._replace(path=name)]
-    return folder, find_files(folder)
+    return folder, find_images(folder, is_excluded)
 
 
 def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled | None:
     """List the records of the shards of a folder; return None for a folder of images.
 
     Raises:
-        DataError: the folder has both, or its shards cannot be used.
+        DataError: the folder has both, its shards cannot be used, or it is a container that cannot.
     """
-    excluded, _ = exclude((entry.path for entry in found), config.exclude)
     tables = {config.manifest, config.corrections}
 
     def is_visible(entry: Found) -> bool:
         is_table = f"{folder.rstrip('/')}/{entry.path}" in tables
-        return not is_table and entry.path not in excluded and not explain_ignored(entry)
+        return not is_table and not explain_ignored(entry)
 
     # Most are pictures, which need no closer look.
     others = (entry for entry in found if not entry.path.lower().endswith(PICTURES))
-    shards = find_shards(filter(is_visible, others))
-    if not shards:
+    shards, left, containers = find_shards(
+        entry for entry in others if is_visible(entry) or marks_container(entry.path)
+    )
+    for path, container in containers.items() if shards else ():
+        if container.is_table:
+            raise DataError(explain_container(f"{folder}/{path}", container))
+    if not (shards or left or containers):
         return None
-    visible = list(filter(is_visible, found))
-    if picture := find_picture((e.path for e in visible), loose=bool(config.manifest)):
+    visible = [entry for entry in found if is_visible(entry) and entry.path not in left]
+    picture = find_picture((e.path for e in visible), loose=bool(config.manifest))
+    if not shards:
+        if picture is None and containers:
+            path, container = next(iter(containers.items()))
+            raise DataError(explain_container(f"{folder}/{path}", container))
+        if picture is None and left:
+            path, why = next(iter(left.items()))
+            raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
+        return None
+    if picture:
         # A table of labels, or the archive that the images come from.
         beside = all("/" not in file.path for files in shards.values() for file in files)
         if config.manifest or (beside and shards.keys() <= {"parquet", "webdataset"}):
@@ -278,7 +298,19 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
             f"{folder} has both shards and images, such as {first.path} and {picture}: leave one "
             f"kind out, as with --ingest.exclude {shlex.quote(json.dumps([first.path]))}."
         )
-    return list_records(folder, visible, shards, config)
+    _check_pointers(folder, shards, config)
+    records = list_records(folder, visible, shards, config)
+    return records._replace(skipped=left | records.skipped)
+
+
+def _check_pointers(
+    folder: str, shards: Mapping[str, Sequence[Found]], config: IngestConfig
+) -> None:
+    """Raise `DataError` if a small shard cannot be read, such as a pointer to the real one."""
+    small = [file for files in shards.values() for file in files if file.size < LARGEST_POINTER]
+    for file, content in read_files(folder, small, config):
+        if isinstance(content, Unread):
+            raise DataError(f"{folder}/{file.path}: {content.reason}.")
 
 
 def _as_found(file: ImageFile) -> Found:

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.properties import LookupInput
-from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
+from components.storage.folder_listing import (
+    Found,
+    explain_ignored,
+    explain_name,
+    find_file,
+    find_images,
+)
 
 FOUND_KEY = "found_files"
 """The execution property that is looked up: a digest of the files of the folder."""
@@ -42,8 +48,9 @@ class Source:
 def find_sources(named: Sequence[str]) -> list[Source]:
     """Find the files to predict: files and folders that are `named` as paths or URLs.
 
-    Hidden and system files in a folder are skipped, but not if they are named themselves. Raises
-    `DataError` if one of them does not exist, or there are no files.
+    Files in a folder that are hidden, left by a system or no images by their names are skipped, but
+    not if they are named themselves. Raises `DataError` if one of them does not exist, or there are
+    no files.
     """
     pairs = itertools.chain.from_iterable(map(_find, named))
     # Group neighbors, so that files of one folder are read together.
@@ -63,9 +70,9 @@ def _find(named: str) -> Iterator[tuple[str, ListedFile]]:
         folder = named.rpartition("/")[0] or ("/" if named.startswith("/") else ".")
         yield folder, ListedFile(named, file, file.problem)
         return
-    for entry in find_files(named):
+    for entry in find_images(named):
         name = os.path.join(named, entry.path)
-        yield named, ListedFile(name, entry, explain_ignored(entry))
+        yield named, ListedFile(name, entry, explain_ignored(entry) or explain_name(entry.path))
 
 
 def divide(source: Source, size: int) -> Iterator[Source]:

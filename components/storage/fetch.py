@@ -71,6 +71,12 @@ _TIMEOUT_SECONDS = 180.0
 
 CHANGED = Unread("it has changed since it was listed")
 """Why a file is not used."""
+_POINTERS = {
+    b"version https://git-lfs.github.com/spec": "a pointer of Git LFS: run git lfs pull",
+    b"/annex/objects/": "a pointer of git-annex: run git annex get",
+}
+LARGEST_POINTER = 1024
+"""Bytes, which no file has that stands for another one."""
 _DAMAGED = "it arrives damaged"
 _GONE = Unread("it has gone since it was listed")
 # In the text of errors that are not retried: gcsfs raises a plain OSError for 403.
@@ -98,8 +104,8 @@ def read_files(
 
 def refuse(file: _ListedFile, config: _Options) -> Unread | None:
     """Return why a file need not be opened, if so."""
-    if file.version == MISSING:
-        return Unread("there is no such file")
+    if file.version.startswith(MISSING):
+        return Unread(file.version.removeprefix(MISSING) or "there is no such file")
     if file.size > config.max_image_mib * 2**20:
         reason = f"{file.size / 2**20:.1f} MiB, above {config.max_image_mib:g}"
         return Unread(reason, too_large=True)
@@ -128,7 +134,16 @@ def _read_local(path: str, file: _ListedFile, config: _Options, first: int | Non
     # Backups by hard links, and volumes that are mounted anew, change only the other time.
     same = len(data) == size and version.split()[0] == file.version.split()[0]
     same = same and (first is not None or checksum_matches(data, file.checksum))
-    return data if same else CHANGED
+    return _resolve(data) if same else CHANGED
+
+
+def _resolve(content: Content) -> Content:
+    """Return the content, or what to do with one that stands for that of the real file."""
+    if isinstance(content, bytes) and len(content) < LARGEST_POINTER:
+        for start, reason in _POINTERS.items():
+            if content.startswith(start):
+                return Unread(reason)
+    return content
 
 
 def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:
@@ -202,7 +217,7 @@ async def read_remote(
             cause = content.reason.partition(":")[0] if known else "an error"
             pause = retry.RETRY_POLICY.pause(attempt)
             await retry.pause_before_retry(cause, f"GET {path}", pause)
-    return content
+    return _resolve(content)
 
 
 async def _read_once(fs: AbstractFileSystem, path: str, file: _ListedFile, size: int) -> Content:

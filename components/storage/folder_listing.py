@@ -22,14 +22,58 @@ from components.storage.folder import (
 from components.storage.row_table import RowSorter
 
 MISSING = "missing"
-"""Version of an entry without a file, such as a broken link."""
+"""Version of an entry without a file, such as a broken link; a reason may follow."""
+
+EXCLUDED = "excluded"
+"""Why an entry is skipped that the caller of `find_images` leaves out."""
+UNREADABLE = "no permission to read"
+"""Why a folder is skipped, with all that is in it."""
 
 _IRREGULAR = "not a regular file"
 _LINK_UP = "a link to a folder above the images"
 LINK_AGAIN = "a link to a folder that is listed already"
 """Why a link is skipped: below a folder at the top, each folder is read once."""
 
-_LEFT_BY_SYSTEMS = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
+_LEFT_BY_SYSTEMS = frozenset(
+    {
+        *("thumbs.db", "ehthumbs.db", "ehthumbs_vista.db", "desktop.ini", "$recycle.bin"),
+        *("found.000", "system volume information"),
+        *("__macosx", "icon\r", "network trash folder", "temporary items"),
+        *("lost+found", "lost.dir", "__pycache__"),
+        # Network storage of Synology, QNAP and NetApp.
+        *("@eadir", "@tmp", "@synoresource", "#recycle", "#snapshot"),
+        *("@recycle", "@recently-snapshot", "~snapshot"),
+    }
+)
+# Hadoop marks an empty folder of a bucket by a file of this name.
+_FOLDER_MARKER = "_$folder$"
+_OF_SYSTEM = "left by the system"
+
+_OTHER_ENDINGS = (
+    # About images, or beside them.
+    *(".json", ".jsonl", ".ndjson", ".geojson", ".xml", ".xmp", ".yaml", ".yml", ".toml", ".ini"),
+    *(".txt", ".csv", ".tsv", ".md", ".rst", ".log", ".html", ".htm", ".url", ".lnk", ".dvc"),
+    *(".tfw", ".tifw", ".jgw", ".jpgw", ".pgw", ".pngw", ".gfw", ".bpw", ".wld", ".prj", ".ovr"),
+    *(".aae", ".thm", ".lrv", ".pp3", ".dop", ".cos", ".on1", ".md5", ".sha1", ".sha256", ".crc"),
+    # Documents, programs, data, archives and films.
+    *(
+        ".pdf",
+        ".doc",
+        ".docx",
+        ".xls",
+        ".xlsx",
+        ".ppt",
+        ".pptx",
+        ".py",
+        ".ipynb",
+        ".m",
+        ".r",
+        ".sh",
+    ),
+    *(".npy", ".npz", ".mat", ".h5", ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".db", ".sqlite"),
+    *(".zip", ".tgz", ".tar.gz", ".7z", ".rar", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".wmv"),
+    *(".mp3", ".wav"),
+)
 
 
 class Found(NamedTuple):
@@ -58,13 +102,39 @@ def find_files(folder: str) -> Sequence[Found]:
         sorter = RowSorter(Found._make)
         _find_remote(fs, root, folder, sorter.add)
         return sorter.sorted()
+    _require_folder(folder, root)
+    return _find_local(root, None)
+
+
+def find_images(
+    folder: str, is_excluded: Callable[[str], bool] = lambda _: False
+) -> Sequence[Found]:
+    """List a folder like `find_files`, where people and systems may have left other things, too.
+
+    Folders that are excluded by their path, left by a system or not readable are one entry with a
+    problem. A disk is not asked for what is in them.
+    """
+    fs, root = open_folder(folder)
+    if is_local(fs):
+        _require_folder(folder, root)
+        return _find_local(root, is_excluded)
+    sorter = RowSorter(Found._make)
+
+    def take(entry: Found) -> None:
+        excluded = not entry.problem and is_excluded(entry.path)
+        sorter.add(entry._replace(problem=EXCLUDED) if excluded else entry)
+
+    _find_remote(fs, root, folder, take)
+    return sorter.sorted()
+
+
+def _require_folder(folder: str, root: str) -> None:
     if not os.path.exists(root):
         parent, name = os.path.split(folder)
         similar = did_you_mean(name, list_folders(parent))
         raise DataError(f"{folder} does not exist: give a folder of label/image files.{similar}")
     if not os.path.isdir(root):
         raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
-    return _find_local(root)
 
 
 def find_file(path: str) -> Found | None:
@@ -85,12 +155,18 @@ def find_file(path: str) -> Found | None:
 
 def explain_ignored(entry: Found) -> str:
     """Return why an entry of an image folder is ignored, or "" if it may be an image."""
-    if entry.problem:
-        return entry.problem
-    if entry.path.startswith(".") or "/." in entry.path:
+    path = entry.path
+    if path.startswith(".") or "/." in path:
         return "hidden"
-    parts = entry.path.split("/")
-    return "left by the system" if not _LEFT_BY_SYSTEMS.isdisjoint(parts) else ""
+    of_system = path.endswith(_FOLDER_MARKER) or not _LEFT_BY_SYSTEMS.isdisjoint(
+        path.lower().split("/")
+    )
+    return _OF_SYSTEM if of_system else entry.problem
+
+
+def explain_name(path: str) -> str:
+    """Return why a file is no image by the end of its name, or "" if it may be one."""
+    return "not an image by its name" if path.lower().endswith(_OTHER_ENDINGS) else ""
 
 
 def _find_remote(
@@ -130,7 +206,10 @@ def _describe_object(path: str, info: dict[str, Any]) -> Found:
     return Found(path, problem, int(info["size"] or 0), str(version), checksum)
 
 
-def _find_local(root: str) -> Sequence[Found]:
+_IsExcluded = Callable[[str], bool] | None
+
+
+def _find_local(root: str, is_excluded: _IsExcluded) -> Sequence[Found]:
     """Find everything below `root`, and follow links.
 
     fsspec's own walk follows no links and leaves out unreadable folders.
@@ -142,15 +221,19 @@ def _find_local(root: str) -> Sequence[Found]:
             above.add(_identify(folder))
     sorter = RowSorter(Found._make)
     for entry in _list_folder(root):
-        if (file := _describe_entry(entry.name, entry)) is not None:
+        if (file := _describe_entry(entry.name, entry, is_excluded)) is not None:
             sorter.add(file)
         else:
-            _find_below(root, entry.name, above, sorter.add)
+            _find_below(root, entry.name, above, is_excluded, sorter.add)
     return sorter.sorted()
 
 
 def _find_below(
-    root: str, top: str, above: Set[tuple[int, int]], take: Callable[[Found], None]
+    root: str,
+    top: str,
+    above: Set[tuple[int, int]],
+    is_excluded: _IsExcluded,
+    take: Callable[[Found], None],
 ) -> None:
     """Call `take` with the files below a folder of `root`, in any order.
 
@@ -170,9 +253,16 @@ def _find_below(
             take(Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", ""))
             continue
         read.add(folder)
-        for entry in _list_folder(f"{root}/{path}"):
+        try:
+            entries = _list_folder(f"{root}/{path}")
+        except StorageError as error:
+            if is_excluded is None or not isinstance(error.__cause__, PermissionError):
+                raise
+            take(Found(path, UNREADABLE, 0, "", ""))
+            continue
+        for entry in entries:
             below = f"{path}/{entry.name}"
-            if (file := _describe_entry(below, entry)) is not None:
+            if (file := _describe_entry(below, entry, is_excluded)) is not None:
                 take(file)
             elif entry.is_symlink():
                 heapq.heappush(links, below)
@@ -188,16 +278,30 @@ def _list_folder(folder: str) -> list[os.DirEntry[str]]:
         raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
 
 
-def _describe_entry(path: str, entry: os.DirEntry[str]) -> Found | None:
-    """Describe a file; return None for a folder or a link to one.
+def _describe_entry(path: str, entry: os.DirEntry[str], is_excluded: _IsExcluded) -> Found | None:
+    """Describe a file, or a folder that is not to be read; return None for any other folder.
 
     Broken links stay in the listing, so that ingest rejects them with a reason.
     """
+    if is_excluded and is_excluded(path):
+        return Found(path, EXCLUDED, 0, "", "")
     try:
         status = entry.stat()
-    except OSError:
-        return Found(path, "", 0, MISSING, "")
-    return None if stat.S_ISDIR(status.st_mode) else _describe_file(path, status)
+    except OSError as error:
+        is_locked = is_excluded and isinstance(error, PermissionError)
+        return Found(path, UNREADABLE if is_locked else "", 0, MISSING + _explain_link(entry), "")
+    if not stat.S_ISDIR(status.st_mode):
+        return _describe_file(path, status)
+    is_of_system = is_excluded and entry.name.lower() in _LEFT_BY_SYSTEMS
+    return Found(path, _OF_SYSTEM, 0, "", "") if is_of_system else None
+
+
+def _explain_link(entry: os.DirEntry[str]) -> str:
+    """Return what to do with a broken link, if that is known."""
+    with contextlib.suppress(OSError):
+        if "/annex/objects/" in os.readlink(entry.path):
+            return "a link of git-annex without its file: run git annex get"
+    return ""
 
 
 def _identify(folder: str | Path) -> tuple[int, int]:

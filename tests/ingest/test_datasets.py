@@ -22,10 +22,12 @@ from components.ingest.datasets import example_records
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import split_of_shard
 from components.ingest.lookup import list_images
+from components.ingest.source.containers import find_container
 from components.records.record_reader import read_records
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Unread
 from tests.ingest.plain import HEADER, Ingested, ingest
+from tests.ingest.test_listing import touch
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
 
@@ -448,3 +450,73 @@ def test_an_archive_beside_its_images_is_skipped(folder: Path, tmp_path: Path) -
 )
 def test_splits_of_names(path: str, split: str | None) -> None:
     assert split_of_shard(path) == split
+
+
+# Files → what the error says.
+CONTAINERS = {
+    "Delta": (["_delta_log/0.json", "a.parquet"], "a Delta table, which cannot be read: read its"),
+    "Iceberg": (["data/a.parquet", "metadata/v1.metadata.json"], "an Iceberg table"),
+    "Hudi": ([".hoodie/hoodie.properties", "a.parquet"], "a Hudi table"),
+    "Lance": (["_versions/1.manifest", "_transactions/0.txn", "data/0.lance"], "a Lance data set"),
+    "Zarr 2": ([".zgroup", "images/.zarray", "images/0.0.0"], "a Zarr store"),
+    "Zarr 3": (["zarr.json", "images/c/0/0"], "a Zarr store"),
+    "HDF5": (["train.h5", "val.h5"], "an HDF5 file, which cannot be read: write its images as"),
+    "NumPy": (["cat/1.npz", "dog/1.npz"], "a file of NumPy arrays"),
+    "LMDB": (["train/data.mdb", "train/lock.mdb"], "an LMDB database"),
+    "RecordIO": (["train.rec", "train.idx", "train.lst"], "an MXNet RecordIO file"),
+    "MDS": (["index.json", "shard.00000.mds"], "a shard of MosaicML Streaming"),
+    "LitData": (["index.json", "chunk-0-0.bin", "chunk-0-1.bin"], "a chunk of LitData"),
+    "FFCV": (["train.beton"], "an FFCV file"),
+    "ORC": (["part-0.orc"], "an ORC file, which cannot be read: write it as Parquet"),
+    "IDX": (["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"], "an IDX file"),
+    "CIFAR": (["data_batch_1", "batches.meta", "readme.html"], "a batch of CIFAR"),
+    "ArrayRecord": (["x-train.array_record-00000-of-00002"], "an ArrayRecord file"),
+    "Bag": (["x@00002.bagz"], "a Bag file"),
+    "films": (["cat/1.mp4", "dog/1.MOV"], "a film, which cannot be read: take pictures out of it"),
+    "nothing but leftovers": (["_temporary/0/a.parquet"], "has no shards but _temporary"),
+}
+
+
+@pytest.mark.parametrize(("paths", "message"), CONTAINERS.values(), ids=CONTAINERS.keys())
+def test_containers_are_named(tmp_path: Path, paths: list[str], message: str) -> None:
+    touch(tmp_path, *paths)
+    with pytest.raises(DataError, match=re.escape(message)):
+        list_images(str(tmp_path))
+    if "/" not in paths[0] and find_container(paths[0]):
+        with pytest.raises(DataError, match=re.escape(f"{tmp_path}/{paths[0]} belongs to")):
+            list_images(f"{tmp_path}/{paths[0]}")
+
+
+def test_what_readers_pass_over_is_skipped(images: list[Image], tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_tfrecord(tmp_path / "data/train-00000-of-00001", images)
+    reasons = {
+        "_temporary/0/train-00000-of-00001": "left by an unfinished writer",
+        "idx_files/train-00000-of-00001": "an index of shards",
+        "model.ckpt-9.data-00000-of-00001": "a checkpoint",
+        "cache-0123456789abcdef.arrow": "made by map() of Hugging Face's datasets",
+        "notes.bagz.txt": "not a shard",
+    }
+    listing = list_images(str(touch(tmp_path, *reasons)))
+    assert {file.shard for file in listing.files} == {"data/train-00000-of-00001"}
+    assert dict(listing.skipped) == reasons
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "cat/1.jpg"])
+def test_pointers_say_how_to_get_the_file(name: str, images: list[Image], tmp_path: Path) -> None:
+    touch(tmp_path, "dog/1.jpg" if "/" in name else "readme.md")
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    touch(tmp_path, name).joinpath(name).write_text(text)
+    why = "a pointer of Git LFS: run git lfs pull"
+    if name.endswith("parquet"):
+        with pytest.raises(DataError, match=rf"{name}: {why}\."):
+            list_images(str(tmp_path))
+        return
+    listing = list_images(str(tmp_path))
+    (_, content), _ = read_images(str(tmp_path), listing.files, HEADER)
+    assert content == Unread(why)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("../.git/annex/objects/aa/1.jpg")
+    files = list_images(str(tmp_path)).files
+    (_, content), _ = read_images(str(tmp_path), files, HEADER)
+    assert content == Unread("a link of git-annex without its file: run git annex get")

@@ -87,12 +87,14 @@ def test_unclear_layouts_are_refused_unless_an_option_says_what_they_are(
 
 
 def test_folders_and_files_are_left_out_by_path(tmp_path: Path) -> None:
-    """They are accounted for, and make an unclear layout clear."""
-    paths = ["train/cat/1.jpg", "test/cat/1.jpg", "docs/a/1.jpg", "test/cat/b.txt", "train/[x]/1"]
-    config = IngestConfig(exclude=["docs/", "*.txt", "train/[[]x]", "sample"])
-    listing = list_images(str(touch(tmp_path, *paths)), config)
-    assert [file.path for file in listing.files] == ["test/cat/1.jpg", "train/cat/1.jpg"]
-    assert listing.skipped == tuple((path, "excluded") for path in sorted(paths[2:]))
+    """They are accounted for, and make an unclear layout clear; excluded folders are not read."""
+    images = ["train/cat/1.jpg", "test/cat/1.jpg"]
+    others = ["docs/a/1.jpg", "test/cat/b.bmp", "train/[x]/1", "train/extra [old]/1"]
+    config = IngestConfig(exclude=["docs/", "*.bmp", "train/[[]x]", "train/extra [old]", "sample"])
+    listing = list_images(str(touch(tmp_path, *images, *others)), config)
+    assert [file.path for file in listing.files] == sorted(images)
+    excluded = ("docs", "test/cat/b.bmp", "train/[x]", "train/extra [old]")
+    assert listing.skipped == tuple((path, "excluded") for path in excluded)
     assert "Nothing matches 'sample' of ingest.exclude." in listing.notes
 
 
@@ -196,3 +198,165 @@ def test_a_file_instead_of_a_folder(tmp_path: Path, name: str) -> None:
     file = touch(tmp_path, name) / name
     with pytest.raises(DataError, match=r"an archive: unpack it|with --ingest.manifest /"):
         list_images(str(file))
+
+
+def place(top: str, *folders: str, ends: str = "1.jpg") -> list[str]:
+    return [f"{top}/{folder}/{ends}" for folder in folders]
+
+
+TWO, BIRDS = ("cat", "dog"), ("001.Albatross", "002.Auklet")
+PARTS, BOXES = "most likely not labels", "a data set for object detection ({})"
+# Files of data sets as they are unpacked → labels, or what the error says with the path to give.
+PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
+    "Office-31": (
+        [*place("amazon/images", *TWO), *place("dslr/images", *TWO), "webcam/images/cat/1.jpg"],
+        "have the same folders (cat and dog): set ingest.layout to label or split, or give one of "
+        "them, such as {0}/amazon/images",
+    ),
+    "Office-Home": ([*place("Art", *TWO), *place("Real", *TWO)], "such as {0}/Art"),
+    "Oxford Pets": (
+        ["images/cat_1.jpg", "annotations/trimaps/cat_1.png", "annotations/xmls/cat_1.xml"],
+        f"The folders annotations and images of {{0}} are {PARTS}",
+    ),
+    "CUB-200-2011": (
+        [*place("images", *BIRDS), "attributes/classes.txt", "parts/parts.txt", "classes.txt"],
+        "only one class, 'images': a classifier needs at least two. {0}/images has several",
+    ),
+    "CUB-200-2011 with segmentations": (
+        [*place("images", *BIRDS), *place("segmentations", *BIRDS, ends="1.png")],
+        f"{PARTS}. {{0}}/images has several",
+    ),
+    "Food-101": ([*place("images", *TWO), "meta/train.json"], "{0}/images has several"),
+    "DTD": ([*place("images", *TWO), "imdb/imdb.mat", "labels/1.txt"], "{0}/images has several"),
+    "Caltech-101": (
+        [*place("101_ObjectCategories", *TWO), *place("Annotations", *TWO, ends="1.mat")],
+        "{0}/101_ObjectCategories has several",
+    ),
+    "Stanford Dogs": (
+        [*place("Images", *TWO), *place("Annotation", *TWO, ends="n1_1")],
+        "Only Images of {0} has pictures. {0}/Images has several",
+    ),
+    "MIT Indoor": (
+        [*place("Images", *TWO), *place("Annotations", *TWO, ends="1.xml"), "TestImages.txt"],
+        "{0}/Images has several",
+    ),
+    "ImageNet": (
+        [
+            *place("ILSVRC/Data/CLS-LOC/train", *TWO),
+            "ILSVRC/Data/CLS-LOC/val/1.JPEG",
+            *place("ILSVRC/Annotations/CLS-LOC/train", *TWO, ends="1.xml"),
+            "ILSVRC/ImageSets/CLS-LOC/val.txt",
+        ],
+        "{0}/ILSVRC/Data/CLS-LOC has several",
+    ),
+    "ImageNet with its devkit": (
+        [*place("train", *TWO), "val/1.JPEG", "ILSVRC2012_devkit_t12/data/meta.mat"],
+        {*TWO},
+    ),
+    "Tiny ImageNet": (
+        [*place("train", *TWO, ends="images/1.JPEG"), "val/images/1.JPEG", "val/boxes.txt"],
+        {*TWO},
+    ),
+    "Imagenette": ([*place("train", *TWO), *place("val", *TWO), "noisy.csv"], {*TWO}),
+    "Kaggle's train/train": (place("train/train", *TWO), {*TWO}),
+    "Kaggle's training_set/training_set": (
+        [*place("training_set/training_set", *TWO), *place("test_set/test_set", *TWO)],
+        {*TWO},
+    ),
+    "Kaggle Intel": (
+        [*place("seg_train/seg_train", *TWO), *place("seg_test/seg_test", *TWO)],
+        "names contain those of splits (seg_test and seg_train): set ingest.layout to label or",
+    ),
+    "Kaggle's PlantVillage": (
+        ["cat/1.jpg", "dog/1.jpg", *place("PlantVillage", *TWO)],
+        "{0}/PlantVillage has folders with the names of those beside it (cat and dog)",
+    ),
+    "PlantVillage": (
+        [*place("color", *TWO), *place("grayscale", *TWO), *place("segmented", *TWO)],
+        "such as {0}/color",
+    ),
+    "MVTec AD": (
+        [
+            f"{of}/{path}/1.png"
+            for of in TWO
+            for path in ("ground_truth/bent", "test/bent", "train/good")
+        ],
+        "have the same folders (ground_truth, test and train)",
+    ),
+    "Stanford Cars": (
+        ["cars_train/1.jpg", "cars_test/1.jpg", "devkit/annos.mat"],
+        "The folders cars_test and cars_train of {0} have images, but no label folders: list",
+    ),
+    "COCO": (
+        ["train2017/1.jpg", "val2017/2.jpg", "annotations/instances_val2017.json"],
+        BOXES.format("COCO"),
+    ),
+    "Pascal VOC": (
+        [
+            "JPEGImages/1.jpg",
+            "SegmentationClass/1.png",
+            "Annotations/1.xml",
+            "ImageSets/Main/a.txt",
+        ],
+        BOXES.format("Pascal VOC"),
+    ),
+    "Roboflow's YOLO": (
+        [
+            f"{split}/{path}"
+            for split in ("train", "valid")
+            for path in ("images/1.jpg", "labels/1.txt")
+        ],
+        BOXES.format("YOLO"),
+    ),
+    "Ultralytics' YOLO": (
+        ["images/train/1.jpg", "images/val/2.jpg", "labels/train/1.txt", "data.yaml"],
+        "{0}/images has several",
+    ),
+    "Roboflow's COCO": (
+        ["train/1.jpg", "train/_annotations.coco.json", "valid/1.jpg"],
+        BOXES.format("COCO"),
+    ),
+    "CelebA": (
+        ["Img/img_align_celeba/1.jpg", "Anno/list_attr_celeba.txt", "Eval/list_eval.txt"],
+        "only one class, 'Img': a classifier needs at least two. Or list the labels of the images",
+    ),
+    "Places365": ([*place("data_256/a", *TWO), "data_256/b/bar/1.jpg"], "{0}/data_256 has several"),
+    "Places365, data_256": (
+        [*place("a", "abbey", "alley"), *place("b", "bar", "beach"), "c/cafe/1.jpg"],
+        "It is unclear which folders are the labels: those in {0}, or those in them (a: abbey and "
+        "alley; b: bar and beach)",
+    ),
+    "superclasses": (
+        [*place("animals", *TWO), *place("vehicles", "car")],
+        "For the first, set ingest.layout to label; else give one of them, such as {0}/animals",
+    ),
+    "chest X-rays": (
+        [f"images_{n:03}/images/{n}.png" for n in range(3)] + ["Data_Entry_2017.csv"],
+        f"The folders images_000, images_001 and images_002 of {{0}} are {PARTS}: list",
+    ),
+    "HAM10000": (
+        [f"HAM10000_images_part_{n}/{n}.jpg" for n in (1, 2)] + ["HAM10000_metadata.csv"],
+        PARTS,
+    ),
+    "COVID radiography": (
+        [f"{of}/{path}/1.png" for of in ("COVID", "Normal") for path in ("images", "masks")],
+        """leave masks out, as in --ingest.exclude '["*/masks"]'""",
+    ),
+    "EuroSAT": ([*place("2750", *TWO)], "{0}/2750 has several"),
+    "digits": (["n01/1.jpg", "n02/1.jpg"], {"n01", "n02"}),
+}
+
+
+@pytest.mark.parametrize(("paths", "expected"), PUBLIC.values(), ids=PUBLIC.keys())
+def test_roots_of_public_data_sets(
+    tmp_path: Path, paths: list[str], expected: set[str] | str
+) -> None:
+    folder = str(touch(tmp_path, *paths))
+    if isinstance(expected, set):
+        listing = list_images(folder)
+        check_labels(listing)
+        assert listing.labels() == expected
+        return
+    with pytest.raises(DataError) as caught:
+        check_labels(list_images(folder))
+    assert expected.format(tmp_path) in str(caught.value)

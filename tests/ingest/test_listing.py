@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import os
 import shutil
 import sys
@@ -22,6 +23,7 @@ from components.ingest.source.listing import (
     read_listing,
     write_listing,
 )
+from components.predict.files import find_sources
 from components.storage import row_table
 from components.storage.fetch import Unread, read_files
 from components.storage.folder_listing import find_files, local_version
@@ -49,6 +51,65 @@ def test_ignored_and_loose_files_are_listed_as_skipped(tmp_path: Path) -> None:
         "dog/pipe.jpg": "not a regular file",
         "readme.txt": "in no label folder",
     }
+
+
+def test_what_systems_leave_and_what_is_no_image_is_skipped(tmp_path: Path) -> None:
+    systems = ["lost+found", "$RECYCLE.BIN", "System Volume Information", "cat/@eaDir", "#recycle"]
+    files = ["cat_$folder$", "cat/Thumbs.DB", "dog/1.jpg_$folder$"]
+    sidecars = [
+        f"cat/1{of}" for of in (".json", ".jpg.xmp", ".jpg.dvc", ".aux.xml", ".tfw", ".TXT")
+    ]
+    touch(tmp_path, "cat/1.jpg", "dog/1", *files, *sidecars, *(f"{of}/a/1.jpg" for of in systems))
+    listing = list_images(str(tmp_path))
+    assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1"]
+    reasons = dict.fromkeys([*systems, *files], "left by the system")
+    assert dict(listing.skipped) == reasons | dict.fromkeys(sidecars, "not an image by its name")
+    # A manifest may name anything.
+    (tmp_path / "m.csv").write_text("path,label\ncat/1.TXT,cat")
+    named = list_images(str(tmp_path), IngestConfig(manifest=str(tmp_path / "m.csv")))
+    assert [file.path for file in named.files] == ["cat/1.TXT"]
+
+
+def test_folders_that_may_not_be_read_are_skipped_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, "cat/1.jpg", "dog/1.jpg", "fox/1.jpg", ".Trash-0/1.jpg", "mount/1.jpg")
+    scandir = os.scandir
+    failures = {"fox": errno.EACCES, ".Trash-0": errno.EACCES, "mount": errno.EIO}
+
+    def refuse(folder: str) -> Any:
+        name = os.path.basename(folder)
+        if name in failures:
+            raise OSError(failures[name], os.strerror(failures[name]), folder)
+        return scandir(folder)
+
+    # Root may read everything.
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(StorageError, match=r"Cannot list .*/mount: Input/output error"):
+        list_images(str(tmp_path))
+    listing = list_images(str(tmp_path), IngestConfig(exclude=["mount"]))
+    reasons = {".Trash-0": "hidden", "fox": "no permission to read", "mount": "excluded"}
+    assert dict(listing.skipped) == reasons
+    assert listing.notes[-1] == "Without permission to read, and so skipped: fox."
+    with pytest.raises(StorageError, match=r"Cannot list .*/mount"):
+        find_sources([str(tmp_path)])
+    del failures["mount"]
+    [source] = find_sources([str(tmp_path)])
+    assert [of.file.path for of in source.entries if not of.skipped] == [
+        *("cat/1.jpg", "dog/1.jpg", "mount/1.jpg"),
+    ]
+    with pytest.raises(StorageError, match=r"Cannot list .*/\.Trash-0"):
+        find_files(str(tmp_path))
+
+
+def test_a_folder_without_images_is_noted(tmp_path: Path) -> None:
+    touch(tmp_path, "train/cat/1.jpg", "train/dog/1.jpg", "train/fox/notes.txt", ".git/1")
+    (tmp_path / "val/cat").mkdir(parents=True)
+    listing = list_images(str(tmp_path))
+    assert listing.notes[-2:] == (
+        f"Without images, and so no label: val in {tmp_path}.",
+        f"Without images, and so no label: fox in {tmp_path}/train.",
+    )
 
 
 def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_hidden_files_are_used_if_a_row_names_them_and_excluded_rows_are_not(
     listing = listed(folder, tmp_path / "m.csv", exclude=["b"])
     found = {file.path: file.version != MISSING for file in listing.files}
     assert found == {".a/1.jpg": True, "Thumbs.db": True, "pipe": False}
-    skipped = {"b/2.jpg": "excluded", "b/3.jpg": "excluded", ".c": "hidden"}
+    skipped = {"b/2.jpg": "excluded", "b": "excluded", ".c": "hidden"}
     assert dict(listing.skipped) == skipped
 
 

@@ -4,14 +4,15 @@ Shards are told by the names of files.
 """
 
 import itertools
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from components.contract.errors import DataError
 from components.images.options import FileOptions
 from components.ingest.datasets import columnar, example_records, webdataset
 from components.ingest.datasets.record import Format, Origin, Shard, explain_damage
+from components.ingest.source.containers import Container, find_container
 from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import ImageFile, place_in_listing
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
@@ -34,25 +35,49 @@ _NAMES = {
         r"(\.tfrec|tfrecords?)([-_.]?\d+)*(-of-\d+)?(\.gz)?$|-\d{5,}-of-\d{5,}(\.gz)?$"
     ),
 }
-_OTHER_FORMATS = re.compile(r"\.?(array_record|riegeli|bagz)([-.]|$)")
+# What the readers of these formats pass over.
+_LEFT = {
+    "left by an unfinished writer": re.compile(r"(^|/)_"),
+    "made by map() of Hugging Face's datasets": re.compile(
+        r"(^|/)cache-[0-9a-f]{16}[^/]*\.arrow$|\.incomplete(/|$)"
+    ),
+    "a checkpoint": re.compile(r"\.data-\d{5}-of-\d{5}$"),
+    "an index of shards": re.compile(r"(^|/)([^/]*[._-])?(idx|index)([._-][^/]*)?/"),
+}
 
 
-def find_shards(found: Iterable[Found]) -> dict[str, list[Found]]:
-    """Return layout → files whose names are those of its shards."""
-    shards: dict[str, list[Found]] = {}
+class ShardFiles(NamedTuple):
+    """What the names of files say of the shards among them."""
+
+    by_layout: dict[str, list[Found]]
+    """Layout → its shards."""
+    left: dict[str, str]
+    """Path → why readers of its format pass over it."""
+    containers: dict[str, Container]
+    """Path of a file → the container that it belongs to, for the first file of each."""
+
+
+def find_layout(name: str) -> str | None:
+    """Return the layout of a shard by the end of its name, if it is one."""
+    lower = name.lower()
+    return next((layout for layout, known in _NAMES.items() if known.search(lower)), None)
+
+
+def find_shards(found: Iterable[Found]) -> ShardFiles:
+    """Tell shards, files about them and containers from other files by their names."""
+    shards = ShardFiles({}, {}, {})
     for entry in found:
-        name = posixpath.basename(entry.path).lower()
         # Five searches for each of a million images would take as long as the rest of a listing.
-        if name.endswith(PICTURES):
+        if entry.path.lower().endswith(PICTURES):
             continue
-        layout = next((key for key, known in _NAMES.items() if known.search(name)), None)
-        if _OTHER_FORMATS.search(name):
-            raise DataError(
-                f"{entry.path} is in a format that cannot be read without its own library: "
-                f"prepare the data set as TFRecord (TFDS: file_format='tfrecord')."
-            )
-        if layout:
-            shards.setdefault(layout, []).append(entry)
+        if container := find_container(entry.path):
+            if container not in shards.containers.values():
+                shards.containers[entry.path] = container
+        elif layout := find_layout(entry.path.rpartition("/")[2]):
+            if why := next((of for of, known in _LEFT.items() if known.search(entry.path)), ""):
+                shards.left[entry.path] = why
+            else:
+                shards.by_layout.setdefault(layout, []).append(entry)
     return shards
 
 

@@ -1,14 +1,17 @@
 """Decide whether the top folders are labels or splits; explain folders that cannot be used.
 
 A layout that could mean both is refused: split folders taken for labels would train on test images.
+So are labels that are probably at another level, or names of folders such as `images` and `masks`.
 """
 
 import collections
+import functools
 import json
 import posixpath
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from components.contract.artifact_files import list_names, on_disk
 from components.contract.errors import DataError
@@ -16,6 +19,7 @@ from components.contract.example import EVAL, TEST, TRAIN, is_split_name
 from components.contract.printable import quote, quote_path
 from components.ingest.config import LayoutOption
 from components.storage.folder import list_folders
+from components.storage.folder_listing import UNREADABLE, Found, explain_ignored
 
 _SPLIT_OF_WORD = {
     "train": TRAIN,
@@ -30,7 +34,29 @@ _SPLIT_OF_WORD = {
     "testing": TEST,
 }
 _SPLIT_NAME = re.compile(rf"({'|'.join(_SPLIT_OF_WORD)})([ _-]?(set|split|data|images))?")
-_NAMED = 3
+_NAMED, _MOST_EXCLUDED = 3, 10
+
+# Words of which the names of folders consist that hold images, or what belongs to images.
+_IMAGE_WORDS = {
+    *("image", "images", "img", "imgs", "pic", "pics", "picture", "pictures", "jpegimages"),
+    *("jpg", "jpgs", "jpeg", "jpegs", "png", "pngs", "data", "dataset", "part", "batch", "chunk"),
+}
+_MASK_WORDS = {
+    *("mask", "masks", "annotation", "annotations", "anno", "annos", "annot", "annots", "label"),
+    *("labels", "trimap", "trimaps", "segmentation", "segmentations", "segmentationclass", "gt"),
+    *("segmentationobject", "segmentationclassaug", "groundtruth", "ground", "truth", "bbox"),
+    *("bboxes", "boxes", "xml", "xmls", "gtfine", "gtcoarse", "heatmaps", "keypoints"),
+}
+_EDGES = re.compile(r"^[\W\d_]+|[\W\d_]+$")
+# Fewer names of folders in folders may be anything, such as left and right.
+_LEAST_INNER = 3
+
+_BOXES = {
+    "YOLO": re.compile(r"(^|/)labels/([^/]+/)*[^/]+\.txt$|(^|/)data\.ya?ml$"),
+    "COCO": re.compile(r"(^|/)(annotations?/[^/]+|instances_[^/]+|[^/]*coco[^/]*)\.json$"),
+    "Pascal VOC": re.compile(r"(^|/)(annotations?|xmls?|bboxe?s?)/([^/]+/)*[^/]+\.xml$"),
+    "boxes": re.compile(r"(^|/)_annotations\.|(^|/)via_[^/]*\.json$"),
+}
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -47,41 +73,175 @@ def split_of_name(name: str) -> str | None:
     return _SPLIT_OF_WORD[match[1]] if match else None
 
 
-def find_split_folders(folder: str, paths: Iterable[str], layout: LayoutOption) -> dict[str, str]:
-    """Return top folder → split, or nothing if the top folders are labels.
+@dataclass(frozen=True)
+class FolderTree:
+    """The folders that hold images, by their paths; a folder counts with what is below it."""
+
+    root: str
+    """Path or URL."""
+    holders: Set[str]
+    """Folders with images directly in them."""
+    unnamed: Set[str] = frozenset()
+    """Folders with files only of which no name is that of a picture, if other folders have some."""
+    others: Collection[str] = ()
+    """Files that are no images."""
+
+    @functools.cached_property
+    def _folders(self) -> dict[str, set[str]]:
+        folders: dict[str, set[str]] = {}
+        for place in self.holders:
+            while place:
+                above, _, name = place.rpartition("/")
+                folders.setdefault(above, set()).add(name)
+                place = above
+        return folders
+
+    def below(self, path: str = "") -> set[str]:
+        """Return the names of the folders in a folder."""
+        return self._folders.get(path, set())
+
+    def descend(self, path: str) -> str:
+        """Go down while a folder holds nothing but one other folder."""
+        while path not in self.holders and len(names := self.below(path)) == 1:
+            path = f"{path}/{next(iter(names))}".lstrip("/")
+        return path
+
+    def name(self, path: str) -> str:
+        """Return the full path of a folder."""
+        return f"{self.root.rstrip('/')}/{path}" if path else self.root
+
+
+def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]:
+    """Return folder that holds label folders → split, or nothing if the top folders are labels.
+
+    Folders between a split and its labels that have its name, or say nothing, are passed through,
+    as in `train/train/cat` or `train/images/cat`.
 
     Args:
-        folder: path or URL.
-        paths: paths of its files, relative to the folder.
+        tree: folders with images.
         layout: what the top folders are. "auto": splits if each has the name of a split and one of
-            them is train; labels if nothing suggests splits.
+            them is train; labels if nothing suggests splits or other levels.
 
     Raises:
-        DataError: the folders could be both, or a folder cannot be a split.
+        DataError: the folders could be both, hold no labels, or a folder cannot be a split.
     """
-    below: dict[str, set[str]] = {}
-    for path in paths:
-        top, *inner = path.split("/", 2)
-        if inner:
-            below.setdefault(top, set()).update(inner[:-1])
-    splits = {name: split_of_name(name) for name in sorted(below)}
+    splits = {name: split_of_name(name) for name in sorted(tree.below())}
     if layout == "label":
         return {}
     if layout == "auto" and not (TRAIN in splits.values() and all(splits.values())):
-        _check_clear(folder, splits, below)
+        _check_clear(tree, splits)
         return {}
     found = {name: split or _guess_split(name) or name for name, split in splits.items()}
     if wrong := [name for name, split in found.items() if not is_split_name(split)]:
         raise DataError(
-            f"The folder {wrong[0]!r} of {folder} cannot be a split: use only letters, digits, - "
-            f"and _ in its name, or leave it out with ingest.exclude."
+            f"The folder {wrong[0]!r} of {tree.root} cannot be a split: use only letters, digits, "
+            f"- and _ in its name, or leave it out with {_exclude(wrong)}."
         )
     if TRAIN not in found.values():
         raise DataError(
-            f"{folder} has no images in a folder train/, but ingest.layout is split: name its "
+            f"{tree.root} has no images in a folder train/, but ingest.layout is split: name its "
             f"folders train, eval and test."
         )
-    return found
+    return {_pass_through(tree, name): split for name, split in found.items()}
+
+
+def _pass_through(tree: FolderTree, top: str) -> str:
+    """Return the folder of a split that holds its label folders."""
+    path = top
+    while path not in tree.holders and len(names := tree.below(path)) == 1:
+        [name] = names
+        if name != top and not split_of_name(name) and not _is_made_of(name, _IMAGE_WORDS):
+            break
+        path = f"{path}/{name}"
+    _check_names(tree, path)
+    return path
+
+
+def _is_made_of(name: str, *vocabularies: Set[str]) -> bool:
+    """Return whether each word of a name, such as `images_001`, is in one of the vocabularies."""
+    words = re.findall("[a-z]+", name.lower())
+    return bool(words) and all(any(word in of for of in vocabularies) for word in words)
+
+
+def _is_mask(name: str) -> bool:
+    return _is_made_of(name, _IMAGE_WORDS, _MASK_WORDS) and not _is_made_of(name, _IMAGE_WORDS)
+
+
+def says_nothing(name: str) -> bool:
+    """Return whether a label is the name of a folder of images or masks, such as `images`."""
+    return _is_made_of(name, _IMAGE_WORDS, _MASK_WORDS)
+
+
+def _check_names(tree: FolderTree, path: str) -> None:
+    """Raise `DataError` if the names of folders in a folder are those of parts of a data set."""
+    names = sorted(tree.below(path))
+    images = [name for name in names if _is_made_of(name, _IMAGE_WORDS)]
+    masks = [name for name in names if _is_mask(name)]
+    stems = {re.sub("[0-9]+", "", name) for name in names}
+    last_words = re.findall("[a-z]+", min(stems, default="").lower())[-1:]
+    is_numbered = len(stems) == 1 and _IMAGE_WORDS.issuperset(last_words) and last_words
+    is_clear = not is_numbered and not (images and masks) and {*images, *masks} != {*names}
+    if len(names) < 2 or is_clear:
+        return
+    text = f"The folders {_join(names)} of {tree.name(path)} are most likely not labels"
+    for inner in (tree.descend(f"{path}/{name}".lstrip("/")) for name in images):
+        if not is_numbered and len(tree.below(inner)) > 1:
+            raise DataError(f"{text}. {_offer(tree.name(inner))}")
+    raise DataError(
+        f"{text}: {_explain_boxes(tree.others) or _TABLE} If they are labels, set ingest.layout to "
+        f"label."
+    )
+
+
+def _offer(path: str) -> str:
+    return f"{path} has several: local_runner.py {shlex.quote(path)}"
+
+
+_TABLE = (
+    "list the labels of the images in a table with the columns path and label, as "
+    "--ingest.manifest labels.csv."
+)
+
+
+def _explain_boxes(paths: Iterable[str]) -> str:
+    """Explain a data set for object detection, by the names of its files; "" if it is none."""
+    for path in paths:
+        for kind, known in _BOXES.items():
+            if known.search(path.lower()):
+                return (
+                    f"{path} belongs to a data set for object detection ({kind}), whose boxes "
+                    f"label parts of images. Export it for classification, with a folder for each "
+                    f"label, or {_TABLE}"
+                )
+    return ""
+
+
+def _check_copy(tree: FolderTree) -> None:
+    """Raise `DataError` if a top folder repeats the folders beside it."""
+    tops = tree.below()
+    for top in sorted(tops):
+        if len(again := tree.below(top) & tops) > 1 and 2 * len(again) >= len(tops) - 1:
+            raise DataError(
+                f"{tree.name(top)} has folders with the names of those beside it "
+                f"({_join(again)}), most likely copies: leave it out, as in {_exclude([top])}, or "
+                f"set ingest.layout to label or split."
+            )
+
+
+def _is_one_level_too_high(tree: FolderTree, inner: Mapping[str, Collection[str]]) -> bool:
+    """Return whether no top folder has images itself, but folders with names of their own."""
+    names = [name for names in inner.values() for name in names]
+    stems = {
+        stem
+        for name in names
+        if len(stem := _EDGES.sub("", name)) > 2 and stem.isascii() and not re.search("[0-9]", stem)
+    }
+    return (
+        len(inner) > 1
+        and tree.holders.isdisjoint(inner)
+        and 2 * sum(len(names) > 1 for names in inner.values()) >= len(inner)
+        and len(stems) >= max(_LEAST_INNER, len(names) // 2 + 1)
+    )
 
 
 def _guess_split(name: str) -> str | None:
@@ -90,34 +250,68 @@ def _guess_split(name: str) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
-def _check_clear(
-    folder: str, splits: Mapping[str, str | None], below: Mapping[str, Collection[str]]
-) -> None:
-    """Raise `DataError` if the top folders could be splits."""
+def _check_clear(tree: FolderTree, splits: Mapping[str, str | None]) -> None:
+    """Raise `DataError` if the top folders could be splits, or the labels may be elsewhere."""
+    _check_names(tree, "")
+    _check_copy(tree)
+    _check_only(tree)
     named = [name for name, split in splits.items() if split]
     others = [name for name, split in splits.items() if not split]
     guessed = {name: split for name in others if (split := _guess_split(name))}
+    inner = {name: tree.below(tree.descend(name)) for name in splits}
     # Every split has the same labels, but labels rarely have the same folders.
-    holders = [name for name, names in below.items() if names]
-    counts = collections.Counter(name for names in below.values() for name in names)
+    holders = [name for name, names in inner.items() if names]
+    counts = collections.Counter(name for names in inner.values() for name in names)
     shared = [name for name, count in counts.items() if count > 1 and 2 * count >= len(holders)]
     options = "set ingest.layout to label or split"
     if named and others:
         doubt = f"some have names of splits ({_join(named)}) and some do not ({_join(others)})"
-        example = shlex.quote(json.dumps(others[:1], ensure_ascii=False))
-        options += f", or leave folders out, as in --ingest.exclude {example}"
+        options += f", or leave folders out, as in {_exclude(others)}"
     elif named:
         doubt = f"they have names of splits ({_join(named)}), but none is train"
         options = "name the folder of training images train, or set ingest.layout to label"
+    elif len(set(guessed.values())) > 1 and not any(map(tree.below, splits)):
+        raise DataError(
+            f"The folders {_join(splits)} of {tree.root} have images, but no label folders: "
+            f"{_explain_boxes(tree.others) or _TABLE}"
+        )
     elif len(set(guessed.values())) > 1:
         doubt = f"their names contain those of splits ({_join(guessed)})"
     elif len(shared) > 1:
         doubt = f"several ({_join(holders)}) have the same folders ({_join(shared)})"
+        if masks := [f"*/{name}" for name in sorted(shared) if _is_mask(name)]:
+            options = f"leave masks out, as in {_exclude(masks)}, or set ingest.layout to label"
+        else:
+            options += f", or give one of them, such as {tree.name(tree.descend(min(holders)))}"
+    elif _is_one_level_too_high(tree, inner := {name: tree.below(name) for name in splits}):
+        few = [f"{name}: {_join(names)}" for name, names in sorted(inner.items())[:2]]
+        raise DataError(
+            f"It is unclear which folders are the labels: those in {tree.root}, or those in them "
+            f"({'; '.join(few)}). For the first, set ingest.layout to label; else give one of "
+            f"them, such as {tree.name(tree.descend(min(inner)))}, or {_TABLE}"
+        )
     else:
         return
     raise DataError(
-        f"It is unclear whether the folders in {folder} are labels or splits, because {doubt}: "
+        f"It is unclear whether the folders in {tree.root} are labels or splits, because {doubt}: "
         f"{options}."
+    )
+
+
+def _check_only(tree: FolderTree) -> None:
+    """Raise `DataError` if only one top folder has pictures, in several folders."""
+    tops = tree.below()
+    deeper = tree.descend("")
+    if len(tops) == 1 and len(tree.below(deeper)) > 1 and tree.unnamed:
+        raise DataError(
+            f"Only {min(tops)} of {tree.root} has pictures. {_offer(tree.name(deeper))}"
+        )
+
+
+def _exclude(names: Iterable[str]) -> str:
+    """Return the option that leaves out folders and files."""
+    return (
+        f"--ingest.exclude {shlex.quote(json.dumps([*names][:_MOST_EXCLUDED], ensure_ascii=False))}"
     )
 
 
@@ -139,14 +333,19 @@ def explain_file(path: str) -> str:
     )
 
 
-def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
-    """Explain what to do with a folder without label folders; `loose` are the files in it."""
+def explain_no_labels(folder: str, loose: Sequence[str], others: Iterable[str]) -> str:
+    """Explain what to do with a folder without label folders.
+
+    `loose` are the files in it, and `others` those that are no images.
+    """
     pictures, archives, tables = (
         [name for name in loose if name.lower().endswith(ends)]
         for ends in (PICTURES, ARCHIVES, _TABLES)
     )
     if archives and not pictures:
         return explain_file(f"{folder}/{archives[0]}")
+    if boxes := _explain_boxes((*loose, *others)):
+        return f"{folder} has no images in label folders: {boxes}"
     parent, name = posixpath.split(folder.rstrip("/"))
     above = ""
     if pictures and (others := [label for label in _find_labels(parent) if label != name]):
@@ -186,6 +385,34 @@ def note_other_splits(folder: str) -> list[str]:
     return [f"Not used: {_join(others)} beside {name}. To use it, give {parent}."] if others else []
 
 
+def note_unused_folders(
+    tree: FolderTree, labels: Mapping[str, Collection[str]], skipped: Mapping[str, str]
+) -> list[str]:
+    """Return notes on folders without images beside those of labels, and on unreadable folders.
+
+    `labels` is the folder of label folders → their names.
+    """
+    splits = {place.partition("/")[0] for place in labels} - {""}
+    notes = []
+    for place, used in {"": splits, **labels}.items():
+        if on_disk(tree.root):
+            names = list_folders(tree.name(place))
+        else:
+            start = f"{place}/".lstrip("/")
+            below = (path[len(start) :] for path in skipped if path.startswith(start))
+            names = sorted({path.partition("/")[0] for path in below if "/" in path})
+        paths = {name: f"{place}/{name}".lstrip("/") for name in names if name not in used}
+        if empty := [
+            name
+            for name, path in paths.items()
+            if path not in skipped and not explain_ignored(Found(path, "", 0, "", ""))
+        ]:
+            notes.append(f"Without images, and so no label: {_join(empty)} in {tree.name(place)}.")
+    if locked := [path for path, reason in skipped.items() if reason == UNREADABLE]:
+        notes.append(f"Without permission to read, and so skipped: {_join(locked)}.")
+    return notes
+
+
 def explain_paths(manifest: str, path: str, folder: str, found: Collection[str]) -> str:
     """Explain why no path of a manifest, such as `path`, is one of the files `found`."""
     text = f"None of the paths in {manifest} is a file in {folder}, such as {quote_path(path)}: "
@@ -201,20 +428,19 @@ def explain_paths(manifest: str, path: str, folder: str, found: Collection[str])
     return f"{text}write paths relative to the folder, with / between parts."
 
 
-def explain_one_class(folder: str, label: str, paths: Iterable[str]) -> str:
+def explain_one_class(
+    folder: str, label: str, paths: Iterable[str], others: Iterable[str] = ()
+) -> str:
     """Explain what to do with a folder of one class; the labels may lie some levels deeper.
 
     `paths` are those of all images, relative to the folder; none if a manifest labels them.
+    `others` are files that are no images.
     """
     text = f"{folder} has only one class, {quote(label)}: a classifier needs at least two"
-    # The folders that all images share, down to the first with several.
-    common: list[str] = []
-    for names in zip(*(path.split("/")[:-1] for path in paths), strict=False):
-        if len(set(names)) == 1:
-            common.append(names[0])
-            continue
-        if common:
-            deeper = "/".join([folder.rstrip("/"), *common])
-            return f"{text}. {deeper} has several: local_runner.py {shlex.quote(deeper)}"
-        break
-    return f"{text}."
+    tree = FolderTree(folder, {path.rpartition("/")[0] for path in paths})
+    if not tree.holders:
+        return f"{text}."
+    deeper = tree.descend("")
+    if deeper in tree.holders or len(tree.below(deeper)) < 2:
+        return f"{text}. {_explain_boxes(others) or f'Or {_TABLE}'}"
+    return f"{text}. {_offer(tree.name(deeper))}"

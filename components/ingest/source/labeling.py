@@ -2,7 +2,7 @@
 
 import collections
 import fnmatch
-import itertools
+import glob
 import json
 import re
 import shlex
@@ -15,22 +15,29 @@ from components.contract.printable import quote_path
 from components.ingest.config import IngestConfig
 from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
+    PICTURES,
+    FolderTree,
     explain_no_labels,
     explain_paths,
     find_split_folders,
     note_other_splits,
+    note_unused_folders,
 )
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.manifest import TYPELESS, read_manifest
 from components.ingest.source.values import is_unlabeled
-from components.storage.folder_listing import LINK_AGAIN, MISSING, Found, explain_ignored
+from components.storage.folder_listing import (
+    EXCLUDED,
+    LINK_AGAIN,
+    MISSING,
+    Found,
+    explain_ignored,
+    explain_name,
+)
 from components.storage.row_table import keep
 
-UNMATCHED = "Nothing matches"
-"""How a note on a pattern of `ingest.exclude` begins that matches no file."""
-
 NO_LABEL = "no label"
-_EXCLUDED, _UNLABELLED = "excluded", "in no label folder"
+_UNLABELLED = "in no label folder"
 
 
 class Labelled(NamedTuple):
@@ -48,41 +55,65 @@ class Labelled(NamedTuple):
     """Name of a feature → its first value, in words."""
 
 
-def skip_unused(found: Iterable[Found], config: IngestConfig) -> tuple[dict[str, str], list[str]]:
-    """Return the reason for each ignored or excluded file, and notes on patterns without any."""
-    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    excluded, notes = exclude((entry.path for entry in found), config.exclude)
-    return skipped | dict.fromkeys(excluded, _EXCLUDED), notes
+class Exclusion:
+    """Decides which paths `ingest.exclude` leaves out."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Exclude what matches a pattern, or is called like it, and all that is below it."""
+        self._matches = {pattern: _compile(pattern.rstrip("/")) for pattern in patterns}
+        self._used: set[str] = set()
+
+    def __call__(self, path: str) -> bool:
+        """Return whether a path is left out."""
+        found = [pattern for pattern, matches in self._matches.items() if matches.match(path)]
+        self._used.update(found)
+        return bool(found)
+
+    def notes(self) -> list[str]:
+        """Return a note on each pattern that has matched nothing so far."""
+        unused = (pattern for pattern in self._matches if pattern not in self._used)
+        return [f"Nothing matches {pattern!r} of ingest.exclude." for pattern in unused]
+
+
+def _compile(name: str) -> re.Pattern[str]:
+    # A * of fnmatch matches slashes, too.
+    forms = (form + end for form in (name, glob.escape(name)) for end in ("", "/*"))
+    return re.compile("|".join(map(fnmatch.translate, forms)))
 
 
 def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
     """Label files by their folders."""
-    excluded, notes = exclude((entry.path for entry in found), config.exclude)
-    skipped = dict.fromkeys(excluded, _EXCLUDED)
-    splits = find_split_folders(folder, _find_folders(found, skipped), config.layout)
-    depth = 1 if splits else 0
+    skipped: dict[str, str] = {}
+    tree = _find_tree(folder, found, skipped)
+    splits = find_split_folders(tree, config.layout)
+    # The only split of label folders is the root, and says nothing.
+    places = {place.partition("/")[0]: (place.split("/"), split) for place, split in splits.items()}
     for path, reason in skipped.items() if splits else ():
-        if path.count("/") == depth and reason == LINK_AGAIN:
+        top, depth = path.partition("/")[0], path.count("/")
+        if reason == LINK_AGAIN and top in places and depth == len(places[top][0]):
             raise DataError(
                 f"{path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
                 f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([path]))}."
             )
     empty = collections.Counter[str]()
-    labelled: set[str] = set()
+    labels: dict[str, set[str]] = {place: set() for place in splits or ("",)}
+    nowhere: tuple[list[str], str | None] = ([] if not splits else ["/"], None)
 
     def label_files() -> Iterator[ImageFile]:
-        before, label, unused = None, "", _UNLABELLED
+        before, label, split, unused = None, "", None, _UNLABELLED
         for path, _, size, version, checksum in found:
             if path in skipped:
                 continue
             if (place := path.rpartition("/")[0]) != before:
                 before, parts = place, path.split("/")
+                above, split = places.get(parts[0], nowhere)
+                depth = len(above)
+                is_inside = len(parts) >= depth + 2 and parts[:depth] == above
                 # All files of a label share its text.
-                label = sys.intern(parts[depth]) if len(parts) >= depth + 2 else ""
-                split = splits.get(parts[0])
+                label = sys.intern(parts[depth]) if is_inside else ""
                 unused = NO_LABEL if is_unlabeled(label) else _UNLABELLED
                 if label:
-                    labelled.add(parts[0])
+                    labels["/".join(above)].add(label)
             if label and unused != NO_LABEL:
                 yield ImageFile(path, label, split, size, version, None, checksum)
             else:
@@ -92,35 +123,51 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
     files = keep(label_files(), ImageFile._make)
     if not files:
         unlabelled = (path for path, reason in skipped.items() if reason == _UNLABELLED)
-        raise DataError(explain_no_labels(folder, [path for path in unlabelled if "/" not in path]))
-    notes += note_other_splits(folder)
+        loose = [path for path in unlabelled if "/" not in path]
+        raise DataError(explain_no_labels(folder, loose, tree.others))
+    notes = note_other_splits(folder)
     notes += [
-        f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
-        for split in splits
-        if split not in labelled
+        f"{place}/ has no label folders, so its {empty[place.partition('/')[0]]:,} files are "
+        f"skipped."
+        for place in splits
+        if not labels[place]
     ]
+    notes += note_unused_folders(tree, labels, skipped)
     return Labelled(files, skipped, "split" if splits else "label", notes)
 
 
-def _find_folders(found: Iterable[Found], skipped: dict[str, str]) -> Iterator[str]:
-    """Yield the path of one file of each folder; add the reason for each ignored file."""
-    before = None
+def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> FolderTree:
+    """Return the folders with images; add the reason for each file that is none."""
+    named, unnamed, others = set[str](), set[str](), list[str]()
     for entry in found:
+        path = entry.path
         if reason := explain_ignored(entry):
-            skipped.setdefault(entry.path, reason)
-        elif (place := entry.path.rpartition("/")[0]) != before and entry.path not in skipped:
-            before = place
-            yield entry.path
+            skipped[path] = reason
+            continue
+        place = path.rpartition("/")[0]
+        if path.endswith(PICTURES) or path.lower().endswith(PICTURES):
+            named.add(place)
+        elif place and (reason := explain_name(path)):
+            skipped[path] = reason
+            others.append(path)
+        elif place:
+            unnamed.add(place)
+        else:
+            others.append(path)
+    named.discard("")
+    return FolderTree(folder, named or unnamed, unnamed - named if named else set(), others)
 
 
-def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
+def by_manifest(
+    folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
+) -> Labelled:
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
     manifest = config.manifest or ""
     rows = read_manifest(
         manifest, config.group_by, config.columns or (), splits=config.splits or (), folder=folder
     )
-    paths = itertools.chain((entry.path for entry in found), rows)
-    excluded, notes = exclude(paths, config.exclude)
+    excluded = set(filter(is_excluded, rows))
+    notes = []
     unlabeled = [path for path, row in rows.items() if not row.label and path not in excluded]
     if unlabeled:
         notes.append(
@@ -140,23 +187,5 @@ def by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> La
         raise DataError(explain_paths(manifest, next(iter(rows), ""), folder, entries.keys()))
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
-    skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, _EXCLUDED)
+    skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, EXCLUDED)
     return Labelled(files, skipped, "manifest", [*notes, *left_out])
-
-
-def exclude(paths: Iterable[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Return the paths that `ingest.exclude` leaves out, and a note on patterns without any."""
-    found: dict[str, set[str]] = {pattern: set() for pattern in patterns}
-    # A * of fnmatch matches slashes, too.
-    wanted = {
-        pattern: re.compile(
-            "|".join(map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*")))
-        ).match
-        for pattern in patterns
-    }
-    for path in paths if wanted else ():
-        for pattern, matches in wanted.items():
-            if matches(path):
-                found[pattern].add(path)
-    notes = [f"{UNMATCHED} {of!r} of ingest.exclude." for of in patterns if not found[of]]
-    return set().union(*found.values()), notes

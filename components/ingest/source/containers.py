@@ -1,0 +1,116 @@
+"""Containers of images that are not read, each known by a marker, with a way out."""
+
+import re
+from typing import NamedTuple
+
+
+class Container(NamedTuple):
+    """A format that is named in place of an error about its parts."""
+
+    title: str
+    markers: tuple[str, ...]
+    """In lower case: "*.h5" is the end of a file's name, "data.mdb" its whole name, "_delta_log/" a
+    folder's name, and "*.zarr/" the end of one."""
+    way_out: str
+    is_table: bool = False
+    """Whether its files are shards, of which only some are in the current version."""
+
+
+_WRITE = "write its images as files at label/image, or as WebDataset or Parquet shards"
+_FRAMES = "take pictures out of it, as with ffmpeg, to files at label/image"
+_TABLE = "and write that as Parquet to a folder of its own"
+_TFRECORD = "prepare the data set as TFRecord (TFDS: file_format='tfrecord')"
+
+CONTAINERS = (
+    Container(
+        "a Delta table",
+        ("_delta_log/",),
+        f"read its current version, as with deltalake.DeltaTable(DIR).to_pyarrow_table(), {_TABLE}",
+        is_table=True,
+    ),
+    Container(
+        "an Iceberg table",
+        ("*.metadata.json", "version-hint.text"),
+        f"read its current snapshot, as with pyiceberg's scan().to_arrow(), {_TABLE}",
+        is_table=True,
+    ),
+    Container(
+        "a Hudi table",
+        ("hoodie.properties",),
+        f"read its current version, as with Spark, {_TABLE}",
+        is_table=True,
+    ),
+    Container(
+        "a Lance data set",
+        ("*.lance", "*.lance/"),
+        "write it as Parquet, as with pyarrow.parquet.write_table(lance.dataset(DIR).to_table(), "
+        "FILE)",
+    ),
+    Container("a Zarr store", (".zgroup", ".zarray", "zarr.json", "*.zarr/"), _WRITE),
+    Container("an HDF5 file", ("*.h5", "*.hdf5", "*.hdf", "*.he5"), _WRITE),
+    Container("a file of NumPy arrays", ("*.npz", "*.npy"), _WRITE),
+    Container("a file of MATLAB", ("*.mat",), _WRITE),
+    Container("an LMDB database", ("data.mdb", "*.lmdb"), _WRITE),
+    Container("a LevelDB database", ("*.ldb",), _WRITE),
+    Container("an SQL database", ("*.sqlite", "*.sqlite3", "*.db", "*.duckdb"), _WRITE),
+    Container("an MXNet RecordIO file", ("*.rec",), _WRITE),
+    Container("a shard of MosaicML Streaming", ("*.mds", "*.mds.zstd", "*.mds.gz"), _WRITE),
+    Container("a chunk of LitData", ("chunk-0-0.bin", "chunk-0-0.zstd.bin"), _WRITE),
+    Container("an FFCV file", ("*.beton",), _WRITE),
+    Container("an ORC file", ("*.orc",), "write it as Parquet, as with pyarrow.orc"),
+    Container("an Avro file", ("*.avro",), "write it as Parquet, as with fastavro and pyarrow"),
+    Container("an IDX file, as MNIST's", ("*-ubyte", "*-ubyte.gz", "*.idx3", "*.idx1"), _WRITE),
+    Container("a batch of CIFAR", ("data_batch_1", "data_batch_1.bin", "batches.meta"), _WRITE),
+    Container("a pickled object", ("*.pkl", "*.pickle", "*.joblib"), _WRITE),
+    Container("a file of tensors", ("*.pt", "*.pth", "*.safetensors"), _WRITE),
+    Container("an ArrayRecord file", ("*.array_record", "*.arecord"), _TFRECORD),
+    Container("a Riegeli file", ("*.riegeli",), _TFRECORD),
+    Container("a Bag file", ("*.bagz", "*.bag"), _TFRECORD),
+    Container("a SavedModel", ("saved_model.pb",), "give the folder of its training images"),
+    Container("a film", ("*.mp4", "*.avi", "*.mov", "*.mkv", "*.webm", "*.wmv"), _FRAMES),
+)
+
+
+def _index(pattern: str) -> dict[str, Container]:
+    return {
+        match[1]: container
+        for container in CONTAINERS
+        for marker in container.markers
+        if (match := re.fullmatch(pattern, marker))
+    }
+
+
+_BY_END = _index(r"\*([^/]+)")
+_BY_NAME = _index(r"([^*/]+)")
+_BY_FOLDER = _index(r"([^*/]+)/")
+_BY_END_OF_FOLDER = _index(r"\*([^/]+)/")
+_ENDS, _ENDS_OF_FOLDERS = tuple(_BY_END), tuple(_BY_END_OF_FOLDER)
+_NUMBERS = re.compile(r"(-\d{5,}-of-\d{5,}|@\d+|-[-\d]+)$")
+
+
+def find_container(path: str) -> Container | None:
+    """Return the container whose marker is a file or a folder of a path."""
+    *folders, name = path.lower().split("/")
+    # The last shards of a million files are not worth a regular expression for each.
+    if name[-1:].isdigit():
+        name = _NUMBERS.sub("", name)
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name.endswith(_ENDS):
+        return next(of for end, of in _BY_END.items() if name.endswith(end))
+    for folder in folders:
+        if folder in _BY_FOLDER:
+            return _BY_FOLDER[folder]
+        if folder.endswith(_ENDS_OF_FOLDERS):
+            return next(of for end, of in _BY_END_OF_FOLDER.items() if folder.endswith(end))
+    return None
+
+
+def marks_container(path: str) -> bool:
+    """Return whether a hidden file marks the folder that it is in, or the one above."""
+    return path.endswith(("/.zgroup", "/.zarray", ".hoodie/hoodie.properties")) or path in _BY_NAME
+
+
+def explain_container(path: str, container: Container) -> str:
+    """Say what to do with a container, of which `path` is a part."""
+    return f"{path} belongs to {container.title}, which cannot be read: {container.way_out}."
