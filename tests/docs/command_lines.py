@@ -26,6 +26,7 @@ from tests.docs.markdown import ROOT
 RUN = (
     *("saved_model_cli", "tensorboard", "less", "export"),
     *("lint-imports", "pre-commit", "docs.draw_architecture", "docs.write_options"),
+    "tests.ingest.quirks",
 )
 """Programs whose commands `test_running.py` runs as they are written."""
 

@@ -10,6 +10,7 @@ from docs import write_options
 from pipeline_def.config import yaml_file
 from pipeline_def.config.options import list_options
 from tests.docs.markdown import PAGES, ROOT
+from tests.ingest import quirks
 
 LIMITS = re.findall(
     r"^\| [^|]+ \| ([\d,.]+) \| `(\S+)` \|$",
@@ -23,6 +24,11 @@ def test_the_options_page_is_current() -> None:
     page = write_options.PAGE.read_text(encoding="utf-8")
     assert page == write_options.render(), "run uv run python -m docs.write_options"
     assert all(f"`{name}`" in page for name in list_options())
+
+
+def test_the_page_of_formats_is_current() -> None:
+    page = quirks.PAGE.read_text(encoding="utf-8")
+    assert page == quirks.render(), "run uv run python -m tests.ingest.quirks"
 
 
 @pytest.mark.parametrize(("figure", "name"), LIMITS)

@@ -65,10 +65,10 @@ def check(data: bytes) -> None:
     except UserError as error:
         check_sentence(error)
         return
-    assert len(listing.files) == len(rows)
+    assert len(listing.files) == sum(row.label is not None for row in rows.values())
     listing.fingerprint()
     for name, row in rows.items():
-        assert all(isinstance(text, str) for text in (name, row.label, row.split or ""))
+        assert all(isinstance(text, str) for text in (name, row.label or "", row.split or ""))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,9 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
                 continue
             found = {name: _value(features[name]) for name in names if name in features}
             pixels = features[image].bytes_list.value if image in features else ()
+            if len(pixels) > 1:
+                yield Record(place, 0, {}, f"it has {len(pixels):,} images: store one in a record")
+                continue
             yield (
                 _locate(position, data, pixels[0], features, found)
                 if pixels

@@ -1,12 +1,13 @@
 """Choose the features that are image, label, split and group, and read labels as text."""
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.printable import quote
-from components.ingest.source.folder_layout import ARCHIVES
+from components.ingest.source.folder_layout import ARCHIVES, PICTURES
 from components.ingest.source.values import LABEL_TEXTS
 
 # Names that writers of data sets use, the most telling first: this pipeline's own and Model
@@ -22,6 +23,9 @@ _LABELS: tuple[str, ...] = (
 )
 _LABELS += ("fine_label", "category", "target", *LABEL_TEXTS, "txt")
 _SPLITS = ("split",)
+_EXTENSIONS = [ends.removeprefix(".") for ends in PICTURES]
+_MASKS = {"seg", "segmentation", "mask", "masks", "depth", "annotation", "instance", "semantic"}
+_SIDES = re.compile("(width|height|depth|channels)$")
 
 _START_OF_IMAGE = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|BM|RIFF....WEBP|II\*\0|MM\0\*|....ftyp", re.DOTALL
@@ -75,12 +79,15 @@ def choose_features(
                 f"ingest.features takes {field} from {quote(name)}, but {shard} has "
                 f"{_join(known)}: name one of these."
             )
-    look_like_images = [
-        name for name in known if any(is_image(sample.get(name)) for sample in samples)
+    images = [
+        name
+        for name in known
+        if any(is_image(sample.get(name)) for sample in samples) and not _is_mask(name)
     ]
-    image = given.get("image") or _first(_IMAGES, look_like_images or known)
-    if not image and len(look_like_images) == 1:
-        image = look_like_images[0]
+    image = given.get("image") or _first((*_IMAGES, *_EXTENSIONS), images or known)
+    if not image and len(images) > 1:
+        raise DataError(_explain_several(images, shard))
+    image = image or next(iter(images), "")
     if not image:
         raise DataError(_explain_missing("image", known, shard))
     _check_image(image, samples, shard)
@@ -89,6 +96,11 @@ def choose_features(
         label = _find_text(label, samples)
     if not label and not optional:
         raise DataError(_explain_missing("label", known, shard))
+    if any(is_image(sample.get(label)) for sample in samples):
+        raise DataError(
+            f"The feature {quote(label)} of {shard} holds images, not the label: name another one "
+            f"with ingest.features, as in {{label: NAME}}."
+        )
     split = given.get("split") or _first(_SPLITS, known)
     return Features(image, label, split, given.get("group", ""))
 
@@ -106,6 +118,11 @@ def is_image(value: Any) -> bool:
     return isinstance(value, bytes) and bool(_START_OF_IMAGE.match(value))
 
 
+def _is_mask(name: str) -> bool:
+    """Return whether the name is that of a picture of labels, such as `seg.png`."""
+    return not _MASKS.isdisjoint(re.split(r"[^a-z]+", name.lower()))
+
+
 def _first(names: Sequence[str], known: Sequence[str]) -> str:
     return next((name for name in names if name in known), "")
 
@@ -119,10 +136,23 @@ def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
     found = _join(known) if known else "no features"
     also = ", or list the labels in ingest.manifest" if field == "label" else ""
     if shard.lower().endswith(ARCHIVES):
-        also += "; if it is an archive: unpack it, and give the folder of label folders"
+        also += (
+            "; if images and labels lie apart in it, sort them, as with tar --sort=name; if it is "
+            "an archive of folders, unpack it"
+        )
     return (
         f"{shard} has {found}, but none is known to be the {field}: name it with ingest.features, "
         f"as in {{{field}: NAME}}{also}."
+    )
+
+
+def _explain_several(images: Sequence[str], shard: str) -> str:
+    also = ""
+    if shard.lower().endswith(ARCHIVES):
+        also = "; if they belong to several samples, rename these without dots before the extension"
+    return (
+        f"{shard} has {_join(images)}, which are all images: name one with ingest.features, as in "
+        f"{{image: {images[0]}}}{also}."
     )
 
 
@@ -135,7 +165,24 @@ def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -
             f"{text}text, such as {quote(values[0])}, not images: download the images into a "
             f"folder, and list their labels in ingest.manifest."
         )
+    if any(isinstance(item, bytes | dict) for value in values for item in _items(value)):
+        raise DataError(f"{text}several images in a record: give each image a record of its own.")
+    for sample in samples:
+        sides = [sample[name] for name in sorted(sample) if _SIDES.search(name)]
+        if sides and isinstance(sample.get(image), bytes) and _is_raw(sample[image], sides):
+            raise DataError(f"{text}raw pixels, not encoded images: store them as PNG or JPEG.")
     if values and not any(isinstance(value, bytes) for value in values):
         raise DataError(
             f"{text}numbers, such as raw pixels, not encoded images: store them as PNG or JPEG."
         )
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _is_raw(pixels: bytes, sides: Sequence[Any]) -> bool:
+    """Return whether these are the pixels of an image with such sides, in 1 or 3 channels."""
+    if is_image(pixels) or not all(isinstance(side, int) for side in sides):
+        return False
+    return len(pixels) in (math.prod(sides), 3 * math.prod(sides))

@@ -1,5 +1,6 @@
 """WebDataset: tar files in which members that differ only in the extension make up a sample."""
 
+import collections
 import gzip
 import json
 import tarfile
@@ -16,6 +17,10 @@ _LONGEST_TEXT = 2**20
 _JSON = "json"
 _PATH, _SIZE = "path", "size"
 _CUT = "the file is cut"
+_TORN = (
+    "the members of its sample do not lie next to each other: pack them sorted by name, as with "
+    "tar --sort=name"
+)
 _PRIME = 65521
 
 
@@ -31,31 +36,51 @@ class _Member(NamedTuple):
 def peek(shard: Shard) -> Iterator[dict[str, Any]]:
     """Yield the features of each sample: an extension, or a key of its JSON object, → value."""
     with shard.open() as stream:
-        for sample in _samples(stream, shard):
+        for _, sample in _samples(stream, shard):
             yield dict(_features(stream, sample, most=64))
 
 
 def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the samples of a shard."""
     # Pillow tells formats by content, so one shard may mix extensions of images.
-    known = (image, *PICTURES) if image in PICTURES else (image,)
+    stem, dot, extension = image.rpartition(".")
+    others = [f"{stem}{dot}{other}" for other in PICTURES if extension in PICTURES]
+    records: list[tuple[str, str, Record]] = []
+    parts = collections.Counter[str]()
+    has_pairs, damage, last = False, None, ""
     with shard.open() as stream:
-        for sample in _samples(stream, shard):
-            taken = next((name for name in known if name in sample), image)
-            member = sample.get(taken)
-            if several := _list_alike(sample, taken):
-                why = f"its sample has the images {' and '.join(several)}: name one of them with "
-                yield Record("", 0, {}, f"{why}ingest.features, as in {{image: {several[0]}}}")
-                continue
-            found = {name: value for name, value in _texts(stream, sample) if name in names}
-            size = member and member.size
-            yield Record(f"{member.start} {member.size}" if member else "", size, found)
+        try:
+            for key, sample in _samples(stream, shard):
+                taken = next((name for name in (image, *others) if name in sample), "")
+                has_pairs = has_pairs or len(sample.keys() & {image, *others}) > 1
+                parts[key] += key != last
+                last = key
+                records.append((key, taken, _read_sample(stream, sample, taken, names)))
+        except Exception as error:  # The records before it are good.
+            damage = error
+    for key, taken, record in records:
+        is_half = record.size is None or (names and not record.features)
+        if is_half and not record.problem and parts[key] > 1:
+            yield Record("", 0, {}, _TORN)
+        elif has_pairs and taken != image:
+            # Beside a picture of the same name, such as 1.jpg, 1.png is its mask.
+            yield record._replace(size=None)
+        else:
+            yield record
+    if damage:
+        raise damage
 
 
-def _list_alike(sample: Mapping[str, _Member], image: str) -> list[str]:
-    """Return extensions such as `left.jpg` and `right.jpg`, of which `image`, jpg, is any."""
-    alike = [name for name in sample if name.endswith(f".{image}")]
-    return alike if alike[1:] and sample[image] in map(sample.get, alike) else []
+def _read_sample(
+    stream: BinaryIO, sample: Mapping[str, _Member], image: str, names: Sequence[str]
+) -> Record:
+    found: dict[str, Any] = {}
+    for name, value in _texts(stream, sample):
+        if name in names and found.setdefault(name, value) != value:
+            return Record("", 0, {}, f"it has two values of {name}")
+    member = sample.get(image)
+    place = f"{member.start} {member.size}" if member else ""
+    return Record(place, member and member.size, found)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
@@ -68,29 +93,28 @@ def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | No
             yield data if len(data) == size else None
 
 
-def _samples(stream: BinaryIO, shard: Shard) -> Iterator[dict[str, _Member]]:
-    """Yield extension → member of each sample; members of a sample lie next to each other.
+def _samples(stream: BinaryIO, shard: Shard) -> Iterator[tuple[str, dict[str, _Member]]]:
+    """Yield the key, and extension → member, of each sample; its members lie next to each other.
+
+    By the format's convention an extension begins at the first dot: `1.seg.png` is no `png`.
 
     Raises:
         DamagedShardError: the file is cut, or a header is damaged.
     """
-    last, sample, names = None, dict[str, _Member](), set[str]()
+    last, sample = "", dict[str, _Member]()
     for member in _members(stream, shard):
-        folder, _, name = member.name.rpartition("/")
+        folder, slash, name = member.name.rpartition("/")
         stem, _, extension = name.partition(".")
         if not stem or not extension:
             continue
-        extension = extension.lower()
-        if sample and ((folder, stem) != last or extension in names):
-            yield sample
-            sample, names = {}, set[str]()
-        last = folder, stem
-        names.add(extension)
+        key, extension = f"{folder}{slash}{stem}", extension.lower()
+        if sample and (key != last or extension in sample):
+            yield last, sample
+            sample = {}
+        last = key
         sample[extension] = member
-        # `input.jpg` is a JPEG, too.
-        sample.setdefault(extension.rpartition(".")[2], member)
     if sample:
-        yield sample
+        yield last, sample
 
 
 def _members(stream: BinaryIO, shard: Shard) -> Iterator[_Member]:

@@ -79,14 +79,16 @@ def _inspect(config: Config) -> None:
     console = Console(highlight=False)
     listing = list_source(str(config.data), config.ingest)
     _print_labels(console, listing)
+    if listing.root != config.data:
+        print_whole(console, "Folder", listing.root)
+    # Shown before anything is refused, as it often tells why.
+    for name, text in describe(listing, examples=_EXAMPLES):
+        print_row(console, name, text)
     seen = look(listing, config)
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
     plans = plan_shards(listing.files, seen.config.ingest, listing.fractions)
-    if listing.root != config.data:
-        print_whole(console, "Folder", listing.root)
-    facts = _facts(listing, seen, trial, plans)
-    for name, text in (*describe(listing, examples=_EXAMPLES), *facts):
+    for name, text in _facts(listing, seen, trial, plans):
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)

@@ -1,0 +1,39 @@
+"""What is taken from data as people find them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components.contract.errors import DataError
+from components.ingest.config import IngestConfig
+from components.ingest.datasets.record import Origin
+from components.ingest.lookup import list_images
+from tests.ingest.quirks import ANY, QUIRKS, Quirk, write
+
+_MOST_CHARACTERS = 600
+_EXPECTED = {"", "not a shard", "not in the manifest"}
+
+
+@pytest.mark.parametrize("quirk", QUIRKS, ids=[f"{of.format}: {of.quirk}" for of in QUIRKS])
+def test_what_is_taken(quirk: Quirk, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    config = IngestConfig(**write(folder, quirk.files), **quirk.options)
+    if not quirk.label:
+        with pytest.raises(DataError, match=quirk.refused) as caught:
+            list_images(str(folder), config)
+        assert len(str(caught.value)) - str(caught.value).count(str(tmp_path)) < _MOST_CHARACTERS
+        return
+    listing = list_images(str(folder), config)
+    origins = [Origin.decode(file.version) if file.shard else None for file in listing.files]
+    taken = [
+        (of.image if of else file.path, file.label, file.split or ANY)
+        for file, of in zip(listing.files, origins, strict=True)
+        if not (of and of.problem)
+    ]
+    images, labels, splits = zip(*taken, strict=True)
+    found = images[0], ", ".join(labels), ", ".join(dict.fromkeys(splits))
+    assert found == (quirk.image, quirk.label, quirk.split)
+    reasons = {reason for _, reason in listing.skipped} | {of.problem for of in origins if of}
+    assert len(reasons - _EXPECTED) == bool(quirk.refused)
+    assert all(re.search(quirk.refused, reason) for reason in reasons - _EXPECTED)
