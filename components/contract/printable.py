@@ -1,5 +1,6 @@
 """Format values for display: text from the user, such as file names, and durations."""
 
+import re
 import reprlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +11,21 @@ _SHORT.maxstring = _SHORT.maxother = 80
 _LONGEST_PATH = 500
 
 
+# A user name with a password, in HTTP also a token alone; other stores have a container there.
+_LOGIN = re.compile(r"((?<=http://)|(?<=https://))[^/@\s]+@|(?<=://)[^/@:\s]*:[^/@\s]+@")
+
+
+def hide_login(text: str) -> str:
+    """Remove user names and passwords from the URLs in a text."""
+    return _LOGIN.sub("", text)
+
+
 def make_printable(text: str) -> str:
-    """Escape non-printable characters: line ends, control characters, undecodable bytes."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Escape non-printable characters: line ends, control characters, undecodable bytes.
+
+    Passwords in URLs are left out.
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in hide_login(text))
 
 
 def quote(value: Any) -> str:
@@ -20,7 +33,7 @@ def quote(value: Any) -> str:
     if value is None:
         return "null"
     try:
-        return _SHORT.repr(value)
+        return _SHORT.repr(hide_login(value) if isinstance(value, str) else value)
     except ValueError:
         return "a number of thousands of digits"
 

@@ -24,6 +24,7 @@ from google.auth.transport.requests import Request
 from yarl import URL
 
 from components.contract.errors import StorageError
+from components.contract.printable import hide_login
 from components.storage import retry
 from components.storage.retry import Retrier, digest
 
@@ -38,6 +39,7 @@ _LISTED = {
     "maxResults": 5000,
 }
 _TEMPORARY_STATUSES = (401, 408, 429)
+_GONE = 410
 # aiohttp's 100 are too few for requests of 30 ms; each new one costs as much as five requests.
 _CONNECTIONS = 256
 
@@ -70,7 +72,7 @@ class CloudStorage(GCSFileSystem):
         super().__init__(**options)
         self.address = self.base.removesuffix("/storage/v1/")
         """URL of the store."""
-        self._retrier = Retrier(self._find_cause, f"The object store at {self.address}")
+        self._retrier = Retrier(self._find_cause, f"The object store at {hide_login(self.address)}")
         self._renewal: asyncio.Task[None] | None = None
 
     async def _request(
@@ -88,7 +90,8 @@ class CloudStorage(GCSFileSystem):
         self, attempt: Callable[[], Awaitable[_Response]], method: str, url: str | URL, *, kind: str
     ) -> _Response:
         """Retry a request, also one whose response arrives damaged."""
-        request = f"{method} {url}"
+        # The query of an upload in pieces is a credential.
+        request = f"{method} {str(url).partition('?')[0]}"
         for number in range(_DAMAGED_ATTEMPTS):
             response = await self._retrier.call(attempt, kind=kind, request=request)
             if method != "GET" or _is_intact(response):
@@ -122,8 +125,11 @@ class CloudStorage(GCSFileSystem):
             content = await response.read()
         if response.status in _TEMPORARY_STATUSES or response.status >= 500:
             raise _StatusError(response.status, sent["headers"].get("authorization", ""))
+        place = str(url).partition("?")[0]
+        if response.status == _GONE:
+            raise FileNotFoundError(place)
         try:
-            validate_response(response.status, content, url)
+            validate_response(response.status, content, place)
         except TypeError as error:
             # It expects a string where some servers send an object.
             raise OSError(f"HTTP status {response.status}: {content[:200]!r}") from error
@@ -330,7 +336,7 @@ async def _send_in_pieces(
                 "PUT", session, headers={"Content-Range": span}, data=piece
             )
         except FileNotFoundError:
-            raise LostSessionError(session) from None
+            raise LostSessionError(target) from None
         if answer:
             described: dict[str, Any] = json.loads(answer)
             return described

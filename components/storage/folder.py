@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from components.contract.artifact_files import link
 from components.contract.errors import StorageError, UserError
+from components.contract.printable import hide_login
 from components.storage import object_store
 
 CLOUD_STORAGE = ("gs://", "gcs://")
@@ -45,7 +46,7 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
         else:
             fs, root = fsspec.core.url_to_fs(folder)
     except (ImportError, ValueError) as error:
-        raise StorageError(f"Cannot open {folder}: {error}.") from error
+        raise StorageError(hide_login(f"Cannot open {folder}: {error}.")) from error
     return fs, root.rstrip("/")
 
 
@@ -155,7 +156,7 @@ def storage_error(task: str, url: str, error: Exception) -> StorageError:
     reason = reason_of(error)
     if isinstance(error, OSError) and error.filename == os.path.abspath(url):
         reason = error.strerror or reason
-    return explained or StorageError(f"Cannot {task} {url}: {reason}.")
+    return explained or StorageError(hide_login(f"Cannot {task} {url}: {reason}."))
 
 
 def reason_of(error: Exception) -> str:

@@ -8,11 +8,11 @@ import os
 import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from fsspec import AbstractFileSystem
 
 from components.contract.errors import StorageError
+from components.contract.printable import hide_login
 from components.storage.retry import RETRY_POLICY
 
 SCHEMES = ("s3://", "minio://")
@@ -87,9 +87,8 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     from components.storage.s3_client import error_code
 
     endpoint = find_endpoint(url) or "AWS"
-    login = urlsplit(endpoint).netloc.rpartition("@")[0]
-    store = f"the object store at {endpoint.replace(f'{login}@', '', 1)}"
-    reason = " ".join(str(error).split()).rstrip(".")
+    store = f"the object store at {hide_login(endpoint)}"
+    reason = hide_login(" ".join(str(error).split()).rstrip("."))
     no_credentials = (
         exceptions.NoCredentialsError
         | exceptions.PartialCredentialsError

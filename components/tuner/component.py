@@ -72,12 +72,17 @@ class ImageTuner(component.Tuner):
             examples: transformed examples.
             transform_graph: of the same ImageTransform.
             config: as for the ImageTrainer, with `training.minutes`.
-            tune_args: TFX's; a search trains one trial at a time.
+            tune_args: TFX's, of which only one trial at a time is possible.
 
         Raises:
             ConfigurationError: it is unknown how the images were transformed, or how long to
-                search.
+                search; or trials are to be trained in parallel.
         """
+        parallel = tune_args.num_parallel_trials if tune_args else 0
+        require(
+            parallel <= 1,
+            f"tune_args.num_parallel_trials is {parallel}: ImageTuner trains one trial at a time.",
+        )
         require(
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",

@@ -64,7 +64,7 @@ def parse(
         words=[(name, values[0]) for name, values in words if name not in (*others, positional)],
     )
     chosen = {name: values for name, values in words if name in others}
-    if "print_config" in chosen:
+    if _get_value(chosen, "print_config", 0):
         _print_config(config)
         raise SystemExit(0)
     values = {name: _get_value(chosen, name, count) for name, count in own.items()}
@@ -266,7 +266,10 @@ def _build(files: Sequence[str], words: Sequence[tuple[str, str]]) -> Config:
 
 
 def _get_value(chosen: Mapping[str, list[str]], name: str, count: int) -> Any:
-    if count == 0:
-        return name in chosen
     values = chosen.get(name)
+    if count == 0:
+        given = values[0] if values else "true"
+        if given.lower() not in ("true", "false"):
+            raise ConfigurationError(f"--{name} is {quote(given)}: it must be true or false.")
+        return values is not None and given.lower() == "true"
     return values[0] if values and count == 1 else values

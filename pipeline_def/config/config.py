@@ -1,9 +1,13 @@
 """The whole configuration. The command line and YAML files are generated from its classes."""
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from typing import Any
 
-from components.contract.configuration import Positive, Text, configuration, require
+from components.contract.configuration import Positive, Text, configuration, require, to_dict
+from components.contract.errors import ConfigurationError
+from components.contract.printable import hide_login
 from components.evaluation.config import EvaluationConfig
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
@@ -18,6 +22,15 @@ from pipeline_def.config.tracking import TrackingConfig
 
 # The name is part of paths, cache keys and printed text.
 _NAME = re.compile(r"\w[\w .-]{0,99}")
+
+
+def _find_logins(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the names of options that are URLs with passwords."""
+    for name, value in fields.items():
+        if isinstance(value, dict) and f"{prefix}{name}" != "kubeflow.steps":
+            yield from _find_logins(value, f"{prefix}{name}.")
+        elif isinstance(value, str) and hide_login(value) != value:
+            yield f"{prefix}{name}"
 
 
 @configuration()
@@ -89,5 +102,10 @@ class Config:
             "training.balance is 'sampling', which reads records in random order: set input.reader "
             "to indexed, or input.cache to decoded.",
         )
+        for name in _find_logins(to_dict(self)):
+            raise ConfigurationError(
+                f"{name} has a password in its URL, which logs and records would keep: leave it "
+                "out, and put credentials into fsspec's configuration, ~/.config/fsspec."
+            )
         check_originals(self.transform, self.input, self.augmentation)
         check_search(self)

@@ -91,9 +91,12 @@ def test_options_of_a_command() -> None:
     argv = ["--json", "--compare", "A", "B", "--to=x"]
     options = parse(argv, prog="run.py", usage="", hidden={"data"}, own=own)[1]
     assert options == {"to": "x", "compare": ["A", "B"], "json": True, "lineage": None}
+    for argument, value in (("--json", True), ("--json=true", True), ("--json=False", False)):
+        assert parse([argument], prog="run.py", usage="", own=own)[1]["json"] is value
     for wrong, message in (
         (["--compare", "A"], "--compare needs 2 values."),
         (["--to"], "--to needs a value."),
+        (["--json=0"], "--json is '0': it must be true or false."),
         (["--data", "x"], "Unknown option '--data'. See run.py --help-all."),
         (["--no-such"], "Unknown option '--no-such'. See run.py --help-all."),
     ):
@@ -201,6 +204,15 @@ WRONG = {
         ["--transform.storage", "originals", "--transform.margin", "8"],
         "transform.margin is 8, but transform.storage 'originals'.*leave transform.margin at 0",
     ),
+    "a password": (["--ingest.manifest=http://me:secret@h/x"], "ingest.manifest has a password"),
+    "a token": (
+        ["--model.weights", "https://secret@h/x"],
+        "model.weights has a password in its URL",
+    ),
+    "a password in no URL of ours": (
+        ["--training.optimizer", "http://me:secret@h"],
+        "training.optimizer is 'http://h'",
+    ),
     "originals with bars": (
         ["--transform.storage", "originals", "--transform.fit", "letterbox"],
         "transform.fit is 'letterbox', but.*transform.storage 'originals'.*crop or stretch",
@@ -213,3 +225,4 @@ def test_a_mistake_is_one_line_that_names_it(argv: list[str], message: str) -> N
     with pytest.raises(UserError, match=message) as caught:
         parsed(*argv)
     assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
