@@ -23,7 +23,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
 from components.ingest.plan.facts import ROW_BYTES, picture_row
 from components.ingest.plan.near_duplicates import find_groups
-from components.ingest.plan.splits import find_rule, require_splits
+from components.ingest.plan.splits import check_classes, find_rule, require_splits
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
 
@@ -32,6 +32,8 @@ SAMPLE = 256
 
 _HEADER_BYTES = 64 * 2**10
 _SAMPLE_SHARDS = 16
+# Files of a class that are all in the sample.
+_RARE = 2
 # With this many images, some fall into each split, unless they are all alike.
 _FEW = 200
 # What a whole file may get if only its start is read.
@@ -217,12 +219,12 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
     """Read the headers of up to `SAMPLE` files, spread evenly over the folder.
 
     Raises:
-        DataError: none of them is an image.
+        DataError: none of them is an image, or none of a class.
     """
     formats: collections.Counter[str] = collections.Counter()
     sizes: list[tuple[int, int]] = []
     suspects: list[SuspectFile] = []
-    sample = _sample(listing.files)
+    sample = _sample(listing)
     for file, content in read_images(listing.root, sample, config, first=_HEADER_BYTES):
         try:
             image = _open(listing, file, content, config)
@@ -234,8 +236,10 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
     if not sizes:
         raise DataError(
             f"None of {len(suspects)} sampled files in {listing.root} is a readable image, such as "
-            f"{suspects[0].path} ({suspects[0].category}): check that it is the right folder."
+            f"{suspects[0].path} ({suspects[0].category}): {suspects[0].reason}. Check that it is "
+            f"the right folder."
         )
+    _check_suspects(suspects, listing)
     return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects))
 
 
@@ -251,11 +255,15 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
 
 
 def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> TimedSample:
-    """Decode at least one file of the sample, for about `seconds`, to estimate ingest."""
+    """Decode at least one file of the sample, for about `seconds`, to estimate ingest.
+
+    Raises:
+        DataError: no file of a class can be used.
+    """
     suspects: list[SuspectFile] = []
     count = size = stored = 0
     started = time.monotonic()
-    for file, content in _read_for(seconds, listing, _sample(listing.files), config):
+    for file, content in _read_for(seconds, listing, _sample(listing), config):
         count += 1
         try:
             stored += estimate_stored(usable(content), config)
@@ -263,6 +271,7 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tim
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
     elapsed = time.monotonic() - started
+    _check_suspects(suspects, listing)
     return TimedSample(count, tuple(suspects), stored / max(size, 1), count / elapsed)
 
 
@@ -286,11 +295,19 @@ def _suspect(file: ImageFile, rejected: Rejected) -> SuspectFile:
     return SuspectFile(file.path, rejected.category.value, str(rejected))
 
 
-def _sample(files: Sequence[ImageFile]) -> list[ImageFile]:
+def _check_suspects(suspects: Sequence[SuspectFile], listing: Listing) -> None:
+    # A person may have removed the files of a class.
+    if not listing.corrections.path:
+        check_classes({suspect.path: suspect.category for suspect in suspects}, listing)
+
+
+def _sample(listing: Listing) -> list[ImageFile]:
     """Choose up to `SAMPLE` files at equal distances, in an order whose start is a sample, too.
 
-    Of records, choose the first of some shards, since a gzipped shard is read from its start.
+    Files of the smallest classes follow. Of records, choose the first of some shards, since a
+    gzipped shard is read from its start.
     """
+    files = listing.files
     if files and files[0].shard:
         shards = [[*group] for _, group in itertools.groupby(files, key=lambda file: file.shard)]
         some = shards[:: -(-len(shards) // _SAMPLE_SHARDS)]
@@ -298,4 +315,9 @@ def _sample(files: Sequence[ImageFile]) -> list[ImageFile]:
     count = min(SAMPLE, len(files))
     chosen = [files[len(files) * i // count] for i in range(count)]
     step = max(1, round(count**0.5))
-    return [file for start in range(step) for file in chosen[start::step]]
+    sample = [file for start in range(step) for file in chosen[start::step]]
+    counts = listing.tally.labels
+    if count < len(files) and any(min(of.values()) <= _RARE for of in counts.values()):
+        rare = (file for file in files if counts[file.split][file.label] <= _RARE)
+        sample = list(dict.fromkeys([*sample, *itertools.islice(rare, SAMPLE)]))
+    return sample

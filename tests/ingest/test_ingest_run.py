@@ -8,6 +8,8 @@ import pytest
 from components.contract.errors import DataError
 from components.images.check_result import CheckedImage, Note
 from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
+from components.ingest.survey import take_survey
 from components.records.shard_files import read_index
 from components.storage import row_table
 from tests.ingest.plain import HEADER, ingest
@@ -113,16 +115,28 @@ def test_too_many_rejects_stop_the_run_and_are_named(tmp_path: Path) -> None:
         ingest(break_files(folder, "*/*"), tmp_path / "nothing", config)
 
 
-def test_a_class_without_a_usable_image_is_named(tmp_path: Path) -> None:
-    folder = break_files(write_folder(tmp_path / "images", each=20), "green/*")
+@pytest.mark.parametrize(
+    ("folder", "broken", "where"),
+    [
+        ("images", "green/*", "has no usable image: green/000"),
+        ("untrained", "train/green/*", "has no usable image in split 'train': train/green/000"),
+        ("untrained", "val/green/*", "has no usable image in split 'eval': val/green/000"),
+    ],
+)
+def test_a_class_without_a_usable_image_is_named(
+    tmp_path: Path, folder: str, broken: str, where: str
+) -> None:
+    """By `inspect`, too, which looks at a sample."""
+    write_folder(tmp_path / "images", each=120)
+    for split in ("train", "val"):
+        write_folder(tmp_path / "untrained", each=20 if split == "train" else 1, split=split)
+    images = break_files(tmp_path / folder, broken)
     config = dataclasses.replace(HEADER, max_reject_fraction=0.5)
-    made = ingest(folder, tmp_path / "out", config)
-    assert read_index(str(made.examples))["labels"]["train"].keys() == {"blue", "red"}
-    for split in ("train", "eval"):
-        write_folder(tmp_path / "untrained", each=4, split=split)
-    break_files(tmp_path / "untrained", "train/green/*")
-    with pytest.raises(DataError, match=r"Class 'green' .* no usable image to train on"):
-        ingest(tmp_path / "untrained", tmp_path / "out2", config)
+    with pytest.raises(DataError, match=f"Class 'green' .* {where}.* is rejected .not an image"):
+        ingest(images, tmp_path / "out", config)
+    if folder == "untrained":
+        with pytest.raises(DataError, match=f"Class 'green' .* {where}"):
+            take_survey(list_images(str(images)), config)
 
 
 HOSTILE = [

@@ -298,15 +298,17 @@ def test_the_content_alone_counts_if_it_is_read(image_folder: Path, tmp_path: Pa
 
 
 def test_the_ten_newest_are_kept(tmp_path: Path) -> None:
-    written = []
+    """Beside all other files."""
+    written = [*touch(tmp_path, "notes.txt", "mine.jsonl.gz").iterdir()]
+    foreign = len(written)
     for number in range(12):
         written.append(Path(write_listing(made(number), str(tmp_path))))
         os.utime(written[-1], (number, number))
         if number == 9:
             # What is used again counts as new.
-            assert Path(write_listing(made(0), str(tmp_path))) == written[0]
+            assert Path(write_listing(made(0), str(tmp_path))) == written[foreign]
     assert {path.name for path in tmp_path.iterdir()} == {
-        path.name for number, path in enumerate(written) if number not in (1, 2)
+        path.name for number, path in enumerate(written, -foreign) if number not in (1, 2)
     }
 
 

@@ -31,6 +31,20 @@ def test_the_sample_is_spread_over_all_classes(
     assert (found.shorter_side, found.formats) == (24, {"PNG": 12})
 
 
+def test_the_only_image_of_a_class_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("components.ingest.survey.SAMPLE", 12)
+    for split, each in (("train", 20), ("val", 10)):
+        write_folder(tmp_path, each=each, split=split)
+        (tmp_path / split / "swan").mkdir()
+        (tmp_path / split / "swan/1.jpg").write_bytes(encode(picture(1), "JPEG"))
+    assert 12 < take_survey(list_images(str(tmp_path)), CONFIG).sampled <= 14
+    (tmp_path / "val/swan/1.jpg").write_bytes(b"broken")
+    with pytest.raises(DataError, match=r"Class 'swan' .* split 'eval': val/swan/1.jpg is rej"):
+        take_survey(list_images(str(tmp_path)), CONFIG)
+
+
 def noise(height: int, width: int) -> Image.Image:
     return Image.frombytes("RGB", (width, height), random.Random(0).randbytes(height * width * 3))
 

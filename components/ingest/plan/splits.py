@@ -16,6 +16,7 @@ from typing import NamedTuple
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import quote
+from components.images.check_result import Category
 from components.ingest.source.listing import ImageFile, Listing
 
 MIN_SPLIT_IMAGES = 100
@@ -277,3 +278,27 @@ def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
             f"Class {quote(untrained[0])} of {root} has no usable image to train on: add images, "
             f"or remove the class."
         )
+
+
+def check_classes(rejects: Mapping[str, str], listing: Listing) -> None:
+    """Raise `DataError` if a class, or its part in a given split, has only rejected files.
+
+    A person may remove a class. `rejects` is path → category.
+    """
+    lost: dict[tuple[str | None, str], list[str]] = {}
+    for file in listing.files if rejects else ():
+        if file.path in rejects:
+            for split in {file.split, None}:
+                lost.setdefault((split, file.label), []).append(file.path)
+    counts = listing.labels_per_split()
+    counts[None] = sum(counts.values(), collections.Counter())
+    for (split, label), paths in lost.items():
+        unusable = [path for path in paths if rejects[path] != Category.REMOVED.value]
+        if unusable and len(paths) == counts[split][label]:
+            where = f" in split {quote(split)}" if split else ""
+            more = f", as are {len(paths) - 1:,} more" if paths[1:] else ""
+            raise DataError(
+                f"Class {quote(label)} of {listing.root} has no usable image{where}: "
+                f"{unusable[0]} is rejected ({rejects[unusable[0]]}){more}. Add images, or remove "
+                f"the class."
+            )

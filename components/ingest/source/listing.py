@@ -12,6 +12,8 @@ import hashlib
 import io
 import itertools
 import json
+import posixpath
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -36,6 +38,7 @@ from components.storage.row_table import keep
 _SUFFIX = ".jsonl.gz"
 _Row = TypeVar("_Row")
 _NO_COLUMNS: dict[str, str | int | float] = {}
+_NAME = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?" + re.escape(_SUFFIX))
 _MOST_KEPT = 10
 # Rows of a line in the file of a listing.
 _BLOCK = 256
@@ -260,7 +263,7 @@ def check_labels(listing: Listing) -> None:
 def write_listing(listing: Listing, folder: str) -> str:
     """Write a listing to `folder`, named by its fingerprint; return the path of the file.
 
-    Keeps the ten newest listings.
+    Keeps the ten newest listings, and all other files.
 
     Raises:
         StorageError: the listing cannot be written.
@@ -273,7 +276,8 @@ def write_listing(listing: Listing, folder: str) -> str:
     replace_file(path, content.getvalue())
     fs, root = open_folder(folder)
     with explaining_errors("list", folder):
-        found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
+        names = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
+        found = [name for name in names if _NAME.fullmatch(posixpath.basename(name))]
         for name in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
             fs.rm_file(name)
     return path

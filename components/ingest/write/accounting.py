@@ -22,7 +22,7 @@ from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
 from components.ingest.plan.corrections import CorrectionOutcome, summarize, write_outcomes
-from components.ingest.plan.splits import require_splits
+from components.ingest.plan.splits import check_classes, require_splits
 from components.ingest.source.listing import Listing, find_look_alikes
 
 _NAMED = 3
@@ -109,6 +109,7 @@ def check_reports(
         raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
     unusable = [r for r in rejects if r["category"] not in _USABLE]
     check_usable(sorted((r["path"], r["category"]) for r in unusable), listing, config)
+    check_classes({r["path"]: r["category"] for r in rejects}, listing)
     _check_labels(labels_per_split(reports), listing)
 
 
