@@ -52,7 +52,7 @@ class Layout:
         """Results of the last run, JSON."""
 
         self.report = os.path.join(output, "report.html")
-        """Report on the model in use, a copy of ImageReport's page."""
+        """Report on the current model, a copy of ImageReport's page."""
 
         self.refused_report = os.path.join(output, "report-not-blessed.html")
         """Report of the last run whose model did not replace the one in use."""

@@ -230,7 +230,7 @@ def _read_tags(record: RunRecord) -> dict[str, str]:
         "corrections_sha256": record.data.corrections.get("sha256", ""),
         "model_digest": digest,
         "verdict": record.outcome,
-        "grade": record.grade,
+        "evidence": record.evidence,
         "pushed_version": pushed.version if pushed else "",
         "pushed_to": pushed.destination if pushed else "",
         **{f"code_digest.{step}": code for step, code in record.code.items()},

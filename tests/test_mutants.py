@@ -57,7 +57,7 @@ MUTANTS = {
         "config.min_accuracy",
         "tests/evaluation/test_eval_config.py::test_no_model_below_the_majority_class_accuracy",
     ),
-    "the model in use is pushed again": Mutant(
+    "the current model is pushed again": Mutant(
         "components/push/versions.py",
         "if newest and model_digest(newest) ==",
         "if not newest and model_digest(newest) ==",

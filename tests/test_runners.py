@@ -243,15 +243,15 @@ def test_images_of_another_task_do_not_replace_the_model_in_use(
     (others / "red").rename(others / "orange")
     assert run(capsys, "--data", str(others), "--output", str(output)) == (
         2,
-        "local_runner.py: error: The images have no label in common with the model in use, version "
-        f"1 in {layout.pushed}, which knows blue, red: choose another --output, or replace the "
-        "model with --new_task.\n",
+        "local_runner.py: error: The images have no label in common with the current model, "
+        f"version 1 in {layout.pushed}, which knows blue, red: choose another --output, or replace "
+        "the model with --new_task.\n",
     )
     prepare(Config(data=str(others)), layout, new_task=True)
     assert "does not know" not in capsys.readouterr().out
     write_folder(others, each=30, labels=("blue",))
     prepare(Config(data=str(others)), layout)
-    assert "Note:    version 1, the model in use, does not know green, orange: both models" in (
+    assert "Note:    version 1, the current model, does not know green, orange: both models" in (
         capsys.readouterr().out
     )
 

@@ -1,6 +1,5 @@
-"""Confidence intervals of proportions, and of the difference of two models on the same images."""
+"""Confidence intervals of proportions."""
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -28,18 +27,3 @@ def proportion_interval(hits: int, examples: int) -> Interval:
     test = stats.binomtest(hits, examples)
     low, high = test.proportion_ci(CONFIDENCE, method="wilson")
     return Interval(float(low), float(high))
-
-
-def paired_difference(more: int, less: int, examples: int) -> tuple[float, float]:
-    """Return the difference of two accuracies on the same examples, and its standard error.
-
-    `more` are the examples that only the first model is right about, `less` those of the second.
-
-    Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
-    Proportions Based on Paired Data". It adds one disagreement in each direction, so the error is
-    above 0 even if the models agree on every example.
-    """
-    pairs = examples + 2
-    gained, lost = (more + 1) / pairs, (less + 1) / pairs
-    difference = gained - lost
-    return difference, math.sqrt((gained + lost - difference**2) / pairs)

@@ -60,7 +60,7 @@ EXAMPLES_KEY_PROPERTY = "examples_key"
 """Examples and their statistics: digest of what decides on the examples' content."""
 
 FOUND_PROPERTY = "found"
-"""Baseline: 1 if there is a model in use, else 0."""
+"""Baseline: 1 if there is a current model, else 0."""
 
 VERSION_PROPERTY = "version"
 """Baseline: its version among the pushed models."""
@@ -69,7 +69,7 @@ SPLIT_PROPERTY = "split"
 """Evaluation: split on which the model was evaluated."""
 
 BASELINE_PROPERTY = "baseline_version"
-"""Evaluation: version of the model in use that it compares with, if any."""
+"""Evaluation: version of the current model that it compares with, if any."""
 
 MAJORITY_PROPERTY = "share_of_most_frequent_class"
 """Evaluation: majority-class accuracy on that split, 0 to 1."""

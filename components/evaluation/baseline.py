@@ -1,4 +1,4 @@
-"""BaselineFinder: finds the model in use, the baseline of the evaluation.
+"""BaselineFinder: finds the current model, the baseline of the evaluation.
 
 TFX's Resolver does not run on Kubeflow Pipelines, and after an unchanged run it would resolve the
 candidate itself, so nothing downstream could be cached. This component looks in the folder that
@@ -53,7 +53,7 @@ def BaselineFinder(
     Args:
         model: the candidate.
         baseline: the copy; on a first run a note instead, with the property `found` set to 0.
-        pushed_models: folder of Pusher's versions. Empty: there is no model in use.
+        pushed_models: folder of Pusher's versions. Empty: there is no current model.
         found_baseline: result of the driver; None if no driver ran.
     """
     folder = found_baseline

@@ -1,4 +1,4 @@
-"""Finds the folder of the model in use; imports neither TensorFlow nor TFX."""
+"""Finds the folder of the current model; imports neither TensorFlow nor TFX."""
 
 import logging
 import os

@@ -47,7 +47,7 @@ class ImageEvaluator(component.Evaluator):
         Args:
             examples: output of ImageExampleGen.
             model: output of ImageTrainer.
-            baseline_model: output of BaselineFinder: the model in use, if there is one.
+            baseline_model: output of BaselineFinder: the current model, if there is one.
             config: conditions for blessing; None: `EvaluationConfig()`.
             max_format_drop: how far, 0 to 1, the accuracy of an export may lie below that of the
                 model and still be pushed.

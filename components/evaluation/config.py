@@ -37,7 +37,7 @@ class Threshold:
     """Highest value that is blessed."""
 
     max_worsening: _Bound | None = None
-    """How much worse than the model in use the model may be on the same images."""
+    """How much worse than the current model the model may be on the same images."""
 
     @property
     def slicing(self) -> str:
@@ -69,13 +69,13 @@ class EvaluationConfig:
     that of always predicting the most frequent class."""
 
     max_accuracy_drop: Fraction = 0.02
-    """How far the accuracy may lie below that of the model in use. Not 0: no number of
+    """How far the accuracy may lie below that of the current model. Not 0: no number of
     images can show that an equally good model is not worse at all."""
 
     decide_by: Literal["interval", "value"] = "interval"
-    """What decides. interval: the whole 95% confidence interval must lie above the majority-class
-    accuracy and, minus the accuracy of the model in use, above -max_accuracy_drop, so that no model
-    is blessed by chance. value: the measured accuracy must, however few the images. The bounds that
+    """What decides. interval: what is significant at 95 %. The whole confidence interval must lie
+    above the majority-class accuracy and, minus the accuracy of the current model, above
+    -max_accuracy_drop. value: the measured accuracy must, however few the images. The bounds that
     you set are compared with measured values in either case."""
 
     slices: list[Text] = field(default_factory=lambda: [*SLICINGS, ALL_COLUMNS])

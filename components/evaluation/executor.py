@@ -83,7 +83,7 @@ _SMOKE_SECONDS = 300.0
 
 
 class Executor(BaseBeamExecutor):
-    """Evaluates the candidate, and the model in use if there is one, on the same examples."""
+    """Evaluates the candidate, and the current model if there is one, on the same examples."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
@@ -120,8 +120,10 @@ class Executor(BaseBeamExecutor):
             replace_probabilities(evaluation.uri, unseen)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         counted = measure_models(evaluation.uri, config, paths, with_auc=with_auc)
+        searched = bool(count_folds(split) and folds[0] and folds[0].chose_training)
+        selected = "the checkpoint" if split == EVAL else "the training" if searched else ""
         accuracy = measure_accuracy(
-            *counted.right, guess=majority_accuracy, selected=split == EVAL, known=counted.known
+            *counted.right, guess=majority_accuracy, selected=selected, known=counted.known
         )
         verdict = _judge(evaluation.uri, config, counted, accuracy, smoke_failure)
         if count_folds(split):
@@ -199,7 +201,7 @@ def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> Eval
 
 
 def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Artifact]:
-    """Return the candidate and, unless this is a first run, the model in use."""
+    """Return the candidate and, unless this is a first run, the current model."""
     candidate = artifact_utils.get_single_instance(input_dict[MODEL_KEY])
     given = input_dict.get(BASELINE_MODEL_KEY, [])
     return [candidate, *(b for b in given if b.get_int_custom_property(FOUND_PROPERTY))]

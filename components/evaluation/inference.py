@@ -57,7 +57,7 @@ class Job:
     """The models to run, and where their results go."""
 
     models: Sequence[str]
-    """Paths of the candidate and, if there is one, the model in use."""
+    """Paths of the candidate and, if there is one, the current model."""
     evaluation_uri: str
     """Folder for the parts of the predictions."""
     total: int

@@ -50,7 +50,7 @@ class CountedModels(NamedTuple):
     """The measurements of all models."""
 
     models: list[CountedModel]
-    """The candidate and, if there is one, the model in use."""
+    """The candidate and, if there is one, the current model."""
     compared: tuple[SliceValues, SliceValues] | None
     """Metrics of both on the rows `known`; None without any."""
     known: Ints

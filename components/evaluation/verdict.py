@@ -10,21 +10,20 @@ import numpy as np
 from components.contract.confidence import Interval, proportion_interval
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.slice_counts import SliceValues
-from components.metrics.evaluation_files import Verdict
+from components.metrics.evaluation_files import Outcome, Verdict
 from components.metrics.metric_table import ACCURACY, METRICS
 from components.metrics.predictions import OVERALL, Flags, Ints, SliceKey
 from components.metrics.proof import (
     AccuracyChange,
-    Grade,
-    Relation,
     estimate_images_needed,
-    grade,
-    weakest,
+    percent,
+    weigh,
 )
 
-ALONE = "there is no model in use to compare with"
-UNKNOWN_LABELS = "the model in use knows none of these labels"
-"""Clauses: why a model is not compared with the model in use."""
+_THIS, _CURRENT = "this model", "the current model"
+ALONE = "there is no current model to compare with"
+UNKNOWN_LABELS = f"{_CURRENT} knows none of these labels"
+"""Clauses: why a model is not compared with the current model."""
 
 ROUNDING = 1e-9
 """Tolerance of bounds: 0.9 - 0.92 is slightly less than -0.02 in floating point."""
@@ -40,7 +39,7 @@ class MissedThreshold(NamedTuple):
     value: float
     """What was measured."""
     is_change: bool
-    """Whether that is a difference to the model in use."""
+    """Whether that is a difference to the current model."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def check_thresholds(
 ) -> ThresholdCheck:
     """Compare the metrics of a model with its thresholds, as TFMA does.
 
-    `compared` are the values of this model and of the model in use on the images whose labels both
+    `compared` are the values of this model and of the current model on the images whose labels both
     know; None: there are none, for the reason `alone`.
     """
     missed: list[MissedThreshold] = []
@@ -103,10 +102,10 @@ def check_thresholds(
 
 
 def _list_met(config: EvaluationConfig, accuracy: float, majority_accuracy: float) -> Iterator[str]:
-    yield (
-        f"accuracy {accuracy:.3f} reaches {config.min_accuracy:.4g}, "
-        f"{_name_minimum(config.min_accuracy, majority_accuracy)}"
-    )
+    least = config.min_accuracy
+    equal = math.isclose(accuracy, least, abs_tol=ROUNDING)
+    relation = "equals" if equal else f"{accuracy:.3f} is above"
+    yield f"accuracy {relation} {_name_minimum(least, majority_accuracy)}"
     if others := len(config.thresholds):
         yield f"{others} more threshold{' is' if others == 1 else 's are'} met"
 
@@ -135,26 +134,30 @@ def find_missed(
         return
     if least is not None and value < least - ROUNDING:
         overall = threshold.metric == ACCURACY and key == OVERALL
-        bound = _name_minimum(least, majority_accuracy) if overall else "its threshold"
-        text = f"{subject} {value:.3f} is {least - value:.3f} below {least:.4g}, {bound}"
+        bound = _name_minimum(least, majority_accuracy if overall else None)
+        text = f"{subject} {value:.3f} is {least - value:.3f} below {bound}"
         yield MissedThreshold(key, text, threshold, value, False)
     if most is not None and value > most + ROUNDING:
-        text = f"{subject} {value:.3f} is {value - most:.3f} above {most:.4g}, its threshold"
+        text = f"{subject} {value:.3f} is {value - most:.3f} above its threshold ({most:.4g})"
         yield MissedThreshold(key, text, threshold, value, False)
     if worsening is None or change is None:
         return
     if (change if metric.lower_is_better else -change) > worsening + ROUNDING:
         side = "below" if change < 0 else "above"
         text = (
-            f"{subject} is {abs(change):.3f} {side} that of the model in use; at most "
-            f"{worsening:g} is allowed"
+            f"{subject} is {abs(change):.3f} {side} that of {_CURRENT}; at most {worsening:g} is "
+            f"allowed"
         )
         yield MissedThreshold(key, text, threshold, change, True)
 
 
-def _name_minimum(least_accuracy: float, majority_accuracy: float) -> str:
-    is_majority = least_accuracy <= majority_accuracy
-    return "the majority-class accuracy" if is_majority else "the required minimum"
+def _name_minimum(least: float, majority_accuracy: float | None) -> str:
+    """Name a lower bound; without `majority_accuracy`, it is not of the overall accuracy."""
+    if majority_accuracy is None:
+        return f"its threshold ({least:.4g})"
+    if least <= majority_accuracy:
+        return f"the majority-class baseline ({least:.3f})"
+    return f"the required minimum ({least:.4g})"
 
 
 def describe_thresholds(config: EvaluationConfig) -> dict[str, str]:
@@ -162,7 +165,7 @@ def describe_thresholds(config: EvaluationConfig) -> dict[str, str]:
     texts = {
         "at_least": "at least {:.4g}",
         "at_most": "at most {:.4g}",
-        "max_worsening": "at most {:.4g} worse than the model in use",
+        "max_worsening": "at most {:.4g} worse than the current model",
     }
     found: dict[str, str] = {}
     for threshold in list_thresholds(config):
@@ -171,9 +174,6 @@ def describe_thresholds(config: EvaluationConfig) -> dict[str, str]:
         bounds = ", ".join(text.format(value) for text, value in values if value is not None)
         found[name] = f"{found[name]}; {bounds}" if name in found else bounds
     return found
-
-
-_THIS, _IN_USE = "this model", "the model in use"
 
 
 @dataclass(frozen=True)
@@ -186,19 +186,20 @@ class MeasuredAccuracy:
     majority_accuracy: float
     """Accuracy of always predicting the most frequent class."""
     change: AccuracyChange | None = None
-    """Against the model in use, on the images that can compare the two; None without any."""
-    selected: bool = False
-    """Whether the same images selected the weights."""
+    """Against the current model, on the images that can compare the two; None without any."""
+    selected: str = ""
+    """What the same images picked: the checkpoint, or the training; "" if neither."""
     partly: str = ""
-    """Sentence on the images that are compared with the model in use, unless they are all."""
+    """Sentence on the images that are compared with the current model, unless they are all."""
     alone: str = ALONE
     """Why there is no change."""
 
     @property
-    def ending(self) -> str:
-        """A sentence on what the model is compared with, unless it is the model in use, on all."""
-        alone = f" {self.alone[0].upper()}{self.alone[1:]}."
-        return self.partly if self.change else alone
+    def text(self) -> str:
+        """The accuracy in percent, its interval, and what always guessing would reach."""
+        low, high = percent(self.interval.low), percent(self.interval.high)
+        guess = percent(self.majority_accuracy)
+        return f"Accuracy {percent(self.accuracy)} % ({low} to {high}), baseline {guess} %"
 
     @property
     def may_be_guessing(self) -> bool:
@@ -211,17 +212,17 @@ def measure_accuracy(
     baseline: Flags | None = None,
     *,
     guess: float,
-    selected: bool = False,
+    selected: str = "",
     known: Ints | None = None,
 ) -> MeasuredAccuracy:
-    """Measure the accuracy of a model, and compare it with the model in use if there is one.
+    """Measure the accuracy of a model, and compare it with the current model if there is one.
 
     Args:
         right: whether the model is right, [examples].
-        baseline: whether the model in use is right.
+        baseline: whether the current model is right.
         guess: accuracy of always predicting the most frequent class.
-        selected: whether these examples selected the weights.
-        known: rows of the examples whose labels the model in use knows; None: all.
+        selected: what these examples picked: the checkpoint, or the training; "" if neither.
+        known: rows of the examples whose labels the current model knows; None: all.
     """
     images, hits = len(right), int(right.sum())
     measured = MeasuredAccuracy(
@@ -249,62 +250,59 @@ def decide(
 ) -> Verdict:
     """Decide whether a model may be pushed.
 
-    Thresholds are compared with measured values. The majority class and the model in use are
+    Thresholds are compared with measured values. The majority class and the current model are
     compared with whole intervals, unless `evaluation.decide_by` is value.
     """
-    reasons, max_drop = [*check.reasons, *_list_numbers(measured, config)], config.max_accuracy_drop
-    level = _grade(measured, max_drop)
+    max_drop, change = config.max_accuracy_drop, measured.change
+    reasons = [*check.reasons, *_list_numbers(measured, config)]
+
+    def judge(outcome: Outcome, *clauses: str) -> Verdict:
+        why = f": {' and '.join(clauses)}" if clauses else ""
+        headline = f"{measured.text}{why}.{measured.partly}"
+        return Verdict(outcome, headline, reasons, _weigh(measured, max_drop))
+
     if smoke_failure:
-        headline = "Not blessed: the exported model failed its smoke test."
-        return Verdict("refused", headline, [smoke_failure, *reasons], level)
-    change, by_interval = measured.change, config.decide_by == "interval"
+        reasons = [smoke_failure, *reasons]
+        return judge("refused", "the exported model failed its smoke test")
     relation = change.relate(max_drop) if change else "not worse"
-    claim = change.tell(_IN_USE, _THIS, max_drop) if change else ""
+    claim = change.tell(_CURRENT, max_drop) if change else ""
     # The only threshold that is missed may be missed by chance.
-    by_chance = change and change.difference < -max_drop - ROUNDING and len(check.reasons) == 1
-    if not check.holds and not (by_interval and relation == "undecided" and by_chance):
-        return Verdict("refused", _explain_refusal(measured, relation, claim), reasons, level)
-    if not by_interval:
-        doubt = f", though {claim}." if relation in ("worse", "undecided") else "."
-        headline = f"Blessed: it meets every threshold{doubt}{measured.ending}"
-        return Verdict("blessed", headline, reasons, level)
-    if relation == "worse" and change and not change.is_within(max_drop):
-        return Verdict("refused", f"Not blessed: {claim}.{measured.partly}", reasons, level)
-    doubts = [claim] if relation == "undecided" else []
-    if measured.may_be_guessing:
-        few = f"{measured.images:,} images are too few"
-        rest = (doubt.removeprefix(f"{few} ") for doubt in doubts)
-        doubts = [f"{few} to show that {_THIS} is better than guessing", *rest]
+    by_chance = relation == "undecided" and change and change.difference < -max_drop - ROUNDING
+    by_interval = config.decide_by == "interval"
+    if not check.holds and not (by_interval and by_chance and len(check.reasons) == 1):
+        return judge("refused", *_explain_refusal(measured, claim if relation == "worse" else ""))
+    doubts = _list_doubts(measured, claim if relation == "undecided" else "")
+    if by_interval and relation == "worse" and change and not change.is_within(max_drop):
+        return judge("refused", claim)
+    if by_interval and doubts:
+        return judge("undecided", *doubts)
     if doubts:
-        headline = f"Not blessed: {' and '.join(doubts)}.{measured.partly}"
-        return Verdict("undecided", headline, reasons, level)
-    return Verdict("blessed", _explain_blessing(measured, claim), reasons, level)
+        return judge("blessed", f"{' and '.join(doubts)}, but evaluation.decide_by is value")
+    return judge("blessed", *([claim] if claim else []))
 
 
-def _explain_refusal(measured: MeasuredAccuracy, relation: Relation, claim: str) -> str:
+def _explain_refusal(measured: MeasuredAccuracy, worse: str) -> Iterator[str]:
     if measured.accuracy < measured.majority_accuracy:
-        return "Not blessed: worse than always predicting the most frequent class."
-    if relation == "worse":
-        return f"Not blessed: {claim}.{measured.partly}"
-    return f"Not blessed: {_THIS} misses a threshold."
+        yield "worse than always predicting the most frequent class"
+    else:
+        yield worse or "a threshold is missed"
 
 
-def _explain_blessing(measured: MeasuredAccuracy, claim: str) -> str:
-    if claim:
-        return f"Blessed: {claim}.{measured.ending}"
-    better = measured.interval.low > measured.majority_accuracy
-    reason = f"{_THIS} is better than guessing" if better else "it meets every threshold"
-    return f"Blessed: {reason}.{measured.ending}"
+def _list_doubts(measured: MeasuredAccuracy, undecided: str) -> list[str]:
+    """List the claims that the images are too few for."""
+    few = f"{measured.images:,} images are too few to tell it"
+    guessing = [f"{few} from the baseline"] if measured.may_be_guessing else []
+    # Both are said at once if they are of the same images.
+    rest = undecided.removeprefix(f"{few} ") if guessing else undecided
+    return [*guessing, *([rest] if rest else [])]
 
 
-def _grade(measured: MeasuredAccuracy, max_drop: float) -> Grade:
-    """Grade the weaker of two claims: better than guessing, and not worse than the model in use."""
-    guess, selected = measured.majority_accuracy, measured.selected
-    grades = [grade(measured.accuracy, measured.interval, guess, selected=selected)]
+def _weigh(measured: MeasuredAccuracy, max_drop: float) -> str:
+    """Weigh two claims: better than guessing, and not worse than the current model."""
+    claims = [(measured.accuracy, measured.interval, measured.majority_accuracy)]
     if change := measured.change:
-        of_change = change.difference, change.interval, -max_drop - ROUNDING
-        grades.append(grade(*of_change, selected=selected))
-    return weakest(grades)
+        claims.append((change.difference, change.interval, -max_drop - ROUNDING))
+    return weigh(claims, selected=measured.selected)
 
 
 def _list_numbers(measured: MeasuredAccuracy, config: EvaluationConfig) -> Iterator[str]:
@@ -315,7 +313,7 @@ def _list_numbers(measured: MeasuredAccuracy, config: EvaluationConfig) -> Itera
         needed = estimate_images_needed(spread, accuracy - guess, measured.images)
         yield (
             f"the 95% confidence interval of the accuracy {accuracy:.3f}, {interval.low:.3f} to "
-            f"{interval.high:.3f}, includes {guess:.3f}, the majority-class accuracy{needed}"
+            f"{interval.high:.3f}, includes the majority-class baseline ({guess:.3f}){needed}"
         )
     if measured.change:
-        yield measured.change.explain(_IN_USE, _THIS, config.max_accuracy_drop)
+        yield measured.change.explain(_CURRENT, _THIS, config.max_accuracy_drop)

@@ -90,7 +90,7 @@ class SliceMetrics:
     accuracy: float
     interval: Interval
     baseline: float | None
-    """Accuracy of the model in use on the same examples."""
+    """Accuracy of the current model on the same examples."""
     change: Interval | None
     """Interval of accuracy minus baseline, paired by example."""
 
@@ -108,13 +108,13 @@ class ConfusedPair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Metrics of the candidate, and its comparison with the model in use."""
+    """Metrics of the candidate, and its comparison with the current model."""
 
     metrics: ModelMetrics
     intervals: Mapping[str, Interval]
     """Metric → interval of its value, where there is one."""
     baseline: ModelMetrics | None
-    """Metrics of the model in use on the images whose labels it knows; None if there are none."""
+    """Metrics of the current model on the images whose labels it knows; None if there are none."""
     compared: int
     """Number of these images."""
     differences: Mapping[str, float]

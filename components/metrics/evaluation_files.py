@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from components.contract.artifact_files import open_file, read_json
 from components.contract.confidence import Interval
-from components.metrics.proof import Grade
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
@@ -20,14 +19,14 @@ class Verdict:
     """The decision of the Evaluator, with its reasons."""
 
     outcome: Outcome
-    """undecided: what was measured, good enough or worse than the model in use, may be due to
+    """undecided: what was measured, good enough or worse than the current model, may be due to
     chance."""
     headline: str
     """One sentence for readers of nothing else."""
     reasons: list[str]
     """Clauses: which threshold decided, on which slice, by how much."""
-    grade: Grade | Literal[""] = ""
-    """How well the images show that the model is good; "" in evaluations by earlier versions."""
+    evidence: str = ""
+    """How well the images support it, in a sentence of `components.metrics.proof.weigh`."""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _predictions(table: Any, column: str, labels: bytes, texts: Sequence[str]) -
     ids: Ints = np.array([columns.get(text, -1) for text in texts], np.int64)
     unjudged = np.isnan(scores).all(axis=1) & (column == PROBABILITIES[1])
     if unjudged.any():
-        # As of an unknown label: the model in use was trained on these images.
+        # As of an unknown label: the current model was trained on these images.
         ids, scores = np.where(unjudged, -1, ids), np.nan_to_num(scores, nan=1 / len(names))
     return Predictions(names, ids, scores)
 

@@ -1,4 +1,4 @@
-"""Predictions of a model and of the model in use, and what is counted over them.
+"""Predictions of a model and of the current model, and what is counted over them.
 
 Statistics of each example follow from the predictions, counts over any set of examples follow from
 the statistics, and metrics follow from the counts.

@@ -1,10 +1,10 @@
-"""What the images prove: how two models relate, and how good a model has been shown to be.
+"""What the images prove: how two models relate, and whether that is significant.
 
 The verdict, the comparison of two runs, the report and the list of runs all use these words.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -15,13 +15,8 @@ from components.metrics.predictions import Flags
 Relation = Literal["better", "worse", "not worse", "undecided"]
 """Of a second model to a first; not worse: by no more than the largest drop allowed."""
 
-Grade = Literal["proven", "promising", "not shown"]
-
-_MEANINGS: Mapping[str, str] = {
-    "proven": "Proven: the whole 95% confidence interval supports it.",
-    "promising": "Promising: chance, or images that also selected the weights, may explain it.",
-    "not shown": "Not shown: what was measured is no better.",
-}
+SIGNIFICANT = "Significant at 95 %."
+"""Evidence that leaves no doubt: a model that is no better gets that far once in forty runs."""
 
 # Nobody collects more than these.
 _MOST_IMAGES = 10_000_000
@@ -68,15 +63,17 @@ class AccuracyChange:
             return "worse"
         return "not worse" if self.is_within(max_drop) else "undecided"
 
-    def tell(self, first: str, second: str, max_drop: float) -> str:
-        """Say as a clause how `second` relates to `first`."""
-        within = f", by at most {max_drop:g}" if self.is_within(max_drop) else ""
+    def tell(self, first: str, max_drop: float) -> str:
+        """Say how the second model relates to `first`, as the rest of a sentence about it."""
+        sign = math.copysign(1, self.difference)
+        by = _points(sign * self.difference)
+        low, high = sorted((sign * self.interval.low, sign * self.interval.high))
+        by += f" point{'s' * (by != '1')} ({_points(low)} to {_points(high)})"
         return {
-            "better": f"{second} is better than {first}",
-            "worse": f"{second} is worse than {first}{within}",
-            "not worse": f"{second} is at most {max_drop:g} less accurate than {first}",
-            "undecided": f"{self.images:,} images are too few to tell which of {second} "
-            f"and {first} is better",
+            "better": f"better than {first} by {by}",
+            "worse": f"worse than {first} by {by}",
+            "not worse": f"no worse than {first} (within {max_drop:g})",
+            "undecided": f"{self.images:,} images are too few to tell it from {first}",
         }[self.relate(max_drop)]
 
     def explain(self, first: str, second: str, max_drop: float) -> str:
@@ -95,27 +92,32 @@ class AccuracyChange:
         )
 
 
-def grade(value: float, interval: Interval, bound: float, *, selected: bool) -> Grade:
-    """Grade the claim that an accuracy, or a difference of two, lies above `bound`.
+def weigh(claims: Iterable[tuple[float, Interval, float]], *, selected: str) -> str:
+    """Return in a sentence how strong the evidence for the weakest of some claims is.
 
-    Proven: the whole 95% interval lies above; a model at the bound gets that far once in forty
-    evaluations. Promising: the value lies above, the interval does not. Images that selected the
-    weights (`selected`) prove nothing, however many: the best of many epochs on them is partly
-    luck, which their interval does not cover.
+    Args:
+        claims: each says that a value, with its interval, lies above a bound.
+        selected: what the same images have picked, such as the checkpoint; "" if nothing. The best
+            of many on the same images is partly luck, which no interval covers.
     """
-    if value <= bound:
-        return "not shown"
-    return "promising" if selected or interval.low <= bound else "proven"
+    claims = [*claims]
+    if any(value <= bound for value, _, bound in claims):
+        return "No evidence of improvement."
+    if selected:
+        return f"Promising, but it could be chance: the same images picked {selected}."
+    if all(interval.low > bound for _, interval, bound in claims):
+        return SIGNIFICANT
+    return "Promising, but it could be chance."
 
 
-def weakest(grades: Iterable[Grade]) -> Grade:
-    """Return the weakest of some grades."""
-    return max(grades, key=[*_MEANINGS].index)
+def percent(fraction: float) -> str:
+    """Format a fraction without the sign, such as 97.9; only 1 is 100."""
+    return f"{min(round(100 * fraction, 1), 100 if fraction == 1 else 99.9):g}"
 
 
-def explain_grade(found: str) -> str:
-    """Return a sentence about a grade; "" for "", the grade of runs by earlier versions."""
-    return _MEANINGS.get(found, "")
+def _points(difference: float) -> str:
+    """Format a difference of fractions in percentage points."""
+    return f"{round(100 * difference, 1 if abs(difference) >= 0.001 else 3):g}"
 
 
 def estimate_images_needed(spread: float, distance: float, images: int) -> str:

@@ -19,7 +19,6 @@ from components.contract.confidence import Interval
 from components.contract.printable import format_duration, make_printable
 from components.metrics.classification_metrics import SliceMetrics
 from components.metrics.metric_table import METRICS
-from components.metrics.proof import explain_grade
 from components.report.facts import ReportFacts
 from components.report.page.formatting import load_templates
 
@@ -45,7 +44,6 @@ def write_card(facts: ReportFacts) -> str:
         facts=facts,
         front_matter=_make_front_matter(facts),
         config=facts.header.config,
-        grade=explain_grade(facts.verdict.grade),
         epochs=max(map(len, facts.history.values()), default=0),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
         balance=_balance(facts),

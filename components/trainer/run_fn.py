@@ -114,6 +114,8 @@ def _train_and_export(
         search=found,
     )
     unseen = validated.predict(tuple(map(decode_text, graph.labels))) if validated else None
+    if unseen and (len(found["trials"]) > 1 if found else fn_args.hyperparameters):
+        unseen = dataclasses.replace(unseen, chose_training=True)
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
     _export(classifier, graph, data, fn_args, unseen, prepared.earlier)
     if is_chief(strategy):

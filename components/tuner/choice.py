@@ -4,12 +4,13 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import tensorflow as tf
 import yaml
 
-from components.contract.confidence import Z, paired_difference
+from components.contract.confidence import CONFIDENCE, Z
 from components.contract.model_files import BEST_FILE
 from components.trainer.config.recipes import Values, nest_values
 from components.trainer.config.training import TrainerConfig
@@ -25,18 +26,30 @@ def compare(one: list[str], other: list[str]) -> tuple[float, float]:
     differences, variances = [], []
     for first, second in zip(one, other, strict=True):
         pairs = [*zip(first, second, strict=True)]
-        more, less = pairs.count(("1", "0")), pairs.count(("0", "1"))
-        difference, error = paired_difference(more, less, len(pairs))
-        differences.append(difference)
-        variances.append(error**2)
+        # Bonett and Price, 2012: one disagreement more in each direction, so that the error is
+        # above 0 even if the trials agree on every image.
+        gained, lost = (
+            (pairs.count(kind) + 1) / (len(pairs) + 2) for kind in (("1", "0"), ("0", "1"))
+        )
+        differences.append(gained - lost)
+        variances.append((gained + lost - (gained - lost) ** 2) / (len(pairs) + 2))
     error = math.sqrt(sum(variances)) / len(variances)
     return round(statistics.mean(differences), 4), round(error, 4)
 
 
+def is_better(trial: list[str], recipe: list[str], *, trials: int = 1) -> bool:
+    """Return whether the best of some trials is better than the recipe beyond chance.
+
+    Both are `Trial.right`. If all trials were as good as the recipe, one of them would pass in at
+    most 5 % of the searches (Bonferroni's correction of a one-sided test).
+    """
+    gain, error = compare(trial, recipe)
+    return gain > NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / trials) * error
+
+
 def can_gain(recipe: Trial) -> bool:
     """Return whether a trial without a mistake would be better than the recipe beyond chance."""
-    gain, error = compare(["1" * len(text) for text in recipe.right], recipe.right)
-    return gain > error
+    return is_better(["1" * len(text) for text in recipe.right], recipe.right)
 
 
 def find_best(trials: Sequence[Trial]) -> Trial | None:
@@ -74,14 +87,17 @@ def choose(
             f"least {needed}."
         )
     gain, error = compare(best.right, recipe.right)
+    chance = f"what chance gives the best of {len(others)}" if others[1:] else "chance"
     where = "in cross-validation" if folds else "on the eval split"
     names = ", ".join(f"{key} {value}" for key, value in best.values.items())
     difference = f"{gain:+.3f} ± {Z * error:.3f} {where} with {names}"
-    if gain > error:
-        return best, f"{begin} Trial {best.number} is better than the recipe: {difference}."
-    return recipe, (
-        f"{begin} None is better than the recipe by more than one standard error; the best: "
-        f"{difference}."
+    if is_better(best.right, recipe.right, trials=len(others)):
+        return best, (
+            f"{begin} Trial {best.number} is better than the recipe, beyond {chance}: {difference}."
+        )
+    return (
+        recipe,
+        f"{begin} None is better than the recipe beyond {chance}; the best: {difference}.",
     )
 
 

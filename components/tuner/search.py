@@ -4,8 +4,7 @@ Trial 0 is the recipe's training, run to its end. Trial 1 is what has helped mos
 The next ones change options around the recipe's; Optuna proposes them and stops those that are
 worse than most (`study.py`). Finally, the best one is trained for longer. Only a trial that was
 trained to its end can replace trial 0, and only if it is more accurate on the images that select
-the epoch by more than one standard error of the paired difference (the one-standard-error rule;
-Hastie et al., 2009). The test split is never read.
+the epoch by more than chance gives the best of as many trials. The test split is never read.
 """
 
 import dataclasses

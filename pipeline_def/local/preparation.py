@@ -33,7 +33,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     """Find the images, look at them for a second or two, and make the choices that follow.
 
     Raises:
-        UserError: the run would fail later, or be about other labels than the model in use, and
+        UserError: the run would fail later, or be about other labels than the current model, and
             `new_task` is not set.
     """
     from components.ingest.lookup import list_source
@@ -105,18 +105,18 @@ def _with_corrections(config: Config, file: str | None) -> Config:
 def _check_task(
     labels: Collection[str], layout: Layout, *, new_task: bool
 ) -> list[tuple[str, str]]:
-    """Return a row about labels that the model in use does not know."""
+    """Return a row about labels that the current model does not know."""
     version, known = find_labels(layout.output)
     unknown = sorted(set(labels) - known)
     if not known or not unknown or new_task:
         return []
     if len(unknown) == len(labels):
         raise ConfigurationError(
-            f"The images have no label in common with the model in use, version {version} in "
+            f"The images have no label in common with the current model, version {version} in "
             f"{layout.pushed}, which knows {_name_some(known)}: choose another --output, or "
             "replace the model with --new_task."
         )
-    text = f"version {version}, the model in use, does not know {_name_some(unknown)}: "
+    text = f"version {version}, the current model, does not know {_name_some(unknown)}: "
     return [("Note", f"{text}both models are compared on the images of the other labels")]
 
 

@@ -120,15 +120,15 @@ class Summary:
     """`images_per_second`; `input_wait_fraction` of the training time; the `cache` used; `advice`
     if training waited too long, else null."""
     baseline: dict[str, Any] | None
-    """Previous model in use: `version`, the number of the `run` that pushed it, null if unknown,
+    """previous model: `version`, the number of the `run` that pushed it, null if unknown,
     and `accuracy` on the same images."""
     blessed: bool
     outcome: str
     """blessed, undecided (the measured values may be due to chance) or refused."""
     headline: str
     """The verdict in a sentence."""
-    grade: str
-    """proven, promising or not shown, as `components.metrics.proof.grade` says."""
+    evidence: str
+    """How well the images support the verdict, in a sentence."""
     blessing_reason: str
     findings: list[dict[str, str]]
     """What to look at, the most important first: `text`, `why`, `advice`, and the report's
@@ -152,7 +152,7 @@ class Summary:
     search: dict[str, Any] | None = None
     """What `training.minutes` found: `text`, `trials` and more."""
     rolled_back_to: str | None = None
-    """Version that a rollback made the model in use, if this run did not push another."""
+    """Version that a rollback made the current model, if this run did not push another."""
     corrections: dict[str, Any] = field(default_factory=dict)
     """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
     why the first ones were not applied; empty without a file."""
@@ -207,7 +207,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         blessed=bool(record.blessed),
         outcome=record.outcome,
         headline=record.headline,
-        grade=record.grade,
+        evidence=record.evidence,
         blessing_reason="; ".join(record.reasons),
         findings=report["examination"]["findings"],
         try_first=report["examination"].get("first", ""),

@@ -24,9 +24,8 @@ _MOST_CLASSES = 10
 # Characters of a class name; a folder's name can have 255 bytes.
 _LONGEST_NAME = 60
 _LONGEST_BAR = 30
-# Outcome of the verdict → sign before it, color; the tick is for what is proven.
+# Outcome of the verdict → sign before it, color; only what is significant is green.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
-_UNPROVEN = ("~", "yellow")
 
 
 def print_summary(
@@ -37,10 +36,15 @@ def print_summary(
     `evaluated` are the numbers of the runs there that evaluated a model, this one last.
     """
     console = Console(highlight=False)
-    unproven = summary.outcome == "blessed" and summary.grade != "proven"
-    sign, color = _UNPROVEN if unproven else _SIGNS[summary.outcome]
+    # Imports SciPy.
+    from components.metrics.proof import SIGNIFICANT
+
+    sign, color = _SIGNS[summary.outcome]
+    if summary.evidence not in (SIGNIFICANT, ""):
+        color = color.replace("green", "yellow")
+    published = "Published" if summary.pushed_model else "Not published"
     console.print()
-    for line in wrap(console, f"{sign} {summary.headline}"):
+    for line in wrap(console, f"{sign} {summary.headline} {published}."):
         console.print(Text(line, f"bold {color}"), soft_wrap=True)
     for name, text in (*_model_rows(summary), *_data_rows(summary), *_findings(summary)):
         print_row(console, name, text)
@@ -56,24 +60,17 @@ def print_summary(
 
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    low, high = summary.accuracy_interval
     split = summary.evaluated_on
     if count_folds(split):
         split = f"all images, cross-validated over {split}"
     elif split == summary.weights_chosen_on:
-        split += ", which also chose the weights, so slightly optimistic"
-    accuracy = summary.metrics["accuracy"]
-    interval = f"95% confidence interval {low:.3f} to {high:.3f}"
-    yield "Accuracy", f"{accuracy:.4f} on {split}; {interval}"
-    if grade := explain_grade(summary.grade):
-        yield "", grade
+        split += ", which also picked the checkpoint"
+    yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {split}. {summary.evidence}".strip()
     yield "Reasons", summary.blessing_reason
-    baseline = "none to compare with"
     if summary.baseline:
         run, version = summary.baseline.get("run"), summary.baseline["version"]
         name = f"run {run}" if run else f"version {version}"
-        baseline = f"{summary.baseline['accuracy']:.4f}, {name}"
-    yield "Baseline", baseline
+        yield "Before", f"{summary.baseline['accuracy']:.4f}, {name}"
 
 
 def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -84,9 +81,11 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Corrections", f"{describe_corrections(summary.corrections)}{reasons}"
     if summary.duplicates:
         conflicts, leaks = summary.label_conflicts, summary.in_several_splits
-        more = f"; images with several labels: {conflicts:,}" if conflicts else ""
-        more += f"; in several splits: {leaks:,}" if leaks else ""
-        yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
+        images = f"{conflicts:,} image{' appears' if conflicts == 1 else 's appear'}"
+        more = f"; {images} under two labels" if conflicts else ""
+        more += f"; {leaks:,} in several splits" if leaks else ""
+        copies = "copy" if summary.duplicates == 1 else "copies"
+        yield "Duplicates", f"{summary.duplicates:,} extra {copies}{more}"
     yield from _list_first("Warnings", summary.warnings, _MOST_WARNINGS)
     yield "Classes", _shorten(summary.classes)
     rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_fraction"))

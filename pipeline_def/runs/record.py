@@ -142,10 +142,10 @@ class RunRecord:
     """The verdict in one sentence."""
     reasons: list[str] = field(default_factory=list)
     """Why the model was blessed or not."""
-    grade: str = ""
-    """proven, promising or not shown; "" in runs by earlier versions."""
+    evidence: str = ""
+    """How well the images support the verdict, in a sentence; "" in runs by earlier versions."""
     baseline: dict[str, Any] | None = None
-    """The previous model in use: `version`, and `accuracy` on the same split."""
+    """The previous model: `version`, and `accuracy` on the same split."""
     pushed: Pushed | None = None
     search: dict[str, Any] = field(default_factory=dict)
     """What `training.minutes` found: number of `trials`, the `chosen` one and `text`; empty without

@@ -169,7 +169,9 @@ def _cells(run: ComparedRun, pushes: dict[str, str]) -> Iterator[str]:
         first = pushes[record.pushed.version] == record.id
         yield record.pushed.version if first else "unchanged"
     else:
-        yield {None: _NOTHING, True: "blessed only", False: "not blessed"}[record.blessed]
+        yield {None: _NOTHING, True: "blessed only", False: record.outcome or "not blessed"}[
+            record.blessed
+        ]
 
 
 def _describe_state(record: RunRecord) -> str:
@@ -211,9 +213,8 @@ def _describe_accuracy(run: ComparedRun) -> str:
     if accuracy is None:
         return _NOTHING
     change = "" if run.accuracy_change is None else f"\n{run.accuracy_change:+.4f}"
-    grade = f"\n{run.record.grade}" if run.record.grade else ""
     searched = f"\n{run.record.search['trials']} trials" if run.record.search else ""
-    return f"{accuracy:.4f}{change}\non {run.record.split}{grade}{searched}"
+    return f"{accuracy:.4f}{change}\non {run.record.split}{searched}"
 
 
 def _describe(origin: Origin) -> Iterator[str]:

@@ -184,8 +184,8 @@ def test_the_reasons_of_the_blessing(evaluation: types.Artifact, found: Found) -
     ece = found[OVERALL][CANDIDATE]["ece"]
     recall = found["class", "7"][CANDIDATE]["accuracy"]
     assert read_verdict(evaluation.uri).reasons[:3] == [
-        f"calibration error {ece:.3f} is {ece - 0.001:.3f} above 0.001, its threshold",
-        f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below 0.999, its threshold",
+        f"calibration error {ece:.3f} is {ece - 0.001:.3f} above its threshold (0.001)",
+        f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below its threshold (0.999)",
         "format=gif has a threshold but no images",
     ]
 
@@ -200,9 +200,9 @@ def test_a_first_model_above_its_bounds(tmp_path: Path) -> None:
     assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]
     accuracy = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
     assert read_verdict(evaluation.uri).reasons == [
-        f"accuracy {accuracy:.3f} reaches 0.3333, the majority-class accuracy",
+        f"accuracy {accuracy:.3f} is above the majority-class baseline (0.333)",
         "1 more threshold is met",
-        "there is no model in use to compare with",
+        "there is no current model to compare with",
     ]
     assert tfma.load_validation_result(evaluation.uri).validation_ok
     result = tfma.load_eval_result(evaluation.uri)
@@ -223,8 +223,8 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     *reasons, numbers = verdict.reasons
     assert numbers.startswith("accuracy on the same images: ")
     assert reasons == [
-        f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the majority-class accuracy",
-        f"accuracy is {2 * right - 1:.3f} below that of the model in use; at most 0.02 is allowed",
+        f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below the majority-class baseline (0.500)",
+        f"accuracy is {2 * right - 1:.3f} below that of the current model; at most 0.02 is allowed",
     ]
     validation = tfma.load_validation_result(evaluation.uri)
     [failures] = [of.failures for of in validation.metric_validations_per_slice]
@@ -251,7 +251,7 @@ def test_a_model_that_serves_other_predictions_than_evaluated_is_not_blessed(
     evaluation, blessing = evaluate(tmp_path, examples, model)
     assert not blessing.get_int_custom_property("blessed")
     verdict = read_verdict(evaluation.uri)
-    assert verdict.headline == "Not blessed: the exported model failed its smoke test."
+    assert verdict.headline.endswith(": the exported model failed its smoke test.")
     assert "predictions for 8 of 8 images differ" in verdict.reasons[0]
 
 

@@ -93,8 +93,8 @@ def test_no_model_below_the_majority_class_accuracy(minimum: float, bound: float
     given = EvaluationConfig(min_accuracy=minimum, thresholds=more)
     config = require_majority_accuracy(given, 0.3)
     assert describe_thresholds(config) == {
-        "accuracy": f"at least {bound}, at most 0.02 worse than the model in use; at most 0.5 "
-        "worse than the model in use",
+        "accuracy": f"at least {bound}, at most 0.02 worse than the current model; at most 0.5 "
+        "worse than the current model",
         "accuracy on class": "at least 0.1",
         "macro_f1": "at least 0.1",
     }

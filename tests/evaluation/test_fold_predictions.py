@@ -33,10 +33,12 @@ def make_folds(predictions: Predictions, *, rows: int, right: float) -> FoldPred
 def test_predictions_travel_with_the_model(tmp_path: Path) -> None:
     assert read_folds(str(tmp_path)) is None
     folds = make_folds(make_predictions(LABELS, each=EACH), rows=9, right=0.5)
+    folds = replace(folds, chose_training=True)
     write_folds(str(tmp_path), folds)
     found = read_folds(str(tmp_path))
     assert found
     assert (found.labels, found.keys, found.count) == (LABELS, folds.keys, 2)
+    assert found.chose_training
     np.testing.assert_array_equal(found.probabilities, folds.probabilities)
     np.testing.assert_array_equal(found.rows[folds.keys[3]], folds.probabilities[3])
 
@@ -65,13 +67,15 @@ def test_no_model_is_judged_by_images_that_it_knows(
 ) -> None:
     images = 2 * EACH
     examples = write_examples(tmp_path / "examples", "eval", predictions, train=TRAIN)
-    model = save(tmp_path / "model", make_folds(predictions, rows=images, right=0.8))
+    folds = make_folds(predictions, rows=images, right=0.8)
+    model = save(tmp_path / "model", replace(folds, chose_training=True))
     # It has not seen the last ten, which it answers rightly.
     in_use = save(tmp_path / "in_use", make_folds(predictions, rows=images - 10, right=0.7))
     evaluation, _ = evaluate(tmp_path, examples, model, baseline=in_use)
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "2 folds"
     verdict = read_verdict(evaluation.uri)
-    assert "0.800 for this model, 0.730 for the model in use" in verdict.reasons[-1]
+    assert "0.800 for this model, 0.730 for the current model" in verdict.reasons[-1]
+    assert verdict.evidence.endswith("chance: the same images picked the training.")
     assert len(read_predictions(evaluation.uri).filenames) == images
 
 
@@ -86,8 +90,8 @@ def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     in_use = save(tmp_path / "in_use", None)
     evaluation, blessing = evaluate(tmp_path, examples, model, baseline=in_use, config=config)
     verdict = read_verdict(evaluation.uri)
-    assert verdict.headline.startswith("Not blessed: 30 images are too few to tell which")
-    assert "1.000 for this model, 1.000 for the model in use" in verdict.reasons[-1]
+    assert ": 30 images are too few to tell it from the current model." in verdict.headline
+    assert "1.000 for this model, 1.000 for the current model" in verdict.reasons[-1]
     assert "Only 30 of 100 images are compared" in verdict.headline
     assert not blessing.get_int_custom_property("blessed")
     kept = read_predictions(evaluation.uri)
@@ -106,4 +110,4 @@ def test_a_model_in_use_that_knows_the_eval_split(predictions: Predictions, tmp_
     )
     assert blessing.get_int_custom_property("blessed")
     reason = read_verdict(evaluation.uri).reasons[-1]
-    assert "1.000 for this model, 0.700 for the model in use" in reason
+    assert "1.000 for this model, 0.700 for the current model" in reason

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from components.contract.confidence import proportion_interval
+from components.contract.confidence import Z, proportion_interval
 from components.metrics.classification_metrics import compare_models, measure
 from components.metrics.curves import mean_auc
 from components.metrics.intervals import f1_interval, paired_interval
@@ -53,17 +54,36 @@ def test_f1_intervals_have_95_percent_coverage(
 @pytest.mark.parametrize(
     ("gained", "lost", "examples", "low", "high"),
     [
-        # The example of ci.prop.ps in Bonett's R package statpsych.
-        (26, 4, 40, 0.3126438, 0.7349752),
-        (0, 0, 98, -0.02772, 0.02772),
-        (1, 0, 1, -0.7335, 1),
+        # Table II of Fagerland et al., 2014.
+        (1, 7, 21, -0.517, -0.026),
+        (0, 0, 98, -(Z**2) / (98 + Z**2), Z**2 / (98 + Z**2)),
+        (1, 0, 1, -0.5869, 1),
     ],
 )
 def test_intervals_of_changes_are_as_published(
     gained: int, lost: int, examples: int, low: float, high: float
 ) -> None:
     found = paired_interval(flags(gained, examples), flags(lost, examples)[::-1])
-    assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=5e-4)
+
+
+@pytest.mark.parametrize("images", [50, 137, 300, 600])
+@pytest.mark.parametrize("drop", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("gained", [0.0, 0.002, 0.01])
+def test_a_model_at_the_bound_is_within_it_once_in_forty_evaluations(
+    images: int, drop: float, gained: float
+) -> None:
+    """Computed from all outcomes that are likelier than one in a million, not from a sample."""
+    outcomes = np.array([pair for pair in np.ndindex(40, 80) if sum(pair) <= images])
+    counts = np.column_stack([outcomes, images - outcomes.sum(axis=1)])
+    likely = stats.multinomial.pmf(counts, images, [gained, gained + drop, 1 - 2 * gained - drop])
+    assert likely.sum() == pytest.approx(1)
+    lows = {
+        pair: paired_interval(flags(pair[0], images), flags(pair[1], images)[::-1]).low
+        for pair in map(tuple, outcomes[likely > 1e-6].tolist())
+    }
+    within = [lows.get(tuple(pair), -1) > -drop for pair in outcomes.tolist()]
+    assert likely[within].sum() <= 0.026
 
 
 def draw_models(seed: int) -> Evaluated:

@@ -23,7 +23,7 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
 ) -> None:
     monkeypatch.setattr(prediction_writer, "_ROW_GROUP", 500)
     models = [draw_answers(LABELS, 900, accuracy=a, seed=s) for a, s in ((0.9, 0), (0.8, 1))]
-    # The model in use does not know the last class.
+    # The current model does not know the last class.
     labels = [[of.encode() for of in LABELS], [of.encode() for of in (*LABELS[:-1], "z")]]
     images = len(models[0].ids)
     texts = {name: [b"%d" % (row % 3) for row in range(images)] for name in SLICINGS}

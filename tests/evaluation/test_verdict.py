@@ -18,7 +18,6 @@ from components.evaluation.verdict import (
 )
 from components.metrics.evaluation_files import Verdict
 from components.metrics.predictions import OVERALL
-from components.metrics.proof import explain_grade
 
 
 def measured(
@@ -30,8 +29,8 @@ def measured(
         images: number of images.
         right: how many of them the model is right about.
         guess: majority-class accuracy.
-        gained: images that only the model is right about; None: there is no model in use.
-        lost: images that only the model in use is right about.
+        gained: images that only the model is right about; None: there is no current model.
+        lost: images that only the current model is right about.
     """
     hits = np.arange(images) < right
     if gained is None:
@@ -48,77 +47,109 @@ def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdi
 
 NONSENSE = measured(209, 23, guess=0.077)
 AS_GOOD = measured(150, 120, guess=0.1, gained=8, lost=8)
-ALONE = "There is no model in use to compare with."
-MORE = "are too few to show that this model is better than guessing"
-WHICH = "tell which of this model and the model in use is better"
+FEW = "images are too few to tell it from the"
 VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
-    "twenty classes of noise": (NONSENSE, {}, "undecided", f"Not blessed: 209 images {MORE}."),
+    "twenty classes of noise": (
+        NONSENSE,
+        {},
+        "undecided",
+        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {FEW} baseline.",
+    ),
     "a first model that has learned something": (
         measured(209, 60, guess=0.077),
         {},
         "blessed",
-        f"Blessed: this model is better than guessing. {ALONE}",
+        "Accuracy 28.7 % (23 to 35.2), baseline 7.7 %.",
+    ),
+    "no mistake": (
+        measured(180, 180, guess=0.11),
+        {},
+        "blessed",
+        "Accuracy 100 % (97.9 to 100), baseline 11 %.",
+    ),
+    "hardly a mistake": (
+        measured(9999, 9998, guess=0.5),
+        {},
+        "blessed",
+        "Accuracy 99.9 % (99.9 to 99.9), baseline 50 %.",
     ),
     "better": (
         measured(1000, 900, guess=0.1, gained=60, lost=20),
         {},
         "blessed",
-        "Blessed: this model is better than the model in use.",
+        "Accuracy 90 % (88 to 91.7), baseline 10 %: better than the current model by 4 points (2.3 "
+        "to 5.8).",
     ),
     "as good": (
         measured(1000, 900, guess=0.1, gained=20, lost=22),
         {},
         "blessed",
-        "Blessed: this model is at most 0.02 less accurate than the model in use.",
+        "Accuracy 90 % (88 to 91.7), baseline 10 %: no worse than the current model (within 0.02).",
     ),
-    "too few": (AS_GOOD, {}, "undecided", f"Not blessed: 150 images are too few to {WHICH}."),
+    "too few": (
+        AS_GOOD,
+        {},
+        "undecided",
+        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW} current model.",
+    ),
     "both doubts": (
         measured(20, 9, guess=0.4, gained=2, lost=2),
         {},
         "undecided",
-        f"Not blessed: 20 images {MORE} and to {WHICH}.",
+        f"Accuracy 45 % (25.8 to 65.8), baseline 40 %: 20 {FEW} baseline and from the "
+        "current model.",
     ),
     "no drop allowed": (
         measured(167, 150, guess=0.1, gained=0, lost=0),
         {"max_accuracy_drop": 0.0},
         "undecided",
-        f"Not blessed: 167 images are too few to {WHICH}.",
+        f"Accuracy 89.8 % (84.3 to 93.5), baseline 10 %: 167 {FEW} current model.",
+    ),
+    "no disagreement on few images": (
+        measured(188, 150, guess=0.1, gained=0, lost=0),
+        {},
+        "undecided",
+        f"Accuracy 79.8 % (73.5 to 84.9), baseline 10 %: 188 {FEW} current model.",
     ),
     "worse than guessing": (
         measured(100, 40, guess=0.5),
         {"holds": False},
         "refused",
-        "Not blessed: worse than always predicting the most frequent class.",
+        "Accuracy 40 % (30.9 to 49.8), baseline 50 %: worse than always predicting the most "
+        "frequent class.",
     ),
-    "worse than the model in use": (
+    "worse than the current model": (
         measured(100, 80, guess=0.5, gained=0, lost=9),
         {"holds": False},
         "refused",
-        "Not blessed: this model is worse than the model in use.",
+        "Accuracy 80 % (71.1 to 86.7), baseline 50 %: worse than the current model by 9 points "
+        "(4.8 to 16.2).",
     ),
     "worse, perhaps by chance": (
         measured(33, 21, guess=0.3, gained=2, lost=4),
         {"holds": False},
         "undecided",
-        f"Not blessed: 33 images are too few to {WHICH}.",
+        f"Accuracy 63.6 % (46.6 to 77.8), baseline 30 %: 33 {FEW} current model.",
     ),
     "worse by value, perhaps by chance": (
         measured(33, 21, guess=0.5, gained=2, lost=4),
         {"holds": False, "decide_by": "value"},
         "refused",
-        "Not blessed: this model misses a threshold.",
+        "Accuracy 63.6 % (46.6 to 77.8), baseline 50 %: a threshold is missed.",
     ),
     "by value": (
         NONSENSE,
         {"decide_by": "value"},
         "blessed",
-        f"Blessed: it meets every threshold. {ALONE}",
+        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {FEW} baseline, but evaluation.decide_by "
+        "is value.",
     ),
-    "by value, against the model in use": (
+    "by value, against the current model": (
         AS_GOOD,
         {"decide_by": "value"},
         "blessed",
-        f"Blessed: it meets every threshold, though 150 images are too few to {WHICH}.",
+        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW} current model, but "
+        "evaluation.decide_by is value.",
     ),
 }
 
@@ -148,13 +179,13 @@ def test_a_failed_smoke_test_refuses_any_model() -> None:
 def test_the_numbers_of_a_doubt() -> None:
     [_, first] = verdict(NONSENSE).reasons
     assert first == (
-        "the 95% confidence interval of the accuracy 0.110, 0.074 to 0.160, includes 0.077, the "
-        "majority-class accuracy; about 350 images would be enough to decide"
+        "the 95% confidence interval of the accuracy 0.110, 0.074 to 0.160, includes the "
+        "majority-class baseline (0.077); about 350 images would be enough to decide"
     )
     [_, change] = verdict(AS_GOOD).reasons
     assert change == (
-        "accuracy on the same images: 0.800 for this model, 0.800 for the model in use; the "
-        "difference is +0.000, 95% confidence interval -0.055 to +0.055, which includes 0: it may "
+        "accuracy on the same images: 0.800 for this model, 0.800 for the current model; the "
+        "difference is +0.000, 95% confidence interval -0.057 to +0.057, which includes 0: it may "
         "be due to chance; about 1,100 images would be enough to decide"
     )
     [_, never] = verdict(VERDICTS["no drop allowed"][0], max_accuracy_drop=0.0).reasons
@@ -177,10 +208,20 @@ CAT = ("class", "cat")
 RECALL = Threshold("accuracy", slice="class=cat", at_least=0.5)
 BOTH = Threshold("accuracy", at_least=0.4, max_worsening=0.01)
 MISSES: list[tuple[Threshold, float, float | None, list[str]]] = [
-    (Threshold("accuracy", at_least=0.6), 0.3, None, ["0.300 below 0.6, the required minimum"]),
-    (RECALL, 0.3, None, ["accuracy on class=cat 0.300 is 0.200 below 0.5, its threshold"]),
-    (Threshold("ece", at_most=0.1), 0.3, None, ["calibration error 0.300 is 0.200 above 0.1, its"]),
-    (BOTH, 0.3, -0.25, ["below 0.4, the majority-class accuracy", "0.250 below that of the model"]),
+    (Threshold("accuracy", at_least=0.6), 0.3, None, ["0.300 below the required minimum (0.6)"]),
+    (RECALL, 0.3, None, ["accuracy on class=cat 0.300 is 0.200 below its threshold (0.5)"]),
+    (
+        Threshold("ece", at_most=0.1),
+        0.3,
+        None,
+        ["calibration error 0.300 is 0.200 above its threshold (0.1)"],
+    ),
+    (
+        BOTH,
+        0.3,
+        -0.25,
+        ["below the majority-class baseline (0.400)", "0.250 below that of the current"],
+    ),
     (Threshold("loss", max_worsening=0.01), 0.3, -0.25, []),
     (Threshold("accuracy", at_least=0.3, at_most=0.3, max_worsening=0.1), 0.3, -0.1, []),
     # In floating point these are slightly beyond the bounds.
@@ -188,6 +229,19 @@ MISSES: list[tuple[Threshold, float, float | None, list[str]]] = [
     (Threshold("accuracy", at_least=0.3, at_most=0.3), 0.1 + 0.2, None, []),
     (Threshold("auc", slice="class", at_least=0.5), math.nan, None, ["AUC on class=cat has a"]),
 ]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "least", "said"),
+    [
+        (1 / 3, 0.0, "accuracy equals the majority-class baseline (0.333)"),
+        (0.8, 0.75, "accuracy 0.800 is above the required minimum (0.75)"),
+    ],
+)
+def test_a_threshold_that_is_met(accuracy: float, least: float, said: str) -> None:
+    config = EvaluationConfig(min_accuracy=max(least, 1 / 3))
+    values = {OVERALL: {"accuracy": accuracy}}
+    assert check_thresholds(config, values, None, majority_accuracy=1 / 3).reasons[0] == said
 
 
 @pytest.mark.parametrize(("threshold", "value", "change", "texts"), MISSES)
@@ -216,20 +270,20 @@ def test_thresholds_apply_to_their_slices() -> None:
     assert check == ThresholdCheck(
         False,
         (
-            "accuracy on class=dog 0.400 is 0.100 below 0.5, its threshold",
+            "accuracy on class=dog 0.400 is 0.100 below its threshold (0.5)",
             "format=gif has a threshold but no images",
         ),
     )
     candidate |= {("class", "dog"): values, ("format", "gif"): values}
-    reached = "accuracy 0.800 reaches 0.3333, the majority-class accuracy"
+    reached = "accuracy 0.800 is above the majority-class baseline (0.333)"
     check = check_thresholds(config, candidate, None, majority_accuracy=1 / 3)
-    first = (reached, "3 more thresholds are met", "there is no model in use to compare with")
+    first = (reached, "3 more thresholds are met", "there is no current model to compare with")
     assert check == ThresholdCheck(True, first)
     in_use = {OVERALL: {**values, "accuracy": 0.75}}
     both = (candidate, in_use)
     check = check_thresholds(EvaluationConfig(), candidate, both, majority_accuracy=1 / 3)
     assert check.reasons[1:] == ()
-    # The model in use knows neither dogs nor GIFs: nothing has become worse.
+    # The current model knows neither dogs nor GIFs: nothing has become worse.
     config = EvaluationConfig(thresholds=[Threshold("accuracy", slice="class", max_worsening=0)])
     known = ({OVERALL: values, CAT: values}, {OVERALL: values, CAT: values})
     assert check_thresholds(config, candidate, known, majority_accuracy=1 / 3).holds
@@ -242,42 +296,43 @@ def test_thresholds_apply_to_their_slices() -> None:
     [
         (
             900,
-            "Blessed: this model is better than the model in use. Only 900 of 1,000 images are "
-            "compared: both models know their labels, and neither was trained on them.",
+            "Accuracy 90 % (88 to 91.7), baseline 10 %: better than the current model by 12.9 "
+            "points (10.9 to 15.2). Only 900 of 1,000 images are compared: both models know their "
+            "labels, and neither was trained on them.",
         ),
-        (
-            0,
-            "Blessed: this model is better than guessing. The model in use knows none of these "
-            "labels.",
-        ),
+        (0, "Accuracy 90 % (88 to 91.7), baseline 10 %."),
     ],
 )
 def test_only_images_whose_labels_both_models_know_are_compared(known: int, headline: str) -> None:
-    """The model in use is wrong about all others."""
+    """The current model is wrong about all others."""
     right = np.arange(1000) % 10 != 0
     before = right & (np.arange(1000) % 7 != 0) & (np.arange(1000) < known)
     of = measure_accuracy(right, before, guess=0.1, known=np.arange(known))
     assert decide(of, EvaluationConfig(), ThresholdCheck(True, ())).headline == headline
     assert of.accuracy == 0.9
+    if not known:
+        assert of.alone == "the current model knows none of these labels"
     if of.change:
         assert (of.change.after, of.change.before) == (right[:900].mean(), before[:900].mean())
 
 
 @pytest.mark.parametrize(
-    ("of", "selected", "grade"),
+    ("of", "selected", "evidence"),
     [
         # Self-chosen images prove nothing, even if their interval is far from guessing.
-        (measured(33, 24, guess=0.4545), True, "promising"),
-        (NONSENSE, False, "promising"),
-        (measured(100, 40, guess=0.5), False, "not shown"),
-        (VERDICTS["better"][0], False, "proven"),
-        (AS_GOOD, False, "promising"),
-        (VERDICTS["worse than the model in use"][0], False, "not shown"),
+        (
+            measured(33, 24, guess=0.4545),
+            "the checkpoint",
+            "Promising, but it could be chance: the same images picked the checkpoint.",
+        ),
+        (NONSENSE, "", "Promising, but it could be chance."),
+        (measured(100, 40, guess=0.5), "", "No evidence of improvement."),
+        (VERDICTS["better"][0], "", "Significant at 95 %."),
+        (AS_GOOD, "", "Promising, but it could be chance."),
+        (VERDICTS["worse than the current model"][0], "", "No evidence of improvement."),
     ],
 )
-def test_only_what_the_interval_shows_is_proven(
-    of: MeasuredAccuracy, selected: bool, grade: str
+def test_only_what_the_interval_shows_is_significant(
+    of: MeasuredAccuracy, selected: str, evidence: str
 ) -> None:
-    found = verdict(dataclasses.replace(of, selected=selected))
-    assert found.grade == grade
-    assert explain_grade(found.grade).lower().startswith(grade)
+    assert verdict(dataclasses.replace(of, selected=selected)).evidence == evidence

@@ -45,9 +45,9 @@ SUMMARY = Summary(
     baseline={"version": "17", "accuracy": 0.9, "run": 2},
     blessed=True,
     outcome="blessed",
-    headline="Blessed: it may.",
-    grade="proven",
-    blessing_reason="accuracy 0.912 reaches 0.500",
+    headline="Accuracy 91.2 %.",
+    evidence="Significant at 95 %.",
+    blessing_reason="accuracy 0.912 is above 0.500",
     findings=[
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
     ],
@@ -183,10 +183,10 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     show_summary(SUMMARY, seconds=61.4)
     lines = capsys.readouterr().out.splitlines()
     text = "\n".join(lines)
-    assert "✓ Blessed: it may.\n" in text
+    assert "✓ Accuracy 91.2 %. Published.\n" in text
     assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
     assert "Rejects      /out/rejects.jsonl\n" in text
-    assert "3 extra copies; images with several labels: 1\n" in text
+    assert "3 extra copies; 1 image appears under two labels\n" in text
     assert "Copies       /out/d.jsonl\n" in text
     assert "30: class 0, class 1" in text
     assert text.count(": warning") == 5
@@ -195,7 +195,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert "Findings     finding 0: do 0\n" in text
     assert "finding 3" not in text
     assert text.count("… and 2 more, in the report") == 2
-    assert "0.9123 on test; 95% confidence interval 0.900 to 0.925" in text
+    assert "0.9123 on test. Significant at 95 %." in text
     assert "0.9000, run 2" in text
     assert [line[13:] for line in lines if "local_runner.py" in line] == [
         "uv run local_runner.py serve --output /out",
@@ -225,20 +225,23 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     show_summary(summary)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     lines = shown.splitlines()
-    assert "\x1b[1;32m✓ Blessed" in stream.getvalue()
-    assert lines[1].startswith("✓ Blessed")
+    assert "\x1b[1;32m✓ Accuracy" in stream.getvalue()
+    assert lines[1].startswith("✓ Accuracy")
     assert lines[2].startswith("Accuracy")
     assert max(map(len, lines)) <= 80
     assert " ".join(shown.split()).count("reason 29")
     assert "Report       out/report.html" in lines
 
 
-def test_the_tick_is_for_what_is_proven(capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary(replace(SUMMARY, grade="promising", baseline={"version": "17", "accuracy": 0.9}))
-    text = capsys.readouterr().out
-    assert "~ Blessed: it may.\n" in text
-    assert "Promising: chance, or images that also selected the weights" in text
-    assert "Baseline     0.9000, version 17\n" in text, "an earlier version recorded no run"
+def test_only_what_is_significant_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    chance, baseline = "Promising, but it could be chance.", {"version": "17", "accuracy": 0.9}
+    show_summary(replace(SUMMARY, evidence=chance, baseline=baseline))
+    text = stream.getvalue()
+    assert "\x1b[1;33m✓ Accuracy 91.2 %. Published." in text
+    assert chance in text
+    assert "0.9000, version 17\n" in text, "an earlier version recorded no run"
 
 
 def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +251,7 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
         blessed=False,
         outcome="undecided",
         findings=[],
-        headline="Not blessed: nobody can tell.",
+        headline="Nobody can tell.",
         pushed_model=None,
         model_in_use=None,
         baseline=None,
@@ -256,13 +259,12 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
     )
     show_summary(summary, evaluated=(3,))
     text = capsys.readouterr().out
-    assert "? Not blessed: nobody can tell.\n" in text
+    assert "? Nobody can tell. Not published.\n" in text
     assert "Findings     none in 2 checks" in text
     assert "Next" not in text
-    assert "Reasons      accuracy 0.912 reaches 0.500\n" in text
-    assert "0.9123 on eval, which also chose the weights, so slightly optimistic; 95%" in text
+    assert "Reasons      accuracy 0.912 is above 0.500\n" in text
+    assert "0.9123 on eval, which also picked the checkpoint" in text
     assert "not pushed" in text
-    assert "none to compare with" in text
     assert "rejects.jsonl" not in text
 
 

@@ -134,7 +134,7 @@ def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("in_use", "blessed", "page"),
     [
-        pytest.param(True, True, "report.html", id="it replaces the model in use"),
+        pytest.param(True, True, "report.html", id="it replaces the current model"),
         pytest.param(True, False, "report-not-blessed.html", id="it does not"),
         pytest.param(False, False, "report.html", id="no model is in use"),
     ],
@@ -142,7 +142,7 @@ def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
 def test_only_a_blessed_model_replaces_the_report_on_the_one_in_use(
     recorder: Recorder, tmp_path: Path, in_use: bool, blessed: bool, page: str
 ) -> None:
-    # The model in use may be the candidate itself, which is no baseline.
+    # The current model may be the candidate itself, which is no baseline.
     record = record_all(recorder, baseline=None, pushed={"pushed": 0})
     assert (record.baseline, record.pushed) == (None, None)
     record = dataclasses.replace(record, blessed=blessed)

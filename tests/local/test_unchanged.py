@@ -217,7 +217,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "another schema": edit("schema.pbtxt", "feature", " feature"),
     "an image more to predict": add(f"{PREDICTED}/new.jpeg"),
     "statistics of other examples": add_statistics,
-    "another model in use": push_another,
+    "another current model": push_another,
     "a pushed model that is damaged": write("out/pushed/5/saved_model.pb", "no graph"),
     "a folder is lost": lambda home: shutil.rmtree(home / TRAINER),
     "a file is lost": lambda home: (home / TRAINER / "facts").unlink(),

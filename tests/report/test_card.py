@@ -204,7 +204,7 @@ def test_numbers_are_those_of_the_comparison() -> None:
         "metric": "accuracy",
         "value": f"{comparison.metrics.scalars['accuracy']:.4f}",
         "95% CI": f"{interval.low:.4f} to {interval.high:.4f}",
-        "model in use": f"{comparison.baseline.scalars['accuracy']:.4f}",
+        "current model": f"{comparison.baseline.scalars['accuracy']:.4f}",
         "95% CI of the change": f"{change.low:+.4f} to {change.high:+.4f}",
     }
     slices = rows_of(sections(FACTS)["Slices"])[1:]

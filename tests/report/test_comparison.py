@@ -59,14 +59,9 @@ def test_images_pair_by_content(
 @pytest.mark.parametrize(
     ("before", "after", "outcome", "said"),
     [
-        (0.6, 0.8, "better", "B is better than A."),
-        (0.8, 0.6, "worse", "B is worse than A."),
-        (
-            0.7,
-            0.72,
-            "undecided",
-            "Undecided: 200 images are too few to tell which of B and A is better.",
-        ),
+        (0.6, 0.8, "better", "B is better than A by 21 points (15.4 to 27.4)."),
+        (0.8, 0.6, "worse", "B is worse than A by 19.5 points (14.3 to 25.7)."),
+        (0.7, 0.72, "undecided", "Undecided: 200 images are too few to tell B from A."),
     ],
 )
 def test_the_paired_interval_decides(before: float, after: float, outcome: str, said: str) -> None:
@@ -134,8 +129,10 @@ def test_both_models_are_judged_by_the_newer_labels() -> None:
     now = second.predictions.stats.right[[0, 1, 2, 3, 6, 7, 8, 9]]
     assert facts.shared.unchanged.interval == paired_interval(now, right)
     told = " ".join(facts.reasons)
-    assert "2 images of 10 got another label between A and B" in told
-    assert "judged by the labels of B, the newer run. On the 8 images whose label nobody" in told
+    assert "2 test labels changed between the runs." in told
+    assert (
+        "judged by the labels of B, the newer run. On the 8 images with unchanged labels," in told
+    )
     assert "0.875 for B, 1.000 for A; the difference is -0.125" in told
     facts = compare(second, first, newest=0)
     assert facts.shared
@@ -175,7 +172,7 @@ def test_the_corrections_of_both_runs_are_named(changes: dict[str, Any], more: s
 def test_warnings() -> None:
     facts = compare(pets("ccd", "ccd", "123"), pets("cdd", "cdd", "123"), split="eval")
     assert any("B was evaluated on its eval split" in reason for reason in facts.reasons)
-    assert any("changed: 1 image of 3 got" in reason for reason in facts.reasons)
+    assert any("1 eval label changed between" in reason for reason in facts.reasons)
     said = "Both runs evaluated the same model: nothing was trained in between."
     assert said not in facts.reasons
     images = pets("cd", "cd", "12")
@@ -219,7 +216,7 @@ def test_the_verdict_says_what_the_comparison_says(before: float, after: float) 
         measure_accuracy(*hits, guess=0.2), EvaluationConfig(), ThresholdCheck(True, ())
     )
     # The same sentence and the same numbers, with other names.
-    told = facts.headline.removeprefix("Undecided: ").replace("A", "the model in use")
-    assert verdict.headline.endswith(told.replace("B", "this model"))
-    numbers = facts.reasons[0].replace("A,", "A ,").replace("for A", "for the model in use")
+    told = facts.headline.removeprefix("Undecided: ").replace("B is ", "").replace("B", "it")
+    assert verdict.headline.endswith(f": {told.replace('A', 'the current model')}")
+    numbers = facts.reasons[0].replace("A,", "A ,").replace("for A", "for the current model")
     assert numbers.replace("for B", "for this model")[1:-1] == verdict.reasons[-1][1:]

@@ -43,7 +43,7 @@ def test_both_sets_write_the_same_shards(place: str) -> None:
 
 
 def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
-    """All steps run again; the model pushed by the other set is the model in use."""
+    """All steps run again; the model pushed by the other set is the current model."""
     before = summary()
     done = subprocess.run(
         [sys.executable, "local_runner.py", "--sample", "--output", str(THERE)],

@@ -260,14 +260,18 @@ def _judge(
         return "apart", sentence(f"{headline}images."), all_reasons
     max_drop = runs[1].max_drop
     if overlap.relabelled:
-        sentences = (*_describe_yardstick(runs, overlap, shared, newest), *sentences)
-    outcome, claim = shared.change.relate(max_drop), shared.change.tell(first, second, max_drop)
+        sentences = (*_describe_labels(runs, overlap, shared, newest), *sentences)
+    outcome, claim = shared.change.relate(max_drop), shared.change.tell(first, max_drop)
     numbers = (
         f"{sentence(shared.change.explain(first, second, max_drop))}.",
         f"From {first} to {second}, {count(shared.lost, 'image')} went from right to wrong "
         f"and {shared.won:,} from wrong to right.",
     )
-    headline = f"Undecided: {claim}." if outcome == "undecided" else sentence(f"{claim}.")
+    if outcome == "undecided":
+        claim = claim.replace(" it ", f" {second} ")
+        headline = f"Undecided: {claim}."
+    else:
+        headline = sentence(f"{second} is {claim}.")
     return outcome, headline, (*numbers, *sentences)
 
 
@@ -282,20 +286,20 @@ def _describe_overlap(overlap: Overlap, first: str, second: str) -> Iterator[str
     )
 
 
-def _describe_yardstick(
+def _describe_labels(
     runs: tuple[EvaluatedRun, EvaluatedRun], overlap: Overlap, shared: SharedImages, newest: int
 ) -> Iterator[str]:
     """Say by which labels both models are judged, and how they relate without the changed ones."""
     first, second = (run.name for run in runs)
+    split = "" if count_folds(runs[newest].split) else f"{runs[newest].split} "
     yield (
-        f"The yardstick has changed: {count(overlap.relabelled, 'image')} of {overlap.both:,} got "
-        f"another label between {first} and {second}. Both models are judged by the labels of "
-        f"{runs[newest].name}, the newer run."
+        f"{count(overlap.relabelled, f'{split}label')} changed between the runs. Both models are "
+        f"judged by the labels of {runs[newest].name}, the newer run."
     )
     if shared.unchanged:
         numbers = shared.unchanged.explain(first, second, runs[1].max_drop)
         number = count(overlap.shared, "image")
-        yield f"On the {number} whose label nobody changed, {numbers}."
+        yield f"On the {number} with unchanged labels, {numbers}."
 
 
 def _describe_corrections(first: EvaluatedRun, second: EvaluatedRun) -> Iterator[str]:

@@ -141,7 +141,7 @@ class ModelNames(NamedTuple):
     """What the compared models are called."""
 
     this: str = "this model"
-    other: str = "the model in use"
+    other: str = "the current model"
 
 
 REPORT_NAMES = ModelNames()

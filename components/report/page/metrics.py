@@ -24,7 +24,7 @@ _DRAWN_SLICES, _MOST_SLICES = 20, 100
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric of this model, of the model in use, and of a guess; NaN if undefined."""
+    """A metric of this model, of the current model, and of a guess; NaN if undefined."""
 
     metric: Metric
     value: float

@@ -11,7 +11,7 @@ import numpy as np
 from components.contract.confidence import Interval
 from components.images.picture import Thumbnail
 from components.metrics.classification_metrics import ModelMetrics
-from components.metrics.proof import explain_grade
+from components.metrics.proof import SIGNIFICANT
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 from components.report.page.formatting import count, integer, percent, shorten
@@ -43,7 +43,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
     accuracy = metrics.scalars["accuracy"]
     return {
         "model": _describe_model(facts),
-        "grade": explain_grade(facts.verdict.grade),
+        "significant": facts.verdict.evidence in (SIGNIFICANT, ""),
         "words": " ".join(_tell(facts)),
         "accuracy": accuracy,
         "macro_f1": metrics.scalars.get("macro_f1", math.nan),

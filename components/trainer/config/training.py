@@ -76,8 +76,9 @@ class TrainingConfig:
     minutes: Annotated[Number, Gt(0)] | None = None
     """Search for a more accurate training for about this long. It varies network, learning rate,
     augmentation, length, regularization and width where you have not set them. The recipe's own
-    training always runs to its end, and a trial only replaces it if it is better by more than one
-    standard error on the images that select the epoch. Unset: no search."""
+    training always runs to its end, and a trial only replaces it if it is better on the
+    images that select the epoch by more than chance gives the best of as many trials. Unset: no
+    search."""
 
     search: dict[Text, list[bool | Annotated[int, Strict()] | Number | Text]] = field(
         default_factory=dict

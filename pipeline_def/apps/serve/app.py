@@ -40,7 +40,7 @@ from pipeline_def.local.pushed_model import find_color
 
 
 class Service:
-    """Handles requests with the model in use."""
+    """Handles requests with the current model."""
 
     def __init__(self, versions: Versions, options: ServerOptions) -> None:
         """Store the models and limits.

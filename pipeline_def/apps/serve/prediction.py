@@ -21,7 +21,7 @@ _ERROR = "error"
 # Above so many pixels a request is large: its images are handled one by one, apart from others.
 _LARGE = 1_000_000
 
-# The model in use, and the one before, with which requests in flight finish.
+# The current model, and the one before, with which requests in flight finish.
 _MODELS = 2
 
 LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))

@@ -54,7 +54,7 @@ def load_copy(url: str, load: Load) -> Model:
 
 
 class Versions:
-    """Holds the model in use and replaces it when a newer version appears."""
+    """Holds the current model and replaces it when a newer version appears."""
 
     poll_seconds = 1.0
     store_poll_seconds = 10.0

@@ -1,4 +1,4 @@
-"""`local_runner.py rollback`: the pushed model in use."""
+"""`local_runner.py rollback`: the current model."""
 
 import os
 import warnings

@@ -59,7 +59,7 @@ common options
   --training.epochs N            passes over the training images
   --augmentation.flip true       mirror images; for photographs
   --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
-  --new_task                     replace a model in use of other labels
+  --new_task                     replace a current model of other labels
   --sample                       run the handwritten digits with these options
 """
 

@@ -28,7 +28,7 @@ Lists the runs of an output folder, newest last, with their changes and results.
                      images
   --json             print JSON
   --prune N          print which artifacts neither the newest N finished runs,
-                     nor later ones, nor the model in use need; with --yes,
+                     nor later ones, nor the current model need; with --yes,
                      remove them. Records and pushed models stay
 """
 # Option → how many values it takes.

@@ -43,7 +43,7 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
         raise ConfigurationError(f"--prune is {wanted!r}: give the number of runs to keep, from 1.")
     removal = plan_removal(output, number)
     if not removal.folders:
-        print(f"Nothing to remove: runs and the model in use need all artifacts in {output}.")
+        print(f"Nothing to remove: runs and the current model need all artifacts in {output}.")
         return
     for run in sorted({*removal.folders.values()}):
         folders = [folder for folder, made_by in removal.folders.items() if made_by == run]
@@ -80,7 +80,7 @@ def _remove(removal: Removal, layout: Layout) -> str:
 def plan_removal(output: str, number: int) -> Removal:
     """Choose the artifacts that only runs before the newest `number` finished ones have made.
 
-    Those that later runs used, or that led to the model in use, stay.
+    Those that later runs used, or that led to the current model, stay.
     """
     records, layout = read_runs(output), Layout(output)
     done = [index for index, record in enumerate(records) if record.state == "done"]
@@ -100,7 +100,7 @@ def plan_removal(output: str, number: int) -> Removal:
 
 
 def _find_needed(records: Sequence[RunRecord], first: int, layout: Layout) -> Iterator[str]:
-    """Yield the URIs that the runs from `first` on, and the lineage of the model in use, name."""
+    """Yield the URIs that the runs from `first` on, and the lineage of the current model, name."""
     steps = [step for record in records[first:] for step in record.steps.values()]
     for version in [*whole_versions(layout.pushed)][:1]:
         try:

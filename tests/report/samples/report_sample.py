@@ -90,12 +90,12 @@ def small() -> ReportFacts:
         split="test",
         verdict=Verdict(
             "blessed",
-            "Blessed: better than the model in use.",
+            "Accuracy 92.6 % (89.7 to 94.8), baseline 11 %.",
             [
-                "accuracy 0.926 reaches 0.9, the required minimum",
-                "the accuracy of the model in use is 0.876",
+                "accuracy 0.926 is above the required minimum (0.9)",
+                "the accuracy of the current model is 0.876",
             ],
-            "proven",
+            "Significant at 95 %.",
         ),
         majority_accuracy=0.14,
         balance={
@@ -149,7 +149,7 @@ def nasty() -> ReportFacts:
         ),
         verdict=Verdict(
             "refused",
-            "Not blessed: this model misses a threshold.",
+            "Accuracy 50 %: a threshold is missed.",
             [f"recall 0.5 of {NASTY[0]} is below 0.6"],
         ),
         balance=balance,
@@ -179,7 +179,7 @@ def empty() -> ReportFacts:
     nothing = measure_confusion(labels, np.zeros((2, 2), np.int64))
     comparison = Comparison(nothing, {}, None, 0, {}, {}, (), (), ())
     header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
-    verdict = Verdict("undecided", "Not blessed: 0 images are too few to show anything.", [])
+    verdict = Verdict("undecided", "0 images are too few to show anything.", [])
     return ReportFacts(header, "eval", verdict, math.nan, {}, {}, {}, {}, comparison)
 
 

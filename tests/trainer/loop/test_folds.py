@@ -253,7 +253,7 @@ class Killed(Exception):
     pass
 
 
-def train(folder: Path, target: Path, **training: Any) -> Path:
+def train(folder: Path, target: Path, *, found: Any = None, **training: Any) -> Path:
     (target / "run").mkdir(parents=True, exist_ok=True)
     data = read_input(folder, **training)
     config = replace(data.config, checkpoints=str(target / "checkpoints"))
@@ -263,7 +263,7 @@ def train(folder: Path, target: Path, **training: Any) -> Path:
         serving_model_dir=str(target / "model"),
         model_run_dir=str(target / "run"),
         custom_config=to_dict(config),
-        hyperparameters=None,
+        hyperparameters=found,
     )
     trainer.run_fn(arguments)
     return target
@@ -289,14 +289,17 @@ def test_a_training_with_folds_resumes_after_a_kill(
         return once(*given, log_dir=log_dir, **places)
 
     monkeypatch.setattr(folds, "_train_fold", count)
+    # What a search has found, by the same images.
+    values = {"values": {"training.epochs": 2}}
     with pytest.raises(Killed):
-        train(folder, tmp_path / "killed", **options)
-    killed = train(folder, tmp_path / "killed", **options)
+        train(folder, tmp_path / "killed", found=values, **options)
+    killed = train(folder, tmp_path / "killed", found=values, **options)
     assert [name[-1] for name in trained] == ["1", "2", "2"]
     assert not list(killed.glob("checkpoints/*"))
     first, second = (read_folds(str(target / "model")) for target in (whole, killed))
     assert first
     assert second
+    assert (first.chose_training, second.chose_training) == (False, True)
     np.testing.assert_array_equal(first.probabilities, second.probabilities)
     assert len(first.keys) == TRAIN + EVAL
     facts = json.loads((killed / "run" / TRAINING_FILE).read_text())
