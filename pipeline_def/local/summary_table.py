@@ -14,7 +14,6 @@ from rich.text import Text
 from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
-from components.metrics.proof import explain_grade
 from pipeline_def.local.results import Summary
 from pipeline_def.local.run_display import INDENT, print_row, print_whole, wrap
 
