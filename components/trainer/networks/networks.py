@@ -179,11 +179,6 @@ def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_k
 
     `Standardization` scales the pixels for all of them, though some constructors could do it.
     """
-    if size < _MIN_SIDE:
-        raise ConfigurationError(
-            f"model.name {name} needs images of at least {_MIN_SIDE} pixels, but they have {size}: "
-            "set transform.size, or use model.name cnn or resnet9."
-        )
     if name in PACKAGED:
         network = build_efficientnet_lite(name, size)
         if weights == "imagenet":
@@ -198,6 +193,11 @@ def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_k
 
 
 def _build_keras(name: str, *, size: int, weights: str) -> tf_keras.Model:
+    if size < _MIN_SIDE:
+        raise ConfigurationError(
+            f"model.name {name} needs images of at least {_MIN_SIDE} pixels, but they have {size}: "
+            "set transform.size, or use model.name cnn or resnet9."
+        )
     constructor = getattr(tf_keras.applications, APPLICATIONS[name].constructor)
     options: dict[str, Any] = {}
     if "include_preprocessing" in inspect.signature(constructor).parameters:

@@ -8,6 +8,7 @@ contents of the storages follow in the order of the fifth pickle. Format:
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -19,12 +20,12 @@ import numpy.typing as npt
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
-_TYPES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
+_TYPES: dict[str, np.dtype[Any]] = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 
 
 class _Storage(NamedTuple):
     key: str
-    dtype: np.dtype[Any]
+    type: str
     size: int
 
 
@@ -47,15 +48,15 @@ class _Unpickler(pickle.Unpickler):
                 storage, offset, shape, strides
             )
         if module == "torch" and name in _TYPES:
-            return _TYPES[name]
+            return name
         raise pickle.UnpicklingError(f"it names {module}.{name}")
 
     def persistent_load(self, identity: Any) -> _Storage:
         # The last one is for storages within storages, which newer files do not have.
-        kind, dtype, key, _, size, _ = identity
+        kind, name, key, _, size, _ = identity
         if kind != "storage":
             raise pickle.UnpicklingError(f"it names a {kind}")
-        return _Storage(key, dtype, size)
+        return _Storage(key, name, size)
 
 
 def read_tensors(content: bytes) -> Mapping[str, npt.NDArray[Any]]:
@@ -78,18 +79,19 @@ def read_tensors(content: bytes) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def _read_storage(file: BytesIO, storage: _Storage) -> npt.NDArray[Any]:
-    size = int.from_bytes(file.read(8), "little")
-    content = file.read(storage.size * storage.dtype.itemsize)
-    if size != storage.size or len(content) != storage.size * storage.dtype.itemsize:
+    size, dtype = int.from_bytes(file.read(8), "little"), _TYPES[storage.type]
+    content = file.read(size * dtype.itemsize)
+    if size != storage.size or len(content) != size * dtype.itemsize:
         raise ValueError("it is cut off")
-    return np.frombuffer(content, storage.dtype)
+    return np.frombuffer(content, dtype)
 
 
 def _take(storage: npt.NDArray[Any], view: _View) -> npt.NDArray[Any]:
     """Return the array that a view of a storage shows; strides count elements, not bytes."""
     shape, strides = view.shape, view.strides
     last = view.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    if min((*shape, *strides, view.offset, 0)) < 0 or (0 not in shape and last >= storage.size):
+    inside = 0 in shape or (last < storage.size and math.prod(shape) <= storage.size)
+    if not inside or min((*shape, *strides, view.offset, 0)) < 0:
         raise ValueError("a tensor lies outside of its storage")
     steps = tuple(step * storage.itemsize for step in strides)
     shown = np.lib.stride_tricks.as_strided(storage[view.offset :], shape, steps, writeable=False)
