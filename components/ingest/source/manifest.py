@@ -79,63 +79,60 @@ def read_manifest(
     columns = [name for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
     group = _find_column(columns, group_by, path) if group_by else "group"
     beside, names = _find_names(table, columns, path)
-    readers: dict[str, Callable[[Any], str | None]] = {
-        "path": read_value,
-        "label": functools.partial(read_label, names=names),
-        "split": functools.partial(read_split, own=splits),
-        group: read_value,
-    }
-    for number, fields in enumerate(table, start=1):
-        if all(value in (None, "", []) for value in fields.values()):
-            continue  # Spreadsheets write empty rows.
-        place = f"Row {number} of {path}"
-        _check_fields(fields, place, path)
-        name, label, split, of_group = (
-            _read_cell(fields, column, read, place) for column, read in readers.items()
-        )
-        if name is None:
-            others = "" if "path" in fields else f"; it has {_join(columns)}"
-            raise DataError(f"{place} has no path{others}.")
-        if names and label and label not in names.values():
-            raise DataError(f"{place} has the label {label}, but no {beside} for it.")
-        name = name.removeprefix(f"{folder.rstrip('/')}/")
+    readers: list[tuple[str, Callable[[Any], str | None]]] = [
+        ("path", read_value),
+        ("label", functools.partial(read_label, names=names)),
+        ("split", functools.partial(read_split, own=splits)),
+        (group, read_value),
+    ]
+    used, named, above = {*_KNOWN, beside}, {*names.values()}, f"{folder.rstrip('/')}/"
+    for number, fields, (name, label, split, of_group) in _read_rows(table, readers, path):
+        if not name:
+            has = "" if "path" in fields else f"; it has {_join(columns)}"
+            raise DataError(f"Row {number} of {path} has no path{has}.")
+        if names and label and label not in named:
+            raise DataError(f"Row {number} of {path} has no {beside} for the label {label}.")
+        name = name.removeprefix(above)
         name = name if "://" in name else posixpath.normpath(name)
-        more = {
-            str(key): value
-            for key, value in fields.items()
-            if key and key not in _KNOWN and key != beside
-        }
+        more = {str(key): value for key, value in fields.items() if key and key not in used}
         row = Row(label, split, of_group, more)
         earlier = rows.setdefault(name, row)
         if earlier[:3] != row[:3]:
             raise DataError(
-                f"{place} contradicts an earlier row on {quote_path(name)}: "
+                f"Row {number} of {path} contradicts an earlier row on {quote_path(name)}: "
                 f"{_describe(row)}, but earlier {_describe(earlier)}."
             )
         if earlier.columns != more:
             rows[name] = row._replace(columns=_merge(earlier.columns, more))
-    if not rows:
-        raise DataError(f"{path} has no rows.")
     if not any(row.label for row in rows.values()):
-        raise DataError(f"No row of {path} has a label; it has {_join(columns)}.")
+        what = f"No row of {path} has a label; it has {_join(columns)}."
+        raise DataError(what if rows else f"{path} has no rows.")
     return rows
 
 
-def _check_fields(fields: _Fields, place: str, path: str) -> None:
-    if any(fields.get(None) or ()):
-        raise DataError(f"{place} has too many fields: quote values with commas.")
-    if path.lower().endswith(TYPELESS) and fields["label"] is None:
-        raise DataError(f"{place} has too few fields: it needs a path and a label.")
+def _read_rows(
+    table: Sequence[_Fields], readers: Sequence[tuple[str, Callable[[Any], str | None]]], path: str
+) -> Iterator[tuple[int, _Fields, list[str | None]]]:
+    """Yield the number of each row, its fields, and what the readers of columns make of them."""
+    is_text = path.lower().endswith(TYPELESS)
+    for number, fields in enumerate(table, start=1):
+        if not fields.get("path") and not any(map(_has_content, fields.values())):
+            continue  # Spreadsheets write empty rows.
+        column = ""
+        try:
+            if fields.get(None) and any(fields[None]):
+                raise RefusedValueError("too many fields: quote values with commas")
+            if is_text and fields["label"] is None:
+                raise RefusedValueError("too few fields: it needs a path and a label")
+            values = [read(fields.get(column := name)) for name, read in readers]
+        except RefusedValueError as error:
+            has = f"the {column} {quote(fields[column])}, which " if column else ""
+            raise DataError(f"Row {number} of {path} has {has}{error}.") from None
+        yield number, fields, values
 
 
-def _read_cell(
-    fields: _Fields, column: str, read: Callable[[Any], str | None], place: str
-) -> str | None:
-    try:
-        return read(fields.get(column))
-    except RefusedValueError as error:
-        value = quote(fields[column])
-        raise DataError(f"{place} has the {column} {value}, which {error}.") from None
+def _has_content(value: Any) -> bool:
+    return any(value) if isinstance(value, list) else value not in (None, "")
 
 
 def _find_names(

@@ -6,6 +6,7 @@ Text and whole numbers are taken. Anything else is refused: a class called `['ca
 
 import datetime
 import decimal
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from components.ingest.source.folder_layout import split_of_name
 # Whole numbers that a tool has written as floats, for lack of a missing integer.
 _WHOLE = re.compile(r"(-?\d+)\.0+")
 _MISSING = ("nan", "<na>", "nat")
+_LONGEST_MISSING = 4
 # FiftyOne's `_unlabeled`, CVAT's and Datumaro's `no_label`.
 _UNLABELED = ("unlabeled", "unlabelled", "nolabel")
 # TFDS and Hugging Face mark images without a label by it.
@@ -39,17 +41,18 @@ def read_value(value: Any) -> str | None:
     Raises:
         RefusedValueError: the value is neither text nor a whole number.
     """
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    if isinstance(value, str):
+        if len(value) <= _LONGEST_MISSING and value.lower() in _MISSING:
+            raise RefusedValueError("is what tools write for a missing value: leave it empty")
+        if value.endswith("0") and (whole := _WHOLE.fullmatch(value)):
+            return whole[1]
+        return value if value and not value.isspace() else None
     if isinstance(value, list):
         if len(value) > 1:
             raise SeveralValuesError("has several values: give one")
         return read_value(value[0]) if value else None
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "surrogateescape")
-    if isinstance(value, str):
-        if value.lower() in _MISSING:
-            raise RefusedValueError("is what tools write for a missing value: leave it empty")
-        whole = _WHOLE.fullmatch(value) if value.endswith("0") else None
-        return whole[1] if whole else value if value.strip() else None
     if value is None or value != value:  # NaN, NaT and the like
         return None
     if isinstance(value, float | decimal.Decimal) and value % 1 == 0:
@@ -86,6 +89,7 @@ def _find_one(values: Sequence[Any], classes: int) -> Any:
     return values.index(1) if is_one_hot else values
 
 
+@functools.lru_cache(maxsize=4096)
 def is_unlabeled(label: str) -> bool:
     """Return whether a label, or the name of a label folder, is a tool's word for none."""
     return re.sub(r"[\W_]", "", label).lower() in _UNLABELED
