@@ -32,7 +32,14 @@ from components.ingest.source.containers import (
 )
 from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
-from components.ingest.source.labeling import Exclusion, Labelled, by_folder, by_manifest
+from components.ingest.source.labeling import (
+    METADATA,
+    Exclusion,
+    Labelled,
+    by_folder,
+    by_manifest,
+    by_metadata,
+)
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
@@ -195,7 +202,8 @@ def _label(
     """Label the files of a folder, or the records of its shards."""
     if not records:
         if not config.manifest:
-            return by_folder(folder, found, config)
+            by_table = by_metadata(folder, found, config, is_excluded)
+            return by_table or by_folder(folder, found, config)
         return by_manifest(folder, found, config, is_excluded)
     if config.manifest:
         known = [*found, *map(_as_found, records.files)]
@@ -209,7 +217,7 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     """Choose the splits of labelled files."""
     files = labelled.files
     # Only they name groups.
-    if config.manifest or config.group_by:
+    if labelled.layout == "manifest" or "group" in (config.features or {}):
         files = _bind_groups(files)
     counts: dict[str, collections.Counter[str | None]] = {}
     is_sorted, before = True, ("", 0)
@@ -279,7 +287,10 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     if not (shards or left or containers):
         return None
     visible = [entry for entry in found if is_visible(entry) and entry.path not in left]
-    picture = find_picture((e.path for e in visible), loose=bool(config.manifest))
+    names = [file.path for files in shards.values() for file in files]
+    is_metadata = all(posixpath.basename(name) in METADATA for name in names)
+    loose = bool(config.manifest) or is_metadata
+    picture = find_picture((e.path for e in visible), loose=loose)
     if not shards:
         if picture is None and containers:
             path, container = next(iter(containers.items()))
@@ -290,13 +301,12 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
         return None
     if picture:
         # A table of labels, or the archive that the images come from.
-        beside = all("/" not in file.path for files in shards.values() for file in files)
-        if config.manifest or (beside and shards.keys() <= {"parquet", "webdataset"}):
+        beside = not any("/" in name for name in names)
+        if loose or (beside and shards.keys() <= {"parquet", "webdataset"}):
             return None
-        [(first, *_), *_] = shards.values()
         raise DataError(
-            f"{folder} has both shards and images, such as {first.path} and {picture}: leave one "
-            f"kind out, as with --ingest.exclude {shlex.quote(json.dumps([first.path]))}."
+            f"{folder} has both shards and images, such as {names[0]} and {picture}: leave one "
+            f"kind out, as with --ingest.exclude {shlex.quote(json.dumps(names[:1]))}."
         )
     _check_pointers(folder, shards, config)
     records = list_records(folder, visible, shards, config)

@@ -422,6 +422,30 @@ QUIRKS: Sequence[Quirk] = [
     ),
     Quirk(
         FOLDERS,
+        "Hugging Face's `metadata.csv` in each split",
+        {
+            f"{split}/{name}": content
+            for split in ("train", "test")
+            for name, content in {**TWO, "metadata.csv": "file_name,label\n1.png,cat\n"}.items()
+        },
+        image="test/1.png",
+        label="cat, cat",
+        split=f"test, {ANY}",
+    ),
+    Quirk(
+        FOLDERS,
+        "Hugging Face's `metadata.parquet`, which has no labels",
+        {
+            "metadata.parquet": [{"file_name": "1.png", "text": "a cat"}],
+            "cat/1.png": PNG,
+            "dog/1.png": PNG,
+        },
+        image="cat/1.png",
+        label="cat, dog",
+        split=ANY,
+    ),
+    Quirk(
+        FOLDERS,
         "`_unlabeled` (FiftyOne), `no_label` (CVAT, Datumaro)",
         {"cat/1.png": PNG, "dog/1.png": PNG, "_unlabeled/1.png": PNG},
         image="cat/1.png",

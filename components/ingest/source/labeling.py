@@ -22,9 +22,10 @@ from components.ingest.source.folder_layout import (
     find_split_folders,
     note_other_splits,
     note_unused_folders,
+    split_of_name,
 )
 from components.ingest.source.listing import ImageFile
-from components.ingest.source.manifest import TYPELESS, read_manifest
+from components.ingest.source.manifest import TYPELESS, Row, is_manifest, read_manifest
 from components.ingest.source.values import is_unlabeled
 from components.storage.folder_listing import (
     EXCLUDED,
@@ -36,6 +37,8 @@ from components.storage.folder_listing import (
 )
 from components.storage.row_table import keep
 
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+"""Names of tables that label the images in their folder."""
 NO_LABEL = "no label"
 _UNLABELLED = "in no label folder"
 
@@ -166,6 +169,49 @@ def by_manifest(
     rows = read_manifest(
         manifest, config.group_by, config.columns or (), splits=config.splits or (), folder=folder
     )
+    return _by_rows(folder, found, rows, manifest, config.columns, is_excluded)
+
+
+def by_metadata(
+    folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
+) -> Labelled | None:
+    """Label files by `metadata.csv` and the like beside them, as Hugging Face's `imagefolder` does.
+
+    Return None if there is no such table with labels.
+    """
+    rows: dict[str, Row] = {}
+    tables = []
+    for entry in found if config.layout == "auto" else ():
+        if not entry.path.endswith(METADATA) or explain_ignored(entry):
+            continue
+        place, slash, name = entry.path.rpartition("/")
+        path = f"{folder.rstrip('/')}/{entry.path}"
+        if name not in METADATA or not is_manifest(path):
+            continue
+        tables.append(path)
+        for inner, row in read_manifest(path, splits=config.splits or ()).items():
+            file = f"{place}{slash}{inner}"
+            split = row.split or (split_of_name(file.partition("/")[0]) if "/" in file else None)
+            row = row._replace(split=split)
+            if rows.setdefault(file, row) != row:
+                raise DataError(f"{path} and {tables[0]} contradict each other about {file}.")
+    if not tables:
+        return None
+    labelled = _by_rows(folder, found, rows, tables[0], [], is_excluded)
+    more = f" and {len(tables) - 1:,} more" if tables[1:] else ""
+    note = f"Labels are from {tables[0]}{more}; ingest.layout label takes them from folders."
+    return labelled._replace(notes=[note, *labelled.notes])
+
+
+def _by_rows(
+    folder: str,
+    found: Sequence[Found],
+    rows: Mapping[str, Row],
+    manifest: str,
+    wanted: Sequence[str] | None,
+    is_excluded: Exclusion,
+) -> Labelled:
+    """Label files by the rows of a manifest, of whose further columns some are `wanted`."""
     excluded = set(filter(is_excluded, rows))
     notes = []
     unlabeled = [path for path, row in rows.items() if not row.label and path not in excluded]
@@ -178,7 +224,7 @@ def by_manifest(
     entries = {entry.path: entry for entry in found if not entry.problem}
     given = [row.columns for row in rows.values()]
     parse = manifest.lower().endswith(TYPELESS)
-    kept, left_out = keep_columns(given, config.columns, source=manifest, parse=parse)
+    kept, left_out = keep_columns(given, wanted, source=manifest, parse=parse)
     files = []
     for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
         _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))

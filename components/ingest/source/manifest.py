@@ -110,6 +110,15 @@ def read_manifest(
     return rows
 
 
+def is_manifest(path: str) -> bool:
+    """Return whether a table has the columns of path and label."""
+    try:
+        table = _read_table(path, ())
+    except DataError:
+        return False
+    return any({*_COLUMNS} <= fields.keys() for fields in table[:1])
+
+
 def _read_rows(
     table: Sequence[_Fields], readers: Sequence[tuple[str, Callable[[Any], str | None]]], path: str
 ) -> Iterator[tuple[int, _Fields, list[str | None]]]:
