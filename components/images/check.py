@@ -13,12 +13,13 @@ from PIL import Image, UnidentifiedImageError
 from components.images import jpeg_check
 from components.images.check_result import Category, CheckedImage, Note, Rejected, check_size
 from components.images.iso_media import check_boxes, is_iso_media
-from components.images.jpeg_frame import START, state_orientation
+from components.images.jpeg_frame import START, read_orientation
 from components.images.options import ImageOptions
 from components.images.transcode import (
     UNKNOWN_RANGE,
     Pixels,
     as_seen,
+    decode_converted,
     drop_png_profile,
     find_orientation,
     find_transform,
@@ -104,26 +105,29 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
 
 
 def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
-    """Transcode an image, and check the result with the decoder that will read it."""
-    stored = store(_see(data, image, config), image, config)
-    decoded = _decode_with_tensorflow(stored.encoded, None)
-    if decoded.shape != (stored.height, stored.width, 3):
-        raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
-    return dataclasses.replace(stored, thumbprint=make_thumbprint(decoded, config))
+    """Transcode an image to a file that every decoder reads."""
+    pixels = _see(data, image, config)
+    stored = store(pixels, image, config)
+    return dataclasses.replace(stored, thumbprint=make_thumbprint(pixels, config))
 
 
 def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
-    """Return the orientation that both Pillow and TensorFlow's graph read; None if they differ.
+    """Return the orientation that both Pillow and the served graph read; None if they differ.
 
     They may disagree on damaged, misplaced or duplicate metadata.
     """
     found = find_orientation(data, image)
-    read = state_orientation(data) or _read_orientation_with_tensorflow(data)
-    return found if found == read else None
+    return found if found == read_orientation(data) else None
 
 
 def _see(data: bytes, image: Image.Image, config: ImageOptions) -> Pixels:
     """Return [height, width, 3] RGB, upright."""
+    transform = find_transform(image) if config.color == "srgb" else None
+    if transform and image.mode == "RGB" and _STORED_FORMAT.get(str(image.format)) == "jpeg":
+        # What libjpeg-turbo finds odd is left to Pillow.
+        with contextlib.suppress(ValueError):
+            pixels = decode_converted(data, transform)
+            return turn(pixels, find_orientation(data, image))
     # Pillow turns a TIFF as it loads it, and forgets its orientation.
     image.load()
     return as_seen(image, orientation=find_orientation(data, image), color=config.color)
@@ -185,7 +189,7 @@ def _as_it_is(
     return CheckedImage(data, kind, height, width, channels, luminance, thumbprint)
 
 
-def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
+def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
     """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
     # It takes seconds to load, and most JPEGs are checked without it.
     import tensorflow as tf
@@ -195,21 +199,10 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
     try:
         pixels: Pixels = decode_file(tf.constant(data)).numpy()
     except tf.errors.InvalidArgumentError as error:
-        if image:
-            image.load()  # Usually raises a plainer message.
-        name = image.format if image else "transcoded"
+        image.load()  # Usually raises a plainer message.
         reason = _CONTEXT.sub("", error.message.splitlines()[0])
-        raise Rejected(Category.UNREADABLE, f"{name}: {reason}") from error
+        raise Rejected(Category.UNREADABLE, f"{image.format}: {reason}") from error
     return pixels
-
-
-def _read_orientation_with_tensorflow(data: bytes) -> int:
-    """Return the orientation that the served graph would read, 1 to 8; 1 is upright."""
-    import tensorflow as tf
-
-    from components.images.upright import read_orientations
-
-    return int(read_orientations(tf.constant([data]))[0])
 
 
 @contextlib.contextmanager

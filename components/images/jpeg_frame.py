@@ -4,9 +4,10 @@ Source: ITU-T T.81, B.1.1 (markers), B.2.2 (frame header), A.2 (order of blocks)
 """
 
 import itertools
+import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 SEARCHED_BYTES = 65_536
 """Where ingest and the served model look for the orientation: JPEGs have their metadata at the
@@ -38,6 +39,9 @@ ORIENTATION_TAG = 0x0112
 _EXIF, _XMP, _PNG_EXIF = b"Exif\0\0", b"tiff:Orientation", b"eXIf"
 _APP1, _SHORT = 0xE1, 3
 _BYTE_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
+_XMP_VALUE = re.compile(rb"tiff:Orientation(?:=\"|>)([1-8])")
+# Capacity of a segment.
+_MOST_EXIF = 65_536
 # More tags than any writer of EXIF data uses.
 _MOST_ENTRIES = 1000
 
@@ -142,6 +146,47 @@ def state_orientation(data: bytes) -> int | None:
     [kind, count, value] = stated[0]
     is_plain = len(stated) == count == 1 and kind == _SHORT and 1 <= value <= 8
     return value if is_plain else None
+
+
+def read_orientation(data: bytes) -> int:
+    """Return the orientation that TensorFlow's graph reads of any file; 1 without one.
+
+    `upright.read_orientations` is the graph, odd metadata included.
+    """
+    if stated := state_orientation(data):
+        return stated
+    heads = data[:SEARCHED_BYTES]
+    start = data.find(_PNG_EXIF) + 4 if data.startswith(b"\x89PNG") else _find_exif(data)
+    found = _read_directory(data[start : start + _MOST_EXIF]) if start > 4 else 0
+    in_xmp = _XMP_VALUE.search(heads)
+    return found or (int(in_xmp[1]) if in_xmp else 1)
+
+
+def _find_exif(data: bytes) -> int:
+    """Return the offset of the first EXIF data in a JPEG, or 0."""
+    for marker, place in itertools.islice(walk_segments(data), MOST_SEGMENTS + 1):
+        if marker == _APP1 and data[place + 4 : place + 10] == _EXIF:
+            return place + 10
+    return 0
+
+
+def _read_directory(tiff: bytes) -> int:
+    """Return the orientation in the first directory of EXIF data, or 0; zeros surround it."""
+    order: Literal["little", "big"] = "little" if tiff[:1] == b"I" else "big"
+
+    def read(place: int, length: int, *, signed: bool = False) -> int:
+        places = range(place, place + length)
+        content = bytes(tiff[at] if 0 <= at < len(tiff) else 0 for at in places)
+        return int.from_bytes(content, order, signed=signed)
+
+    directory = read(4, 4, signed=True)  # As in the graph.
+    values = [0]
+    for number in range(min(read(directory, 2), 1024) if len(tiff) > 8 else 0):
+        place = directory + 2 + 12 * number
+        size = {1: 1, 3: 2, 4: 4}.get(read(place + 2, 2), 0)
+        if read(place, 2) == ORIENTATION_TAG and read(place + 4, 4) == 1:
+            values.append(read(place + 8, size))
+    return max(value for value in values if value <= 8)
 
 
 def _read_tags(exif: bytes) -> list[tuple[int, int, int]]:

@@ -53,10 +53,11 @@ class ImageOptions:
     WebP. png: losslessly. jpeg: at `quality`, in a fifth of the bytes. A JPEG stays a JPEG: it is
     kept, or encoded anew with half the steps of its own quantization."""
 
-    color: Literal["srgb", "stored"] = "srgb"
+    color: Literal["srgb", "stored"] = "stored"
     """What to do with images of another color profile than sRGB (Display P3, Adobe RGB, CMYK).
-    srgb: convert them to the colors that a person sees, which encodes JPEGs anew. `predict` and
-    `serve` do so too; TensorFlow Serving ignores profiles. stored: ignore profiles everywhere."""
+    stored: ignore profiles everywhere, as TensorFlow Serving does. srgb: convert images to the
+    colors that a person sees, which encodes JPEGs anew; `predict` and `serve` do so too, but
+    clients of TensorFlow Serving must."""
 
     max_image_mpixels: Annotated[Number, Gt(0)] = 100.0
     """Reject images above this many million pixels, by their header."""

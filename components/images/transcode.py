@@ -163,6 +163,53 @@ def to_srgb(image: Image.Image) -> Image.Image:
     return converted
 
 
+# Bits of a channel that choose a cell of the tables, and pixels that are converted at once.
+_CELL_BITS, _STRIP = 6, 2**15
+
+
+def decode_converted(data: bytes, transform: ImageCms.ImageCmsTransform) -> Pixels:
+    """Decode a JPEG, and convert it to sRGB, [height, width, 3], mostly within a level.
+
+    Little CMS takes five times as long as these tables.
+
+    Raises:
+        ValueError: the JPEG is damaged.
+    """
+    pixels: Pixels = simplejpeg.decode_jpeg(data, "RGBX")
+    tables = _make_tables(transform)
+    height, width = pixels.shape[:2]
+    rows = max(1, _STRIP // width)
+    for start in range(0, height, rows):
+        strip = pixels[start : start + rows]
+        found = strip.view(np.uint32)[..., 0] >> 2
+        cells = found & 0x3F | found >> 2 & 0xFC0 | found >> 4 & 0x3F000
+        more, less = (
+            np.take(table, cells, mode="clip").view(np.uint8).reshape(strip.shape)
+            for table in tables
+        )
+        strip[:] = cv2.subtract(cv2.add(strip, more), less)
+    converted: Pixels = cv2.cvtColor(pixels, cv2.COLOR_RGBA2RGB)
+    return converted
+
+
+@functools.lru_cache(16)
+def _make_tables(
+    transform: ImageCms.ImageCmsTransform,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """Return how much to add to, and subtract from, the pixels of each cell, as RGBX."""
+    levels = np.arange(2, 256, 256 >> _CELL_BITS, np.uint8)
+    # The first channel varies fastest.
+    colors = np.stack(np.meshgrid(levels, levels, levels, indexing="ij")[::-1], axis=-1)
+    colors = colors.reshape(len(levels), -1, 3)
+    seen = np.asarray(ImageCms.applyTransform(Image.fromarray(colors), transform))
+    white = np.zeros((*colors.shape[:2], 1), np.uint8)
+    pairs = (cv2.subtract(seen, colors), cv2.subtract(colors, seen))
+    more, less = (
+        np.concatenate([change, white], axis=-1).view(np.uint32).ravel() for change in pairs
+    )
+    return more, less
+
+
 def find_transform(image: Image.Image) -> ImageCms.ImageCmsTransform | None:
     """Return the transform from the profile of an image to sRGB.
 

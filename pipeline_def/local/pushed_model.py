@@ -20,8 +20,6 @@ from pipeline_def.steps import EXAMPLE_GEN
 _MOST_NAMED = 5
 # Settings of the predicting machine, not of the training machine.
 _OF_THIS_MACHINE = frozenset({"threads"})
-# What runs did before they had the option.
-_OF_EARLIER_RUNS = {"color": "stored"}
 
 
 def _is_model(folder: str) -> bool:
@@ -77,7 +75,7 @@ def find_options(config: Config, model: str) -> FileOptions:
 def find_color(output: str, version: str) -> Literal["srgb", "stored"]:
     """Return `ingest.color` of the run that pushed a version; the default without a record."""
     recorded = _find_recorded(output, os.path.join(Layout(output).pushed, version))
-    return "stored" if recorded.get("color") == "stored" else "srgb"
+    return "srgb" if recorded.get("color") == "srgb" else "stored"
 
 
 def _find_recorded(output: str, model: str) -> dict[str, Any]:
@@ -87,7 +85,7 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
     if not on_disk(model) or os.path.realpath(pushed) != ours:
         return {}
     run = find_run(output, version)
-    return _OF_EARLIER_RUNS | run.record.configuration.get("ingest", {}) if run else {}
+    return dict(run.record.configuration.get("ingest", {})) if run else {}
 
 
 def find_run(output: str, version: str) -> SelectedRun | None:

@@ -30,7 +30,7 @@ from tests.pictures import (
 
 Array = np.ndarray[Any, Any]
 
-CONFIG = ImageOptions(max_image_mpixels=1)
+CONFIG = ImageOptions(max_image_mpixels=1, color="srgb")
 LOSSLESS: dict[str, dict[str, Any]] = {
     "HEIF": {"quality": -1, "chroma": 444},
     "AVIF": {"quality": 100, "subsampling": "4:4:4"},

@@ -107,10 +107,12 @@ def test_images_are_read_as_the_run_that_pushed_the_model_read_them(output: Path
     # A run before there was `ingest.color`.
     assert found == FileOptions(shrink=48, max_image_mpixels=2.0, color="stored")
     assert find_color(str(output), "99") == "stored"
+    pushed = Pushed("100", "/moved/since/pushed/100")
+    write_run(output, 2, configuration=configure(ingest={"color": "srgb"}), pushed=pushed)
     assert find_color(str(output), "100") == "srgb"
     given = Config(output=str(output), given=["ingest.shrink"])
     assert find_options(given, str(output / "pushed" / "99")).shrink is None
-    assert find_options(config, str(output / "pushed" / "100")) == FileOptions()
+    assert find_options(config, str(output / "pushed" / "101")) == FileOptions()
 
 
 @pytest.mark.slow
