@@ -46,6 +46,8 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
         "near_duplicates": 0,
         "near_duplicates_of_several_labels": 0,
         "near_duplicates_in_several_splits": 0,
+        "divided_classes": [],
+        "undivided_classes": [],
         "look_alikes": [],
         "notes": {},
     }

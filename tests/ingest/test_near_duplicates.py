@@ -21,7 +21,7 @@ from components.ingest.plan.shard_plan import read_plan
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.ingest.write.run import ingest_listing
 from components.records.shard_files import read_index
-from tests.ingest.plain import ingest
+from tests.ingest.plain import HEADER, ingest
 from tests.pictures import encode, turned
 
 CONFIG = IngestConfig(splits={"train": 0.5, "eval": 0.5}, min_shards=3)
@@ -169,14 +169,6 @@ def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
     assert len(set(made.splits_of(*films, *twins))) == 1
 
 
-def test_no_class_disappears_from_train(tmp_path: Path) -> None:
-    names = {f"cat/{seed}.jpg": (seed, 90) for seed in range(20)}
-    names |= {f"dog/{number}.jpg": (99, 95 - 3 * number) for number in range(6)}
-    made = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", CONFIG)
-    [cluster] = made.lines("near_duplicates.jsonl")
-    assert set(cluster["splits"]) == {"train"}
-
-
 def test_a_cluster_is_a_unit_of_its_class(tmp_path: Path) -> None:
     frames = itertools.product((("cat", 0), ("dog", 100)), range(10), (95, 75, 55))
     names = {f"{of}/{n}-{quality}.jpg": (first + n, quality) for (of, first), n, quality in frames}
@@ -196,12 +188,17 @@ TOO_MANY = {
     ),
     "all of each class": (
         {f"{'abcd'[n % 4]}/{n}.jpg": (n % 4, 95 - n) for n in range(20)},
-        "eval would have no images. They are left where they are",
+        "images of class 'a', 'b', 'c', 'd' are near duplicates: they are divided",
         None,
+    ),
+    "almost all of a class": (
+        {f"{'cat' if n < 20 else 'dog'}/{n}.jpg": (min(n, 21), 95 - n) for n in range(30)},
+        "images of class 'dog' are near duplicates: they are divided",
+        1,
     ),
     "all of a class, twins of another's": (
         {f"{'cat' if n < 20 else 'dog'}/{n}.jpg": (n if n < 20 else 1, 95 - n) for n in range(22)},
-        "class 'dog' of train would have no images",
+        "images of class 'dog' are near duplicates: they are divided",
         None,
     ),
 }
@@ -288,3 +285,45 @@ def test_copies_of_an_image_with_several_labels_share_a_split(tmp_path: Path) ->
     made = ingest(tmp_path / "images", tmp_path / "out", config)
     for number in range(1100, 1107):
         assert len({*made.splits_of(f"dog/{number}.jpg", f"cat/free{number}.jpg")}) == 1
+
+
+# Copies of each image in as many groups, the first of which have it as well; images of each group.
+SHARED = {"pairs of groups": (2, 3), "all groups": (12, 4), "a class of two groups": (2, 1)}
+
+
+@pytest.mark.parametrize(("groups", "each"), SHARED.values(), ids=SHARED.keys())
+@pytest.mark.parametrize("config", [CONFIG, HEADER], ids=["pixels", "header"])
+def test_no_image_is_in_two_splits_divided_by_hash(
+    tmp_path: Path, groups: int, each: int, config: IngestConfig
+) -> None:
+    """Groups that share one stay together, or its copies leave them if that is too many images."""
+    folder, rows = tmp_path / "images", ["path,label,group"]
+    for label, group in itertools.product("ab", range(12 if groups == 2 and each > 1 else groups)):
+        for number in range(each + 1):
+            # The last image of a group is the same in each of its `groups` neighbors.
+            seed = group * 100 + number if number < each else 5_000 + group // groups
+            name = f"{label}/{group:02}-{number}.jpg"
+            (folder / label).mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(jpeg(scene(seed + 10_000 * (label == "b"))))
+            rows.append(f"{name},{label},{label}{group}")
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    config = dataclasses.replace(config, splits=CONFIG.splits, manifest=str(tmp_path / "m.csv"))
+    made = ingest(folder, tmp_path / "out", config)
+    assert made.summary["duplicates"] > 0
+    assert made.summary["in_several_splits"] == 0
+    labels = read_index(str(made.examples))["labels"]
+    assert all(labels[split].keys() == {"a", "b"} for split in ("train", "eval"))
+    names = sorted(path.relative_to(folder) for path in folder.glob("*/*"))
+    for _, members in itertools.groupby(names, key=lambda name: str(name).partition("-")[0]):
+        whole = [str(name) for name in members if groups == 2 or f"-{each}." not in name.name]
+        assert each == 1 or len({*made.splits_of(*whole)}) == 1
+
+
+def test_a_class_that_is_one_group_is_named(tmp_path: Path) -> None:
+    folder = write_scenes(
+        tmp_path / "images", {f"{'ab'[n % 2]}/{n}.jpg": (n, 90) for n in range(20)}
+    )
+    rows = (f"{'ab'[n % 2]}/{n}.jpg,{'ab'[n % 2]},{'film' if n % 2 else ''}" for n in range(20))
+    (tmp_path / "m.csv").write_text("\n".join(["path,label,group", *rows]))
+    made = ingest(folder, tmp_path / "out", IngestConfig(manifest=str(tmp_path / "m.csv")))
+    assert made.summary["undivided_classes"] == ["b"]

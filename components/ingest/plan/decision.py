@@ -1,5 +1,6 @@
 """Decide what becomes of each image, once all have been read."""
 
+import collections
 import dataclasses
 import itertools
 import logging
@@ -14,6 +15,7 @@ from components.ingest.plan.assignment import (
     Assignment,
     PlanReport,
     conflicts,
+    each_image,
     find_copies,
     labels_per_split,
     list_duplicates,
@@ -21,7 +23,7 @@ from components.ingest.plan.assignment import (
 )
 from components.ingest.plan.corrections import CorrectionOutcome, judge
 from components.ingest.plan.facts import PlanFacts
-from components.ingest.plan.near_duplicates import bind, find_clusters, list_clusters
+from components.ingest.plan.near_duplicates import bind, bind_copies, find_clusters, list_clusters
 from components.ingest.plan.splits import SplitRule, find_rule
 from components.ingest.source.listing import ImageFile, Listing
 
@@ -37,6 +39,10 @@ class Decision(NamedTuple):
     outcomes: list[CorrectionOutcome]
     near: list[dict[str, Any]]
     """Lines of the list of near duplicates."""
+    divided: list[str]
+    """Classes whose near duplicates are divided: they have hardly any other images."""
+    undivided: list[str]
+    """Classes whose images all stay together, as a group or copies of one image."""
 
 
 def decide(
@@ -65,19 +71,53 @@ def decide(
     assignment = _resolve_conflicts(copies, given, config)
     if assignment != given:
         reports = _report(facts, assignment)
+
+    def keep_together(bound: Mapping[str, str]) -> tuple[Assignment, list[PlanReport]]:
+        rule = _find_rule(facts, listing, earlier, bound, assignment.rule.uncorrected)
+        together = dataclasses.replace(assignment, rule=rule)
+        return together, _report(facts, together)
+
+    # Without groups, the content of an image decides about all its copies.
+    shared = bind_copies(copies, reports, earlier) if listing.tally.has_groups else {}
+    if shared:
+        assignment, reports = keep_together(shared)
     near: list[dict[str, Any]] = []
+    divided: list[str] = []
     if config.finds_near_duplicates:
         clusters = find_clusters(reports, copies.keys(), examples_uri)
-        if bound := bind(clusters, reports, earlier):
-            rule = _find_rule(facts, listing, earlier, bound, assignment.rule.uncorrected)
-            together = dataclasses.replace(assignment, rule=rule)
-            after = _report(facts, together)
+        bound, divided = bind(clusters, reports, earlier, shared)
+        if bound != shared:
+            together, after = keep_together(bound)
             if not _lose_images(reports, after):
                 assignment, reports = together, after
         near = list_clusters(clusters, reports, assignment)
     elif config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
-    return Decision(assignment, copies, reports, outcomes, near)
+    if divided:
+        logging.warning(
+            "Almost all images of class %s are near duplicates: they are divided among the splits, "
+            "as no model could know it otherwise. The accuracy on them is too high.",
+            ", ".join(map(quote, divided)),
+        )
+    if undivided := _find_undivided(reports, assignment.rule):
+        logging.warning(
+            "All images of class %s stay together, as a group or copies of one image: none of them "
+            "judges a model that has seen another one.",
+            ", ".join(map(quote, undivided)),
+        )
+    return Decision(assignment, copies, reports, outcomes, near, divided, undivided)
+
+
+def _find_undivided(reports: Sequence[PlanReport], rule: SplitRule) -> list[str]:
+    """Return the classes of several images, all in one unit of a rule."""
+    counts = collections.Counter[str]()
+    units: dict[str, set[str]] = {}
+    for file, sha256 in each_image(reports):
+        counts[file.label] += 1
+        if len(of_label := units.setdefault(file.label, set())) < 2:
+            # Given splits divide a class, too.
+            of_label.add(rule.unit_of(file, sha256) if file.split is None else file.split)
+    return sorted(label for label, found in units.items() if len(found) == 1 < counts[label])
 
 
 def _report(

@@ -7,6 +7,7 @@ Neighbors with similar hashes are then compared by the detail of their pictures:
 similar scenes agree in their coarse structure, only copies also agree in detail.
 """
 
+import collections
 import itertools
 import logging
 import tempfile
@@ -49,6 +50,8 @@ _PAIRS, _PICTURES = 1024, 8192
 # Larger clusters, such as the frames of a fixed camera, would make a split of their own; of a few
 # images, so would a quarter.
 _MOST, _MOST_FRACTION, _MOST_OF_FEW = 100, 0.01, 0.25
+# A class of which more is in one cluster would have too few other images to be learned from.
+_MOST_OF_CLASS = 0.75
 
 Files = Mapping[str, Sequence[ImageFile]]
 
@@ -123,49 +126,138 @@ def _find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanRepo
     return {sha256: sorted(found) for sha256, found in files.items()}
 
 
-def bind(
-    clusters: Sequence[DuplicateCluster], reports: Sequence[PlanReport], earlier: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the key of each image or group without a given split → the key that decides for it.
+class _Units:
+    """The images that a hash divides, by the key of what each must stay with."""
 
-    Clusters that share a group become one. A key of an earlier ingest (`earlier`) or span decides,
-    so that new images never change the split.
+    def __init__(self, reports: Sequence[PlanReport], alone: Set[str] = frozenset()) -> None:
+        """Count all images; digests in `alone` have left their groups."""
+        self._alone = alone
+        self.labels: dict[str, collections.Counter[str]] = {}
+        self.spans: dict[str, int] = {}
+        """Key → first span."""
+        for file, sha256 in each_image(reports):
+            if file.split is None:
+                key, span = self.key_of(file, sha256), int(file.columns.get(SPAN, 0))
+                self.labels.setdefault(key, collections.Counter())[file.label] += 1
+                self.spans[key] = min(span, self.spans.get(key, span))
+        self.classes = sum(self.labels.values(), collections.Counter())
+
+    def key_of(self, file: ImageFile, sha256: str) -> str:
+        """Return the key of an image."""
+        return sha256 if sha256 in self._alone else key_of(file, sha256)
+
+    def join(self, sets: Iterable[Sequence[str]]) -> list[list[str]]:
+        """Return the keys that sets, which may overlap, connect."""
+        known = [[key for key in keys if key in self.labels] for keys in sets]
+        names = list(dict.fromkeys(itertools.chain.from_iterable(known)))
+        numbers = {key: number for number, key in enumerate(names)}
+        pairs = [(numbers[a], numbers[b]) for keys in known for a, b in itertools.pairwise(keys)]
+        roots = connect(len(names), np.array(pairs, np.int64).reshape(-1, 2)).tolist()
+        joined: dict[int, list[str]] = {}
+        for key, root in zip(names, roots, strict=True):
+            joined.setdefault(root, []).append(key)
+        return [keys for keys in joined.values() if len(keys) > 1]
+
+    def count(self, keys: Iterable[str]) -> collections.Counter[str]:
+        """Count the images of each class."""
+        return sum((self.labels[key] for key in keys), collections.Counter())
+
+    def is_too_large(self, keys: Sequence[str]) -> bool:
+        """Return whether too many images would join the largest group of `keys`."""
+        counts, images = [self.labels[key].total() for key in keys], self.classes.total()
+        most = max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
+        return sum(counts) - max(counts) > most
+
+    def fill_classes(
+        self, keys: Sequence[str], counts: Mapping[str, int] | None = None
+    ) -> list[str]:
+        """Return the classes that have hardly any other images, unless one key has most of them.
+
+        `counts` is class → images, if not all of `keys` count.
+
+        No model could know such a class without having seen one of these images.
+        """
+        return sorted(
+            label
+            for label, count in (counts or self.count(keys)).items()
+            if count > max(1, _MOST_OF_CLASS * self.classes[label])
+            and 2 * max(self.labels[key][label] for key in keys) <= count
+        )
+
+    def bind(self, keys: Sequence[str], earlier: Mapping[str, str]) -> dict[str, str]:
+        """Return key → the one that decides.
+
+        A key of an earlier ingest or span decides, so that new images never change the split.
+        """
+        order = {key: (key not in earlier, self.spans[key], rank(key)) for key in keys}
+        return dict.fromkeys(keys, min(keys, key=order.__getitem__))
+
+
+def bind_copies(
+    copies: Files, reports: Sequence[PlanReport], earlier: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what keeps copies of an image in one split, though they are in several groups.
+
+    The groups become one: the key of each → the key that decides. If they are too large for that,
+    the copies leave their groups: the digest of the image → itself.
     """
-    files = _find_files(clusters, reports)
-    joined: list[list[str]] = []
-    for cluster in clusters:
-        members = ((file, sha256) for sha256 in cluster.digests for file in files[sha256])
-        joined.append([key_of(file, sha256) for file, sha256 in members if file.split is None])
-    names = list(dict.fromkeys(itertools.chain.from_iterable(joined)))
-    numbers = {key: number for number, key in enumerate(names)}
-    pairs = [(numbers[a], numbers[b]) for keys in joined for a, b in itertools.pairwise(keys)]
-    roots = connect(len(names), np.array(pairs, np.int64).reshape(-1, 2)).tolist()
-    sets: dict[int, list[str]] = {}
-    for key, root in zip(names, roots, strict=True):
-        sets.setdefault(root, []).append(key)
-    spans: dict[str, list[int]] = {key: [] for key in names}
-    for file, sha256 in each_image(reports) if names else ():
-        if (key := key_of(file, sha256)) in spans:
-            spans[key].append(int(file.columns.get(SPAN, 0)))
-    most = _most(sum(report.examples for report in reports))
+    units = _Units(reports)
+    sets = {
+        sha256: list({key_of(file, sha256): 0 for file in files if file.split is None})
+        for sha256, files in copies.items()
+    }
+    sets = {sha256: keys for sha256, keys in sets.items() if len(keys) > 1}
     bound: dict[str, str] = {}
-    for keys in sets.values():
-        counts = [len(spans[key]) for key in keys]
-        if sum(counts) - max(counts) > most:
+    for keys in units.join(sets.values()):
+        if units.is_too_large(keys) or units.fill_classes(keys):
+            shared = [sha256 for sha256, of in sets.items() if of[0] in keys]
             logging.warning(
-                "%s images look almost the same, too many for one split: they are left where they "
-                "are.",
-                f"{sum(counts):,}",
+                "%s groups share %s images, too many groups for one split: the copies of an image "
+                "stay together, whatever their group.",
+                *(f"{len(keys):,}", f"{len(shared):,}"),
             )
-            continue
-        first = min(keys, key=lambda key: (key not in earlier, min(spans[key]), rank(key)))
-        bound |= dict.fromkeys(keys, first)
+            bound |= dict(zip(shared, shared, strict=True))
+        else:
+            bound |= units.bind(keys, earlier)
     return bound
 
 
-def _most(images: int) -> int:
-    """Return how many images may join the largest group of a cluster."""
-    return max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
+def bind(
+    clusters: Sequence[DuplicateCluster],
+    reports: Sequence[PlanReport],
+    earlier: Mapping[str, str],
+    copies: Mapping[str, str],
+) -> tuple[dict[str, str], list[str]]:
+    """Return the key of each image or group without a given split → the key that decides for it.
+
+    Clusters that share a group become one. The classes that follow have almost no images but near
+    duplicates: these are not kept together. `copies` is what `bind_copies` returns.
+    """
+    units = _Units(reports, {key for key, first in copies.items() if key == first})
+    files = _find_files(clusters, reports)
+    sets: list[Sequence[str]] = [*copies.items()]
+    alike: dict[str, collections.Counter[str]] = {}
+    for cluster in clusters:
+        keys = []
+        for file, sha256 in ((file, of) for of in cluster.digests for file in files[of]):
+            if file.split is None:
+                keys.append(key := units.key_of(file, sha256))
+                alike.setdefault(key, collections.Counter())[file.label] += 1
+        sets.append(keys)
+    bound, divided = dict(copies), set[str]()
+    for keys in units.join(sets):
+        counts = sum((alike[key] for key in keys if key in alike), collections.Counter[str]())
+        if classes := units.fill_classes(keys, counts):
+            divided |= set(classes)
+        elif units.is_too_large(keys):
+            logging.warning(
+                "%s images look almost the same, too many for one split: they are left where they "
+                "are.",
+                f"{units.count(keys).total():,}",
+            )
+        else:
+            bound |= units.bind(keys, earlier)
+    return bound, sorted(divided)
 
 
 def list_clusters(

@@ -125,7 +125,8 @@ class SplitRule:
     assigned: Mapping[str, str] = field(default_factory=dict)
     """Key of a unit → its split, if it follows an earlier ingest."""
     bound: Mapping[str, str] = field(default_factory=dict)
-    """Key (see `key_of`) of a near duplicate → the key that decides for its cluster."""
+    """Key (see `key_of`) of a near duplicate → the key that decides for its cluster. The digest of
+    an image, if there is one, precedes the key of its group."""
 
     def split_of(self, file: ImageFile, sha256: str) -> str:
         """Return the given split of a file, or that of the hash of its group or content.
@@ -148,6 +149,8 @@ class SplitRule:
 
     def unit_of(self, file: ImageFile, sha256: str) -> str:
         """Return the key of all images that must stay together with this one."""
+        if sha256 in self.bound:
+            return self.bound[sha256]
         key = key_of(file, sha256)
         return self.bound.get(key, key)
 
@@ -190,7 +193,7 @@ def find_rule(
     positions = {label: array("d") for label in classes}
     seen = set[tuple[str, str | None, str]]()
     for file, sha256 in digests:
-        if file.group is None and sha256 in bound:
+        if sha256 in bound:
             # Copies do not count.
             if (image := (file.label, file.split, sha256)) not in seen:
                 seen.add(image)

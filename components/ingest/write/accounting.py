@@ -37,10 +37,12 @@ def write_rejects(
     duplicates: Sequence[Duplicate],
     outcomes: Sequence[CorrectionOutcome],
     clusters: Sequence[Mapping[str, Any]],
+    classes: Mapping[str, Sequence[str]],
 ) -> None:
     """Write the lists of rejected, skipped and duplicate files and corrections, and a summary.
 
-    `clusters` are the lines of the list of near duplicates.
+    `clusters` are the lines of the list of near duplicates, and `classes` further entries of the
+    summary, lists of classes.
     """
     rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
     for reject in rejects:
@@ -62,6 +64,7 @@ def write_rejects(
         "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
         "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
         "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
+        **classes,
         "look_alikes": find_look_alikes(listing),
         "notes": dict(sum((collections.Counter(r.notes) for r in reports), collections.Counter())),
     }

@@ -170,7 +170,8 @@ def _account(
     # Also those whose copies have been dropped.
     rule, corrected = decided.assignment.rule, decided.assignment.corrected
     duplicates = list_duplicates(decided.copies, rule, corrected)
-    write_rejects(rejects, reports, listing, duplicates, decided.outcomes, decided.near)
+    classes = {"divided_classes": decided.divided, "undivided_classes": decided.undivided}
+    write_rejects(rejects, reports, listing, duplicates, decided.outcomes, decided.near, classes)
     check_reports(reports, duplicates, listing, config)
     labels = labels_per_split(reports)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
