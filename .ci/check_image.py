@@ -45,7 +45,7 @@ _BUILD_TOOLS = ("cc", "gcc", "g++", "make", "git", "uv")
 
 def main() -> int:
     """Print all faults; return 1 if there are any."""
-    checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help, _digests)
+    checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help, _digests, _weights)
     faults = [fault for check in checks for fault in check()]
     for fault in faults:
         print(f"FAULT {fault}")
@@ -143,6 +143,17 @@ def _digests() -> Iterator[str]:
         print(f"{whole_digest()}  digest of the code, the same where the pipeline is compiled")
     except OSError as error:
         yield f"the code cannot be digested: {error}"
+
+
+def _weights() -> Iterator[str]:
+    """Read the weights that training on photographs starts from."""
+    from components.contract.errors import ModelError
+    from components.trainer.networks.imagenet import read_imagenet
+
+    try:
+        print(f"{len(read_imagenet('efficientnet_lite0'))} tensors of ImageNet's weights")
+    except ModelError as error:
+        yield str(error)
 
 
 if __name__ == "__main__":
