@@ -149,7 +149,20 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
             f"The layout of {place} is {first}, but that of {other} is {second}: set "
             f"ingest.layout, or choose a smaller ingest.window."
         )
+    _check_numbers([of for of in labelled if of.taken])
     return _complete(root, _merge(labelled, [*notes, *is_excluded.notes()]), config)
+
+
+def _check_numbers(spans: Sequence[Labelled]) -> None:
+    """Raise `DataError` if the records of one span have numbers for the names of another."""
+    labels = {of.files[0].path: {file.label for file in of.files} for of in spans}
+    numbers = [path for path, names in labels.items() if all(map(str.isdecimal, names))]
+    names = [path for path, names in labels.items() if not any(map(str.isdecimal, names))]
+    if numbers and names:
+        raise DataError(
+            f"The labels of {numbers[0]} and the like are numbers, but those of {names[0]} are "
+            f"names: put a file labels.txt that names the numbers beside the former."
+        )
 
 
 def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:

@@ -272,6 +272,24 @@ QUIRKS: Sequence[Quirk] = [
     ),
     Quirk(
         PARQUET,
+        "a number with two names, or a name with two numbers",
+        {"a.parquet": [row(0, label_name="crane"), row(1, label_name="crane")]},
+        refused="has the number 0 with the label 'crane', but also the number 1 with",
+    ),
+    Quirk(
+        PARQUET,
+        "`label` and `Label`",
+        {"a.parquet": [row("cat", Label="dog")]},
+        refused="has the features 'Label', 'label': name one with ingest.features",
+    ),
+    Quirk(
+        PARQUET,
+        "a mask as label",
+        {"a.parquet": [row(PNG)]},
+        refused="holds images, not the label",
+    ),
+    Quirk(
+        PARQUET,
         "a struct as label",
         {"a.parquet": [row({"id": 0, "name": "cat"})]},
         refused="its label is neither text nor a whole number",
@@ -379,6 +397,20 @@ QUIRKS: Sequence[Quirk] = [
         label="cat",
         split=ANY,
         refused="no image",
+    ),
+    Quirk(
+        TAR,
+        "extensions of two parts",
+        {"a.tar": [("1.input.jpg", PNG), ("1.cls", b"a"), ("2.input.png", PNG), ("2.cls", b"b")]},
+        image="input.jpg",
+        label="a, b",
+        split=ANY,
+    ),
+    Quirk(
+        TAR,
+        "several images in a sample",
+        {"a.tar": [("1.left.jpg", PNG), ("1.right.jpg", PNG), ("1.cls", b"a")]},
+        refused="has the features 'left.jpg', 'right.jpg', which are all images: name one",
     ),
     Quirk(
         TAR,

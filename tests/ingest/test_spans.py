@@ -13,6 +13,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source, look_up
 from components.ingest.source.listing import read_listing
 from components.ingest.source.spans import find_spans
+from tests.ingest.quirks import row, write
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
 from tests.ingest.test_listing import touch
 from tests.ingest.test_near_duplicates import scene
@@ -144,6 +145,12 @@ def test_windows_that_cannot_be_read(tmp_path: Path) -> None:
         window(tmp_path, 2, "u-{SPAN}")
     with pytest.raises(ConfigurationError, match="set only one of them"):
         IngestConfig(window=2, manifest="labels.csv")
+
+
+def test_numbers_of_one_span_and_names_of_another(tmp_path: Path) -> None:
+    write(tmp_path, {"1/a.tfrecord": [row(0)], "1/labels.txt": "cat\n", "2/a.tfrecord": [row(0)]})
+    with pytest.raises(UserError, match=r"labels of 2/a.tfrecord#0 .* numbers, .* 1/a.tfrecord#0"):
+        list_source(f"{tmp_path}/{{SPAN}}", IngestConfig(window="all"))
 
 
 def test_the_lookup_of_a_window(tmp_path: Path) -> None:

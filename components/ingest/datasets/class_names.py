@@ -115,14 +115,30 @@ class ShardLabels:
         self.path, self.names = path, names
         self.are_integers: dict[str, bool] = {}
         """Label → whether it is stored as a number."""
+        self._pairs: dict[str, tuple[str, str]] = {}
 
-    def read(self, value: Any) -> str | None:
+    def read(self, value: Any, number: Any = None) -> str | None:
         """Return a label as text; None for an unlabeled image.
+
+        Args:
+            value: the label.
+            number: its number, if the record has both.
 
         Raises:
             RefusedValueError: the value is no label.
+            DataError: its number is that of another label, or changes.
         """
         label = read_label(value, self.names.by_number)
+        if label and isinstance(number, int):
+            pair = f"number {number}", f"label {quote(label)}"
+            for key in pair:
+                other = self._pairs.setdefault(key, pair)
+                if other != pair:
+                    raise DataError(
+                        f"{self.path} has the {' with the '.join(other)}, but also the "
+                        f"{' with the '.join(pair)}: name the feature that is right with "
+                        f"ingest.features, as in {{label: NAME}}."
+                    )
         if label and label not in self.are_integers:
             single = value[0] if isinstance(value, list) else value
             self.are_integers[label] = not isinstance(single, str | bytes)
@@ -172,4 +188,4 @@ def _explain_outside(shard: ShardLabels, number: int, used: Collection[int]) -> 
         name = known["0"]
         way = f"write its lines as 1:{name}" if source != shard.path else "subtract 1 from each"
         return f"{text}: the labels seem to start at 1, so {way}."
-    return f"{text}: add the missing names."
+    return f"{text}: {'mark unlabeled images by -1' if number < 0 else 'add the missing names'}."

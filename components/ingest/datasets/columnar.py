@@ -7,7 +7,13 @@ from typing import Any
 
 from components.contract.artifact_files import on_disk
 from components.host.machine import choose_allocator
-from components.ingest.datasets.record import Format, Record, Shard, explain_damage
+from components.ingest.datasets.record import (
+    DamagedShardError,
+    Format,
+    Record,
+    Shard,
+    explain_damage,
+)
 
 # Of one batch, unless a single row is larger.
 _BATCH_BYTES = 2**20
@@ -23,6 +29,9 @@ def peek(shard: Shard) -> Iterator[dict[str, Any]]:
     """Yield the columns of each row; an image is its bytes, whatever holds them."""
     with _opened(shard, None) as batches:
         for _, _, batch in batches:
+            names = batch.schema.names
+            if doubled := [name for name in names if names.count(name) > 1]:
+                raise DamagedShardError(f"it has the column {doubled[0]} twice")
             yield from ({name: _flat(value) for name, value in row.items()} for row in _rows(batch))
 
 

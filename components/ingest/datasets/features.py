@@ -13,18 +13,13 @@ from components.ingest.source.values import LABEL_TEXTS
 # Names that writers of data sets use, the most telling first: this pipeline's own and Model
 # Garden's, TFDS's and tensorflow-recorder's, WebDataset's, those common among Hugging Face's.
 _IMAGES = ("image/encoded", "image", "img", "image_raw", "jpg", "jpeg", "png", "webp", "picture")
-_LABELS: tuple[str, ...] = (
-    "image/class/text",
-    "label",
-    "labels",
-    "cls",
-    "class",
-    "image/class/label",
-)
+_TEXT, _NUMBER = "image/class/text", "image/class/label"
+_LABELS: tuple[str, ...] = (_TEXT, "label", "labels", "cls", "class", _NUMBER)
 _LABELS += ("fine_label", "category", "target", *LABEL_TEXTS, "txt")
 _SPLITS = ("split",)
 _EXTENSIONS = [ends.removeprefix(".") for ends in PICTURES]
 _MASKS = {"seg", "segmentation", "mask", "masks", "depth", "annotation", "instance", "semantic"}
+_MASKS |= {"label", "labels", "gt", "panoptic", "disparity", "normals", "alpha", "matte"}
 _SIDES = re.compile("(width|height|depth|channels)$")
 
 _START_OF_IMAGE = re.compile(
@@ -40,6 +35,8 @@ class Features(NamedTuple):
     label: str
     split: str
     group: str
+    number: str = ""
+    """The number of a label that is text."""
 
     @property
     def further(self) -> list[str]:
@@ -48,7 +45,7 @@ class Features(NamedTuple):
 
     def describe(self) -> str:
         """Return the features and what they are taken for, in one line."""
-        found = zip(self._fields, self, strict=True)
+        found = zip(self._fields[:-1], self[:-1], strict=True)
         return ", ".join(f"{name} from {value}" for name, value in found if value)
 
 
@@ -84,16 +81,16 @@ def choose_features(
         for name in known
         if any(is_image(sample.get(name)) for sample in samples) and not _is_mask(name)
     ]
-    image = given.get("image") or _first((*_IMAGES, *_EXTENSIONS), images or known)
-    if not image and len(images) > 1:
+    image = given.get("image") or _first((*_IMAGES, *_EXTENSIONS), images or known, shard)
+    if not image and len({*map(_stem, images)}) > 1:
         raise DataError(_explain_several(images, shard))
     image = image or next(iter(images), "")
     if not image:
         raise DataError(_explain_missing("image", known, shard))
     _check_image(image, samples, shard)
-    label = given.get("label") or _first((*_LABELS, *labels), known)
-    if label and not given.get("label") and label not in labels:
-        label = _find_text(label, samples)
+    label, number = given.get("label") or _first((*_LABELS, *labels), known, shard), ""
+    if "label" not in given and label not in labels:
+        label, number = _find_text(label, samples)
     if not label and not optional:
         raise DataError(_explain_missing("label", known, shard))
     if any(is_image(sample.get(label)) for sample in samples):
@@ -101,16 +98,21 @@ def choose_features(
             f"The feature {quote(label)} of {shard} holds images, not the label: name another one "
             f"with ingest.features, as in {{label: NAME}}."
         )
-    split = given.get("split") or _first(_SPLITS, known)
-    return Features(image, label, split, given.get("group", ""))
+    split = given.get("split") or _first(_SPLITS, known, shard)
+    return Features(image, label, split, given.get("group", ""), number)
 
 
-def _find_text(label: str, samples: Sequence[Mapping[str, Any]]) -> str:
-    """Return the feature that holds the text of a label that is a number; else the label."""
-    if not all(isinstance(sample.get(label), int | None) for sample in samples):
-        return label
+def _find_text(label: str, samples: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the feature that holds a label as text, and that of its number if there are both."""
+
+    def is_number(name: str) -> bool:
+        return all(isinstance(sample.get(name), int | None) for sample in samples)
+
+    if label == _TEXT:
+        return label, _NUMBER if is_number(_NUMBER) else ""
     texts = (name for name in LABEL_TEXTS for sample in samples if sample.get(name))
-    return next(texts, label)
+    text = next(texts, "") if is_number(label) else ""
+    return (text, label) if text else (label, "")
 
 
 def is_image(value: Any) -> bool:
@@ -123,8 +125,28 @@ def _is_mask(name: str) -> bool:
     return not _MASKS.isdisjoint(re.split(r"[^a-z]+", name.lower()))
 
 
-def _first(names: Sequence[str], known: Sequence[str]) -> str:
-    return next((name for name in names if name in known), "")
+def _stem(name: str) -> str:
+    """Return `input` of `input.jpg`, and another name as it is."""
+    stem, _, extension = name.rpartition(".")
+    return stem if extension in _EXTENSIONS else name
+
+
+def _first(names: Sequence[str], known: Sequence[str], shard: str) -> str:
+    """Return the feature with the first of the names, in whatever case.
+
+    Raises:
+        DataError: several differ only in case.
+    """
+    for name in names:
+        found = [feature for feature in known if feature.lower() == name]
+        if found[1:]:
+            raise DataError(
+                f"{shard} has {_join(found)}: name one with ingest.features, as in "
+                f"{{{name}: {found[0]}}}, or remove one."
+            )
+        if found:
+            return found[0]
+    return ""
 
 
 def _join(names: Sequence[str]) -> str:

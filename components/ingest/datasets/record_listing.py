@@ -269,7 +269,8 @@ def _as_image(
         if features.label not in record.features:
             return _NO_LABEL_FEATURE
         try:
-            label = labels.read(record.features[features.label]) or _UNKNOWN
+            number = record.features.get(features.number)
+            label = labels.read(record.features[features.label], number) or _UNKNOWN
         except RefusedValueError as error:
             return f"its label {error}"
         if not label:

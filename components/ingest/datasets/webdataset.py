@@ -200,16 +200,15 @@ def _features(
     """Yield all features of a sample, those without text cut to `most` bytes."""
     yield from _texts(stream, sample)
     for name, member in sample.items():
-        if name not in _TEXTS:
+        if name.rpartition(".")[2] not in _TEXTS:
             stream.seek(member.start)
             yield name, stream.read(min(member.size, most))
 
 
 def _texts(stream: BinaryIO, sample: Mapping[str, _Member]) -> Iterator[tuple[str, Any]]:
     """Yield the features that are text, and those of a JSON object."""
-    for name in filter(sample.__contains__, _TEXTS):
-        member = sample[name]
-        if member.size > _LONGEST_TEXT:
+    for name, member in sample.items():
+        if name.rpartition(".")[2] not in _TEXTS or member.size > _LONGEST_TEXT:
             continue
         stream.seek(member.start)
         text = stream.read(member.size).decode("utf-8", "surrogateescape").strip()
