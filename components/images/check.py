@@ -4,23 +4,20 @@ import contextlib
 import dataclasses
 import io
 import re
-from collections.abc import Iterator
 
 import cv2
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from components.images import jpeg_check
-from components.images.check_result import Category, CheckedImage, Note, Rejected, check_size
-from components.images.iso_media import check_boxes, is_iso_media
+from components.images.check_result import Category, CheckedImage, Note, Rejected
+from components.images.formats import open_image, rejecting
 from components.images.jpeg_frame import START, read_orientation
 from components.images.options import ImageOptions
 from components.images.transcode import (
-    UNKNOWN_RANGE,
     Pixels,
     as_seen,
     decode_converted,
-    drop_png_profile,
     find_orientation,
     find_transform,
     make_thumbprint,
@@ -46,16 +43,6 @@ _GRAY_MODES = frozenset({"1", "L", "I;16"})
 
 # Node and operation, which TensorFlow adds to its messages.
 _CONTEXT = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
-
-# Pillow's own limit, pixels.
-_PILLOW_LIMIT = 89_478_485
-
-# Clients may send what cameras, phones and browsers write. Pillow has decoders for dozens more
-# formats, few of which have been reviewed.
-_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
-
-# Pillow would start Ghostscript on EPS, and has no decoder of its own for the others.
-_UNSUPPORTED_FORMATS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "WMF"})
 
 
 def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
@@ -154,7 +141,7 @@ def _check_kept(
         ):
             return checked
     elif config.check == "header" and not config.shrink:
-        _open(data).verify()  # The checksums of all chunks.
+        open_image(data, config).verify()  # The checksums of all chunks.
         return _as_it_is(data, image, None, config, orientation)
     # Transform decodes with TensorFlow: a file that it cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
@@ -205,49 +192,6 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
     return pixels
 
 
-@contextlib.contextmanager
-def rejecting(image: Image.Image) -> Iterator[None]:
-    """Turn errors of decoders into rejections."""
-    try:
-        yield
-    except Rejected:
-        raise
-    except (Image.DecompressionBombError, MemoryError) as error:
-        raise Rejected(Category.TOO_LARGE, str(error)) from error
-    except Exception as error:  # Decoders raise anything from IndexError to RuntimeError.
-        text = str(error).lower()
-        cut = "truncated" in text or "premature" in text or "end of file" in text
-        truncated = cut or isinstance(error, EOFError)
-        category = Category.TRUNCATED if truncated else Category.UNREADABLE
-        raise Rejected(category, f"{image.format}: {error}") from error
-
-
-def open_image(data: bytes, config: ImageOptions) -> Image.Image:
-    """Read the header only, and check the image size that it states."""
-    if not data:
-        raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
-    check_boxes(data, config)
-    # The same for all threads of a run. Pillow warns above it, and raises above twice as many.
-    Image.MAX_IMAGE_PIXELS = max(_PILLOW_LIMIT, int(config.max_image_mpixels * 1e6))
-    try:
-        image = _open(data)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise Rejected(Category.TOO_LARGE, str(error)) from error
-    except UnidentifiedImageError as error:
-        raise Rejected(Category.NOT_AN_IMAGE, "unknown image format") from error
-    except Exception as error:  # Pillow's format plugins raise what their parsers raise.
-        raise Rejected(Category.NOT_AN_IMAGE, f"the header cannot be read: {error}") from error
-    if image.format in _UNSUPPORTED_FORMATS or image.mode in UNKNOWN_RANGE:
-        raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
-    check_size(*image.size, config)
-    return image
-
-
-def _open(data: bytes) -> Image.Image:
-    try:
-        return Image.open(io.BytesIO(data))
-    except ValueError:
-        return Image.open(io.BytesIO(drop_png_profile(data)))
 
 
 def count_pixels(data: bytes, options: ImageOptions) -> int:
@@ -279,10 +223,6 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
 
 
 def _open_untrusted(data: bytes, options: ImageOptions) -> Image.Image:
-    check_boxes(data, options)
-    if not data.startswith(_SIGNATURES) and not is_iso_media(data):
-        reason = "unknown image format" if data else "the file is empty"
-        raise Rejected(Category.NOT_AN_IMAGE, reason)
     if data.startswith(START):
         jpeg_check.check_scans(data, jpeg_check.MOST_SCANS_ASKED)
     return open_image(data, options)

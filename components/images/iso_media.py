@@ -1,4 +1,4 @@
-"""HEIF, AVIF and JPEG XL files: their boxes are checked before a decoder reads them.
+"""HEIF and AVIF files: their boxes are checked before a decoder reads them.
 
 Importing this module lets Pillow read HEIC and HEIF.
 
@@ -10,7 +10,6 @@ import pi_heif
 from components.images.check_result import Category, Rejected, check_size
 from components.images.options import ImageOptions
 
-_JPEG_XL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
 _FILE_TYPE = b"ftyp"
 # Length and type of the box that states the size of an image.
 _SIZE_BOX = b"\0\0\0\x14ispe"
@@ -22,20 +21,12 @@ pi_heif.register_heif_opener(
 )
 
 
-def is_iso_media(data: bytes) -> bool:
-    """Return whether a file is of the family of HEIF, AVIF and MP4."""
-    return data[4:8] == _FILE_TYPE
-
-
 def check_boxes(data: bytes, config: ImageOptions) -> None:
-    """Reject a file that is cut, or whose image is too large, or that Pillow has no decoder for.
+    """Reject a file that is cut, or whose image is too large.
 
     A decoder reserves memory for the size in the boxes, which may be above that of the picture.
     """
-    if data.startswith(_JPEG_XL):
-        reason = "JPEG XL has no decoder here: convert it to JPEG or PNG"
-        raise Rejected(Category.UNSUPPORTED, reason)
-    if not is_iso_media(data):
+    if data[4:8] != _FILE_TYPE:
         return
     place = -1
     for _ in range(_MOST_BOXES):

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import simplejpeg
 from PIL import Image, ImageOps
 
-from components.images.iso_media import check_boxes
+from components.images.formats import open_image
 from components.images.jpeg_frame import START
 from components.images.options import ImageOptions
 from components.images.picture import Thumbnail
-from components.images.transcode import UNKNOWN_RANGE, Pixels, as_seen
+from components.images.transcode import Pixels, as_seen
 
 SIDE = 96
 """Largest side of a thumbnail, pixels. As JPEG a photograph takes 2 to 4 KB, 4 to 8 KB if it is not
@@ -25,13 +25,8 @@ SMALLEST_HEAT_MAP = 96
 """Smaller images are enlarged by an integer factor under a heat map, so that both are visible."""
 
 _JPEG_END = b"\xff\xd9"
-# Not EPS, which would start Ghostscript, nor ICO, which may hold more pixels than it states.
-_FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-
 # Decoders shrink JPEGs as they decode; other formats take 4 bytes a pixel, twice.
-_MOST_JPEG_PIXELS = 100e6
-_MOST_PIXELS = 40e6
-_LIMITS = ImageOptions(max_image_mpixels=_MOST_PIXELS / 1e6)
+_JPEG_LIMITS, _LIMITS = (ImageOptions(max_image_mpixels=limit) for limit in (100, 40))
 
 # Resizing loses more than encoding; at the original size, each pixel may count.
 _SHRUNK = {"quality": 80, "colorsubsampling": "420"}
@@ -67,14 +62,8 @@ def _open(encoded: bytes) -> Image.Image:
     if encoded.startswith(START):
         # A truncated progressive JPEG shows nothing until the decoder meets its end.
         encoded += _JPEG_END
-    check_boxes(encoded, _LIMITS)
-    image = Image.open(io.BytesIO(encoded), formats=_FORMATS)
-    is_jpeg = image.format in ("JPEG", "MPO")
-    if image.width * image.height > (_MOST_JPEG_PIXELS if is_jpeg else _MOST_PIXELS):
-        raise ValueError(f"{image.width} x {image.height} pixels are too many")
-    if image.mode in UNKNOWN_RANGE:
-        raise ValueError(f"pixels of mode {image.mode}")
-    return image
+        return open_image(encoded, _JPEG_LIMITS)
+    return open_image(encoded, _LIMITS)
 
 
 def _load(image: Image.Image) -> bool:

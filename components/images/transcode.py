@@ -18,9 +18,6 @@ from components.images.options import ALIASING, ImageOptions
 
 Pixels = npt.NDArray[np.uint8]
 
-UNKNOWN_RANGE = frozenset({"F", "I"})
-"""Modes of 32-bit pixels, whose range from black to white is unknown."""
-
 _PNG_PLACES = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 
 THUMBPRINT_SIDE = 32
@@ -54,8 +51,11 @@ def as_seen(image: Image.Image, *, orientation: int, color: str = "srgb") -> Pix
     """
     if color == "stored":
         image.info.pop("icc_profile", None)
-    if image.mode.startswith("I;16"):
-        image = image.convert("I").point(lambda value: value / 256).convert("L")
+    if image.mode.startswith("I"):
+        deep = np.asarray(image)
+        gray = (deep >> 8).astype(np.uint8)
+        gray[deep == image.info.get("transparency")] = 255
+        image = Image.fromarray(gray)
     elif image.has_transparency_data:
         layer = image.convert("RGBA")
         image = Image.new("RGB", layer.size, "white")

@@ -14,8 +14,8 @@ from PIL.Image import Image
 
 from components.contract.errors import DataError
 from components.contract.example import TRAIN
-from components.images.check import open_image, rejecting
 from components.images.check_result import Category, Rejected, usable
+from components.images.formats import open_image, rejecting
 from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
 from components.images.transcode import make_thumbprint

@@ -374,8 +374,6 @@ BROKEN = {
     "PNG with a damaged chunk": (PNG[:60] + b"\0\1\2\3" + PNG[64:], Category.UNREADABLE),
     "decompression bomb": (png_bomb(50_000, 50_000), Category.TOO_LARGE),
     "a little too large": (encode(picture(1, height=1001, width=1000), "PNG"), Category.TOO_LARGE),
-    "EPS, which Pillow would run": (encode(picture(1), "EPS"), Category.UNSUPPORTED),
-    "pixels of unknown range": (encode(picture(1).convert("F"), "TIFF"), Category.UNSUPPORTED),
     "too small": (encode(picture(1, height=7, width=32), "PNG"), Category.TOO_SMALL),
 }
 
@@ -389,7 +387,7 @@ def test_rejected_with_category_and_reason(name: str) -> None:
     assert str(caught.value)
 
 
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "QOI", "PPM", "ICO", "MPO")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM", "JPEG2000", "MPO")
 
 
 @pytest.mark.parametrize("image_format", FORMATS)
@@ -408,11 +406,3 @@ def test_transform_can_read_whatever_ingest_accepts(image_format: str) -> None:
             continue
         pixels = tf.io.decode_image(checked.encoded, channels=3, expand_animations=False)
         assert pixels.shape == [checked.height, checked.width, 3]
-
-
-@pytest.mark.parametrize("image_format", ["TIFF", "PNG"])
-def test_16_bits_keep_their_brightness(image_format: str) -> None:
-    gradient = np.linspace(0, 65535, 32 * 32).reshape(32, 32).astype(np.uint16)
-    checked = check_image(encode(Image.fromarray(gradient), image_format), CONFIG)
-    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
-    assert np.abs(decoded[..., 0] - gradient / 257).max() <= 1

@@ -6,7 +6,6 @@ import struct
 import zlib
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageOps
@@ -157,14 +156,6 @@ def test_of_several_frames_the_first_is_used_and_counted(kind: str, note: Note) 
     assert not check_image(encode(picture(1), kind, **options), CONFIG).notes
 
 
-@pytest.mark.parametrize("kind", ["png", "tiff"])
-def test_16_bits_of_color_are_scaled(kind: str) -> None:
-    ramp = np.linspace(0, 65_535, 48 * 32).reshape(32, 48)
-    pixels = np.stack([ramp, ramp[::-1], ramp[:, ::-1]], axis=-1).astype(np.uint16)
-    data = cv2.imencode(f".{kind}", pixels[..., ::-1])[1].tobytes()
-    assert np.abs(stored(data) - pixels / 257).max() <= 1
-
-
 PHOTO = heic(picture(1, height=80, width=96))
 SIZE = PHOTO.index(b"ispe") + 8
 
@@ -181,11 +172,8 @@ SIZE = PHOTO.index(b"ispe") + 8
             "60000 x 60000 pixels",
         ),
         (PHOTO[:SIZE] + bytes(8) + PHOTO[SIZE + 8 :], None, ""),
-        (b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(50), Category.UNSUPPORTED, "JPEG XL"),
-        (b"\xff\x0a" + bytes(50), Category.UNSUPPORTED, "JPEG XL"),
-        (b"\0\0\0\x18ftypisom" + bytes(12), Category.NOT_AN_IMAGE, "unknown image format"),
     ],
-    ids=["cut", "cut header", "cut AVIF", "huge", "no size", "JPEG XL", "its codestream", "MP4"],
+    ids=["cut", "cut header", "cut AVIF", "huge", "no size"],
 )
 def test_what_is_no_photograph_is_rejected(data: bytes, category: Category, reason: str) -> None:
     for check in (check_image, convert):

@@ -1,0 +1,193 @@
+"""The formats that ingest, prediction and the server take, and the names of others.
+
+Pillow has decoders for dozens of formats, most of which nobody has reviewed, and some of which show
+other pixels than a person sees.
+"""
+
+import contextlib
+import io
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from components.images.check_result import Category, Rejected, check_size
+from components.images.iso_media import check_boxes
+from components.images.lazy_image import LazyImage
+from components.images.options import ImageOptions
+from components.images.transcode import drop_png_profile
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "AVIF", "HEIF", "JPEG2000", "PPM")
+"""Pillow's names of all formats beside TIFF, common ones first; JPEG includes phones' MPO."""
+
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+# Where each of these begins, or how it ends; Pillow would take some for what it knows.
+_OTHERS = {
+    "DICOM": rb".{128}DICM",
+    "FITS": rb"SIMPLE  =",
+    "PSD": rb"8BPS",
+    "JPEG XR": rb"II\xbc",
+    "JPEG XL": rb"\xff\x0a|\x00\x00\x00\x0cJXL ",
+    "JPEG-LS": rb"\xff\xd8\xff\xf7",
+    "a camera's raw format": rb"II\*\x00.{4}CR|II(?:RO|RS|U\x00)|FUJIFILMCCD|\x00MRM|.{4}ftypcrx",
+    "video": rb".{4}ftyp(?:isom|iso\d|mp4|avc1|M4V|qt|3g)|\x1aE\xdf\xa3|RIFF.{4}AVI ",
+    "ICO": rb"\x00\x00[\x01\x02]\x00[^\x00]",
+    "ICNS": rb"icns",
+    "QOI": rb"qoif",
+    "OpenEXR": rb"v/1\x01",
+    "Radiance HDR": rb"#\?R(?:ADIANCE|GBE)",
+    "PFM": rb"P[Ff]\s",
+    "PAM": rb"P7\s",
+    "DDS": rb"DDS ",
+    "XCF": rb"gimp xcf",
+    "PostScript": rb"%!PS|\xc5\xd0\xd3\xc6",
+    "PDF": rb"%PDF",
+    "SVG": rb"\s*(?:<\?xml.{,200}\?>.{,2000}?)?<svg\b",
+    "WMF": rb"\xd7\xcd\xc6\x9a",
+    "EMF": rb"\x01\x00\x00\x00.{36} EMF",
+    "DjVu": rb"AT&TFORM",
+    "SGI": rb"\x01\xda[\x00\x01][\x01\x02]",
+    "Sun raster": rb"Y\xa6j\x95",
+    "PCX": rb"\x0a[\x00-\x05][\x00\x01][\x01\x02\x04\x08]",
+    "XPM": rb"/\* XPM \*/",
+    "FLIF": rb"FLIF",
+    "BPG": rb"BPG\xfb",
+    "HDF5": rb"\x89HDF",
+    "NIfTI": rb".{344}n[i+]1\x00",
+    "NumPy": rb"\x93NUMPY",
+    "GRIB": rb"GRIB",
+    "gzip": rb"\x1f\x8b",
+    "ZIP": rb"PK\x03\x04",
+}
+_OTHER = re.compile(b"|".join(b"(%s)" % start for start in _OTHERS.values()), re.DOTALL)
+_TARGA_END = b"TRUEVISION-XFILE.\0"
+
+# Pillow's own limit, pixels.
+_PILLOW_LIMIT = 89_478_485
+
+_PNG_GRAY, _PNG_RGB = 0, 2
+_JPEG_2000 = b"\xff\x4f\xff\x51"
+# CMYK, sRGB, gray, YCC.
+_JPEG_2000_SPACES = (12, 16, 17, 18)
+
+
+def open_image(data: bytes, config: ImageOptions) -> Image.Image:
+    """Read the header only, and check the image size that it states.
+
+    Raises:
+        Rejected: not an image, of a format or kind that is not supported, too large or too small.
+    """
+    if not data:
+        raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
+    if name := _name_other(data):
+        reason = f"{name} is not supported: store images as PNG or JPEG"
+        raise Rejected(Category.UNSUPPORTED, reason)
+    check_boxes(data, config)
+    # The same for all threads of a run. Pillow warns above it, and raises above twice as many.
+    Image.MAX_IMAGE_PIXELS = max(_PILLOW_LIMIT, int(config.max_image_mpixels * 1e6))
+    try:
+        image = _open(data, config)
+    except Rejected:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise Rejected(Category.TOO_LARGE, str(error)) from error
+    except UnidentifiedImageError as error:
+        raise Rejected(Category.NOT_AN_IMAGE, "unknown image format") from error
+    except Exception as error:  # Format plugins raise what their parsers raise.
+        raise Rejected(Category.NOT_AN_IMAGE, f"the header cannot be read: {error}") from error
+    check_size(*image.size, config)
+    return image
+
+
+def _name_other(data: bytes) -> str | None:
+    """Return the name of a format that is known not to be supported."""
+    if found := _OTHER.match(data):
+        return list(_OTHERS)[found.lastindex - 1] if found.lastindex else None
+    return "TGA" if data.endswith(_TARGA_END) else None
+
+
+def _open(data: bytes, config: ImageOptions) -> Image.Image:
+    if data.startswith(_TIFF):
+        # Few files need tifffile, which takes 0.3 s to load.
+        from components.images.tiff import open_tiff
+
+        return open_tiff(data, most_pixels=config.max_image_mpixels * 1e6)
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except ValueError:
+        image = Image.open(io.BytesIO(drop_png_profile(data)), formats=FORMATS)
+    if image.format == "JPEG2000":
+        _check_components(data, image)
+    if image.format == "PNG" and "transparency" in image.info:
+        return _open_keyed(data, image)
+    return image
+
+
+def _open_keyed(data: bytes, image: Image.Image) -> Image.Image:
+    """Return a PNG whose transparent color, if it names one, is right for any depth.
+
+    Source: PNG (third edition), 11.3.1.1.
+    """
+    depth, color = data[24:26]
+    if color == _PNG_GRAY and depth in (2, 4):
+        # Pillow scales the pixels alone.
+        image.info["transparency"] *= 255 // (2**depth - 1)
+    if color != _PNG_RGB or depth != 16:
+        return image
+
+    def decode() -> Image.Image:
+        opaque = image.convert("RGB")  # Finds damage.
+        deep: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        opaque.putalpha(Image.fromarray((deep[..., 3] >> 8).astype(np.uint8)))
+        return opaque
+
+    info = {name: value for name, value in image.info.items() if name != "transparency"}
+    return LazyImage("PNG", "RGBA", image.size, info=info, decode=decode)
+
+
+def _check_components(data: bytes, image: Image.Image) -> None:
+    """Reject a JPEG 2000 that Pillow would show in other colors, and find its color profile.
+
+    Source: ITU-T T.800, A.5.1 (components) and I.5.3.3 (colors).
+    """
+    start = data.find(_JPEG_2000)
+    [count] = struct.unpack_from(">H", data, start + 40)
+    parts = [struct.unpack_from("BBB", data, start + 42 + 3 * i) for i in range(min(count, 5))]
+    problem = ""
+    if {*parts} != {(7, 1, 1)} or count > 4:
+        bits = "/".join(f"{depth % 128 + 1}" for depth, *_ in parts)
+        problem = f"{count} components of {bits} bits"
+    if (place := data.find(b"colr", 0, start)) > 0:
+        size, _, method, space = struct.unpack_from(">I4sB2xI", data, place - 4)
+        if method == 1 and space not in _JPEG_2000_SPACES:
+            problem = f"color space {space}"
+        elif method > 1:
+            image.info["icc_profile"] = data[place + 7 : place - 4 + size]
+    if problem:
+        raise Rejected(
+            Category.UNSUPPORTED,
+            f"JPEG 2000 with {problem}: store it as PNG, or with up to four unsigned components of "
+            f"8 bits, all of one size, in gray, sRGB, YCC or CMYK",
+        )
+
+
+@contextlib.contextmanager
+def rejecting(image: Image.Image) -> Iterator[None]:
+    """Turn errors of decoders into rejections."""
+    try:
+        yield
+    except Rejected:
+        raise
+    except (Image.DecompressionBombError, MemoryError) as error:
+        raise Rejected(Category.TOO_LARGE, str(error)) from error
+    except Exception as error:  # Decoders raise anything from IndexError to RuntimeError.
+        text = str(error).lower()
+        cut = "truncated" in text or "premature" in text or "end of file" in text
+        truncated = cut or isinstance(error, EOFError)
+        category = Category.TRUNCATED if truncated else Category.UNREADABLE
+        raise Rejected(category, f"{image.format}: {error}") from error

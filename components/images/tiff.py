@@ -1,0 +1,367 @@
+"""TIFF: which picture of a file counts, who decodes its layout, and what has no colors to show.
+
+tifffile reads the tags. Pillow, with libtiff, decodes the layouts in `_BY_PILLOW`, and reads others
+wrongly or not at all: those are decoded by tifffile, which needs the package imagecodecs for most
+compressions. Samples are scaled by their bits and sign, never by their smallest and largest values.
+
+Source: TIFF 6.0; TIFF technical note 1 (SubIFDs).
+"""
+
+import importlib.util
+import io
+import itertools
+import logging
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tifffile
+from PIL import Image, ImageOps, TiffImagePlugin
+
+from components.images.check_result import Category, Rejected
+from components.images.jpeg_frame import FRAMES, ORIENTATION_TAG, walk_segments
+from components.images.lazy_image import LazyImage
+
+# Pillow's own reader of uncompressed files takes YCbCr for RGB, and planes of 16 bits for 8.
+TiffImagePlugin.READ_LIBTIFF = True
+# What is wrong with a file is said where it is rejected.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
+logging.getLogger("tifffile").propagate = False
+
+_WHITE_IS_ZERO, _GRAY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6
+_BANDS = {_WHITE_IS_ZERO: 1, _GRAY: 1, _RGB: 3, _PALETTE: 1, _CMYK: 4, _YCBCR: 3}
+_OTHER_COLORS = {
+    4: "a transparency mask",
+    **dict.fromkeys((8, 9, 10), "CIELab colors"),
+    **dict.fromkeys((32803, 34892), "the raw data of a camera"),
+    **dict.fromkeys((32844, 32845), "logarithmic luminance"),
+}
+
+_NONE, _FAX, _JPEG, _DEFLATE = 1, (2, 3, 4), 7, (8, 32946)
+# The last of both are LZW, PackBits and Zstandard; 34925 is LZMA.
+_BY_TIFFFILE = frozenset({_NONE, _JPEG, *_DEFLATE, 5, 32773, 50000})
+_CODECS = _BY_TIFFFILE | {34925}
+_NEEDS_CODECS = (
+    "TIFF of a rare layout: install the package imagecodecs, or convert the image to PNG"
+)
+
+# What the samples beyond the colors are.
+_UNSPECIFIED, _PREMULTIPLIED, _ALPHA, _UNDECLARED = (0,), (1,), (2,), (-1,)
+
+_UNSIGNED, _SIGNED, _FLOAT, _UNDEFINED = 1, 2, 3, 4
+
+# Photometric interpretation and meaning of extra samples → bits that Pillow decodes right, in one
+# plane or several.
+_BY_PILLOW: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {
+    (_WHITE_IS_ZERO, ()): (1, 2, 4, 8),
+    (_GRAY, ()): (1, 2, 4, 8, 16),
+    (_GRAY, _ALPHA): (8,),
+    (_RGB, ()): (8, 16),
+    (_RGB, _UNSPECIFIED): (8, 16),
+    (_RGB, _PREMULTIPLIED): (8, 16),
+    (_RGB, _ALPHA): (8, 16),
+    (_RGB, _UNDECLARED): (8, 16),
+    (_PALETTE, ()): (1, 2, 4, 8),
+    (_CMYK, ()): (8, 16),
+    (_YCBCR, ()): (8,),
+}
+_IN_ONE_PLANE = {(_GRAY, _ALPHA), (_RGB, _UNDECLARED)}
+
+# Pages and SubIFDs among which a picture is looked for.
+_MOST_PAGES = 64
+_REDUCED, _MASK = 1, 4
+_COLORMAP, _SUBIFDS, _INK_SET, _PROFILE, _XMP = 320, 330, 332, 34675, 700
+
+_SAMPLE_FORMAT, _RESOLUTION = 339, 282
+
+
+class _Layout(NamedTuple):
+    """How the samples of a picture are stored."""
+
+    photometric: int
+    bits: int
+    """Of a sample; 0 if they differ."""
+    bands: int
+    extra: tuple[int, ...]
+    kind: int
+    """Unsigned, signed, floating-point, or another sample format."""
+    planes: int
+    compression: int
+    fill_order: int
+
+    def refuse(self, page: Any) -> str:
+        """Return why the picture has no colors that can be shown; empty if it has."""
+        colors, tags = _BANDS.get(self.photometric), page.tags
+        few = self.bands > 1 and (self.photometric in (_WHITE_IS_ZERO, _GRAY))
+        if colors is None:
+            kind = _OTHER_COLORS.get(self.photometric, f"color space {self.photometric}")
+            return f"{kind}: convert it to RGB"
+        if page.imagedepth > 1:
+            return f"a volume of {page.imagedepth} slices: store one slice as a file"
+        if self.bands > 4:
+            return f"{self.bands} bands: store the three to be seen as RGB, 8 or 16 bits"
+        if self.kind not in (_UNSIGNED, _SIGNED) or not 0 < self.bits <= 16:
+            name = {_FLOAT: "floating-point numbers"}.get(self.kind, f"{self.bits}-bit numbers")
+            return f"{name}, whose range from black to white is unknown: scale them to 8 or 16 bits"
+        if few and not (self.extra in (_ALPHA, _PREMULTIPLIED) and self.photometric == _GRAY):
+            return f"{self.bands} bands without colors: store the three to be seen as RGB"
+        if self.bands != colors + len(self.extra) or len(self.extra) > 1:
+            return f"{self.bands} bands, of which not all have a meaning: store three as RGB"
+        if self.extra and (self.photometric not in (_GRAY, _RGB) or self.extra[0] > 2):
+            return "an extra band that is not transparency: leave it out"
+        if self.photometric == _PALETTE and _COLORMAP not in tags:
+            return "a palette is missing"
+        if tags.valueof(_INK_SET, 1) != 1:
+            return "inks other than CMYK: convert it to RGB"
+        return ""
+
+    def suits_pillow(self, colors: Any) -> bool:
+        """Return whether Pillow decodes it right; `colors` are those of the palette."""
+        key = (self.photometric, self.extra)
+        if self.kind != _UNSIGNED or self.bits not in _BY_PILLOW.get(key, ()):
+            return False
+        if self.planes == 2 and key in _IN_ONE_PLANE:
+            return False
+        if self.fill_order == 2 and (self.bands > 1 or self.bits > 8):
+            return False
+        # Old writers fill the palette with 8 of its 16 bits.
+        if self.photometric == _PALETTE and np.max(colors) < 256:
+            return False
+        if self.compression in _FAX:
+            return self.bits == 1 and self.bands == 1
+        return self.compression in _CODECS and (self.compression != _JPEG or self.bits == 8)
+
+
+def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
+    """Read the tags of the first full picture of a file, which is decoded when it is needed.
+
+    Its attribute `is_animated` says whether there are several pictures: thumbnails, reduced copies
+    and masks do not count.
+
+    Raises:
+        Rejected: the picture has no colors to show, or a layout that is not supported.
+    """
+    page, several = _find_picture(tifffile.TiffFile(io.BytesIO(data)))
+    sides = page.imagewidth, page.imagelength, page.tilewidth, page.tilelength
+    if not all(isinstance(side, int) for side in sides):
+        raise ValueError(f"the size is {sides}")
+    layout = _read_layout(page)
+    if reason := layout.refuse(page):
+        raise Rejected(Category.UNSUPPORTED, f"TIFF with {reason}")
+    if page.is_tiled and page.tilewidth * page.tilelength > most_pixels:
+        raise Rejected(
+            Category.TOO_LARGE, f"TIFF with tiles of {page.tilewidth} x {page.tilelength} pixels"
+        )
+    # GDAL and OpenCV state the format of samples, which others leave out if they are plain, and no
+    # resolution. A fourth band is transparency to them, whatever it holds.
+    codes = page.tags.keys()
+    is_doubted = layout.extra == _UNDECLARED
+    is_doubted |= _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
+    image: _PillowImage | LazyImage
+    if layout.suits_pillow(page.tags.valueof(_COLORMAP, (0,))):
+        image = _PillowImage(io.BytesIO(_with_first(data, page)))
+        image.is_doubted = is_doubted
+        image.cut = _explain_cut(data, page)
+    elif layout.compression in _BY_TIFFFILE:
+        image = _open_with_tifffile(data, page, layout, is_doubted=is_doubted)
+    else:
+        name = _name_compression(layout.compression)
+        raise Rejected(
+            Category.UNSUPPORTED, f"TIFF compressed with {name}: store it with LZW or Deflate"
+        )
+    image.is_animated = several
+    return image
+
+
+def _name_compression(number: int) -> str:
+    try:
+        return f"{tifffile.COMPRESSION(number).name}"
+    except ValueError:
+        return f"method {number}"
+
+
+def _find_picture(file: Any) -> tuple[Any, bool]:
+    """Return the page of the first full picture, and whether there are others."""
+    if not len(file.pages):
+        raise Rejected(Category.TRUNCATED, "TIFF: the file ends before its tags")
+    first = file.pages[0]
+    below = [] if first.tags.valueof(_SUBIFDS) is None else first.pages[:_MOST_PAGES]
+    full = [page for page in (first, *below) if _is_full(page)]
+    others = (page for page in itertools.islice(_pages(file), 1, _MOST_PAGES) if _is_full(page))
+    # The SubIFDs of a full picture are smaller copies of it.
+    chosen = max(full, key=lambda page: page.imagewidth * page.imagelength, default=None)
+    chosen = chosen or next(others, first)
+    return chosen, next(others, None) is not None
+
+
+def _pages(file: Any) -> Iterator[Any]:
+    for number in itertools.count():
+        try:
+            yield file.pages[number]
+        except IndexError:
+            return
+
+
+def _is_full(page: Any) -> bool:
+    return not page.subfiletype & (_REDUCED | _MASK)
+
+
+def _read_layout(page: Any) -> _Layout:
+    tags = page.tags
+
+    def numbers(tag: int, *default: int) -> tuple[int, ...]:
+        value = tags.valueof(tag, default)
+        return (int(value),) if isinstance(value, int) else tuple(map(int, value))
+
+    [photometric], [bands], [planes] = numbers(262, 0), numbers(277, 1), numbers(284, 1)
+    [compression], [fill_order] = numbers(259, _NONE), numbers(266, 1)
+    bits, kinds, extra = numbers(258, 1), numbers(_SAMPLE_FORMAT, _UNSIGNED), numbers(338)
+    if (photometric, bands, extra) == (_RGB, 4, ()):
+        extra = _UNDECLARED  # OpenCV writes transparency so.
+    kind = kinds[0] if len({*kinds}) == 1 else 0
+    return _Layout(
+        photometric,
+        bits[0] if len({*bits}) == 1 else 0,
+        bands,
+        extra,
+        _UNSIGNED if kind == _UNDEFINED else kind,
+        planes,
+        compression,
+        fill_order,
+    )
+
+
+def _with_first(data: bytes, page: Any) -> bytes:
+    """Return a file whose first page is `page`."""
+    tiff = page.parent.tiff
+    start, size = (8, 8) if tiff.is_bigtiff else (4, 4)
+    order = "little" if tiff.byteorder == "<" else "big"
+    link = page.offset.to_bytes(size, order)
+    same = data.startswith(link, start)
+    return data if same else data[:start] + link + data[start + size :]
+
+
+def _check_alpha(image: Image.Image) -> None:
+    """Reject a picture whose fourth band seems to be something else, such as near infrared."""
+    counts = image.getchannel("A").histogram()
+    if counts[0] + counts[255] < sum(counts) / 2:
+        raise Rejected(
+            Category.UNSUPPORTED,
+            "TIFF with a fourth band that is called transparency, but is neither clear nor opaque "
+            "in most places: store the three to be seen as RGB",
+        )
+
+
+class _PillowImage(TiffImagePlugin.TiffImageFile):
+    """A picture that Pillow decodes, and turns upright."""
+
+    is_doubted = False
+    cut = ""
+
+    def load(self) -> Any:
+        # libtiff reads what a JPEG lacks as gray. Without compression, counts may be too large.
+        if self.cut and self._compression != "raw":
+            raise Rejected(Category.TRUNCATED, self.cut)
+        try:
+            return super().load()
+        except OSError as error:
+            category = Category.TRUNCATED if self.cut else Category.UNREADABLE
+            raise Rejected(category, self.cut or f"TIFF: {error}") from error
+
+    def load_end(self) -> None:
+        super().load_end()
+        if self.is_doubted and self.mode == "RGBA":
+            _check_alpha(self)
+
+
+def _open_with_tifffile(data: bytes, page: Any, layout: _Layout, *, is_doubted: bool) -> LazyImage:
+    gray = layout.photometric in (_WHITE_IS_ZERO, _GRAY)
+    color = "L" if gray else "CMYK" if layout.photometric == _CMYK else "RGB"
+    mode = color + ("" if layout.extra in ((), _UNSPECIFIED) else "A")
+    raw_mode = f"{color}a" if layout.extra == _PREMULTIPLIED else mode
+    values = {"icc_profile": page.tags.valueof(_PROFILE), "xmp": page.tags.valueof(_XMP)}
+    info: Any = {name: value for name, value in values.items() if isinstance(value, bytes)}
+    orientation = page.tags.valueof(ORIENTATION_TAG, 1)
+    sides = page.imagewidth, page.imagelength
+
+    def decode() -> Image.Image:
+        pixels = _to_bytes(_decode(data, page, layout), page, layout)
+        image = Image.frombytes(raw_mode, sides, pixels.tobytes()).convert(mode)
+        image.getexif()[ORIENTATION_TAG] = orientation
+        ImageOps.exif_transpose(image, in_place=True)
+        if is_doubted and mode == "RGBA":
+            _check_alpha(image)
+        return image
+
+    size = sides[::-1] if orientation in (5, 6, 7, 8) else sides
+    return LazyImage("TIFF", mode, size, info=info, decode=decode)
+
+
+def _decode(data: bytes, page: Any, layout: _Layout) -> npt.NDArray[Any]:
+    """Return the samples as stored, [height, width, bands].
+
+    Raises:
+        Rejected: the file is cut, lacks parts of the picture, or a codec is missing.
+    """
+    small = layout.compression in (_NONE, *_DEFLATE) and layout.bits in (1, 8, 16)
+    if not small and importlib.util.find_spec("imagecodecs") is None:
+        raise Rejected(Category.UNSUPPORTED, _NEEDS_CODECS)
+    rows, columns = min(page.rowsperstrip or page.imagelength, page.imagelength), page.imagewidth
+    if page.is_tiled:
+        rows, columns = page.tilelength, page.tilewidth
+    planes, bands = (layout.bands, 1) if layout.planes == 2 else (1, layout.bands)
+    parts = planes * -(-page.imagelength // rows) * -(-page.imagewidth // columns)
+    places = list(zip(page.dataoffsets, page.databytecounts, strict=False))
+    if len(places) != parts or not all(offset and count for offset, count in places):
+        raise Rejected(Category.UNREADABLE, "TIFF: parts of the picture are missing")
+    if cut := _explain_cut(data, page):
+        raise Rejected(Category.TRUNCATED, cut)
+    for offset, count in places:
+        _check_part(data[offset : offset + count], layout.compression, rows * columns * bands)
+    values: npt.NDArray[Any] = page.asarray(maxworkers=1, squeeze=False)[:, 0]
+    return values[0] if planes == 1 else np.moveaxis(values[..., 0], 0, -1)
+
+
+def _explain_cut(data: bytes, page: Any) -> str:
+    """Return that the file ends before its pixels do; empty if not."""
+    end = max(map(sum, zip(page.dataoffsets, page.databytecounts, strict=False)), default=0)
+    return f"TIFF: the file ends after {len(data):,} of {end:,} bytes" if end > len(data) else ""
+
+
+def _check_part(part: bytes, compression: int, samples: int) -> None:
+    """Reject a strip or tile that takes more memory than its `samples` do.
+
+    The other decoders stop there.
+    """
+    large = False
+    if compression in _DEFLATE:
+        unpacking = zlib.decompressobj()
+        unpacking.decompress(part, 2 * samples + 1)
+        large = bool(unpacking.unconsumed_tail)
+    elif compression == _JPEG:
+        for marker, place in walk_segments(part):
+            if marker in FRAMES:
+                height, width, bands = struct.unpack_from(">HHB", part, place + 5)
+                large = height * width * bands > samples
+    if large:
+        raise Rejected(Category.TOO_LARGE, "TIFF: a part has more pixels than the tags state")
+
+
+def _to_bytes(values: npt.NDArray[Any], page: Any, layout: _Layout) -> npt.NDArray[np.uint8]:
+    """Scale samples to 8 bits by their bits and sign; white is 255."""
+    if layout.photometric == _PALETTE:
+        palette = np.asarray(page.tags.valueof(_COLORMAP)).reshape(3, -1)
+        shift = 8 if palette.max() > 255 else 0
+        colors: npt.NDArray[np.uint8] = (palette >> shift).astype(np.uint8).T[values[..., 0]]
+        return colors
+    if layout.kind == _SIGNED:
+        values = values.view(f"u{values.itemsize}") ^ (1 << layout.bits - 1)
+    if layout.bits < 8:
+        values = values.astype(np.uint16) * 255 // (2**layout.bits - 1)
+    scaled = (values >> max(0, layout.bits - 8)).astype(np.uint8)
+    if layout.extra == _UNSPECIFIED:
+        scaled = scaled[..., :3]
+    return ~scaled if layout.photometric == _WHITE_IS_ZERO else scaled

@@ -1,0 +1,207 @@
+"""Formats beside JPEG and TIFF, of any depth: seen as by a person, or refused by their names."""
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import cv2
+import imagecodecs
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.images.check import check_image, convert
+from components.images.check_result import Category, Rejected
+from components.images.formats import open_image, rejecting
+from components.images.options import ImageOptions
+from components.images.thumbnails import make_thumbnail
+from components.images.transcode import as_seen
+from tests.pictures import ADOBE_RGB, encode, picture, profile
+
+CONFIG = ImageOptions()
+RGB = np.asarray(picture(1)).astype(int)
+GRAY = RGB[..., 1]
+ALPHA = np.mgrid[:24, :32][1] * 8
+ON_WHITE = (RGB * ALPHA[..., None] + 255 * (255 - ALPHA[..., None])) / 255
+DEEP_GRAY, DEEP_RGB = GRAY * 257, RGB * 257
+# Beside the transparent color, a pixel that differs from it in the lowest bit alone.
+DEEP_GRAY[3, 5] = DEEP_GRAY[3, 4] ^ 1
+DEEP_RGB[3, 5] = DEEP_RGB[3, 4] ^ (1, 0, 0)
+
+
+def see(data: bytes) -> Any:
+    image = open_image(data, CONFIG)
+    with rejecting(image):
+        return as_seen(image, orientation=1).astype(int)
+
+
+def gray(values: Any) -> Any:
+    return np.repeat(np.asarray(values)[..., None], 3, axis=2)
+
+
+def png(values: Any, *, bits: int, color: int, key: tuple[int, ...] = ()) -> bytes:
+    """Write a PNG of any depth, one color of which is transparent."""
+    rows = b""
+    for row in values.reshape(len(values), -1):
+        single = row[:, None] >> np.arange(bits - 1, -1, -1) & 1
+        rows += b"\0" + np.packbits(single.astype(np.uint8).ravel()).tobytes()
+    chunks = {b"IHDR": struct.pack(">IIBBBBB", 32, 24, bits, color, 0, 0, 0)}
+    if key:
+        chunks[b"tRNS"] = struct.pack(f">{len(key)}H", *key)
+    chunks |= {b"IDAT": zlib.compress(rows), b"IEND": b""}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+
+
+def keyed(values: Any, *, bits: int) -> tuple[bytes, Any]:
+    key = values[3, 4]
+    transparent = (values == key).reshape(24, 32, -1).all(-1)
+    seen = values * 255 / (2**bits - 1)
+    seen = gray(seen) if values.ndim == 2 else seen
+    numbers = tuple(map(int, np.atleast_1d(key)))
+    data = png(values, bits=bits, color=0 if values.ndim == 2 else 2, key=numbers)
+    return data, np.where(transparent[..., None], 255, seen)
+
+
+def netpbm(header: str, values: Any, *, most: int) -> tuple[bytes, Any]:
+    """Write values of 0 to `most`, in text if the header says so."""
+    start = f"{header}\n32 24\n{most}\n".encode()
+    if header in ("P2", "P3"):
+        content = " ".join(map(str, values.ravel())).encode()
+    else:
+        content = values.astype(">u2" if most > 255 else "u1").tobytes()
+    seen = values * 255 / most
+    return start + content, gray(seen) if values.ndim == 2 else seen
+
+
+def jpeg_2000(values: Any, *, bits: int = 8, dtype: Any = np.uint8, **options: Any) -> bytes:
+    options = {"level": 0, "reversible": True, "bitspersample": bits, **options}
+    return bytes(imagecodecs.jpeg2k_encode(values.astype(dtype), **options))
+
+
+def layered(image: Image.Image) -> Image.Image:
+    image.putalpha(Image.fromarray(ALPHA.astype(np.uint8)))
+    return image
+
+
+BITS = (GRAY > 128).astype(int)
+SEEN: dict[str, tuple[bytes, Any]] = {
+    **{
+        f"PNG of {bits} bits with a transparent gray": keyed(GRAY >> 8 - bits, bits=bits)
+        for bits in (1, 2, 4, 8)
+    },
+    "PNG of 16 bits with a transparent gray": keyed(DEEP_GRAY, bits=16),
+    "PNG of 16 bits with a transparent color": keyed(DEEP_RGB, bits=16),
+    "PNG of 8 bits with a transparent color": keyed(RGB, bits=8),
+    "PNG of 16 bits with transparency": (
+        cv2.imencode(".png", np.dstack([RGB[..., ::-1], ALPHA]).astype(np.uint16) * 257)[
+            1
+        ].tobytes(),
+        ON_WHITE,
+    ),
+    "PGM of 16 bits": netpbm("P5", DEEP_GRAY, most=65_535),
+    "PGM of 12 bits": netpbm("P5", GRAY * 16, most=4_095),
+    "PGM of 4 bits": netpbm("P5", GRAY >> 4, most=15),
+    "PGM of 16 bits in text": netpbm("P2", DEEP_GRAY, most=65_535),
+    "PPM of 16 bits": netpbm("P6", DEEP_RGB, most=65_535),
+    "PPM of 10 bits": netpbm("P6", RGB * 4, most=1_023),
+    "PPM in text": netpbm("P3", RGB, most=255),
+    "PBM": (b"P4\n32 24\n" + np.packbits(BITS, axis=1).tobytes(), 255 * gray(1 - BITS)),
+    "JPEG 2000": (jpeg_2000(RGB), RGB),
+    "JPEG 2000 in gray": (jpeg_2000(GRAY), gray(GRAY)),
+    "JPEG 2000, bare": (jpeg_2000(RGB, codecformat="j2k"), RGB),
+    "JPEG 2000 with transparency": (encode(layered(picture(1)), "JPEG2000"), ON_WHITE),
+    "JPEG 2000 in YCC": (encode(picture(1).convert("YCbCr"), "JPEG2000"), RGB),
+    "AVIF of 12 bits": (
+        bytes(imagecodecs.avif_encode((RGB * 16).astype(np.uint16), bitspersample=12, level=100)),
+        RGB,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_person_sees(name: str) -> None:
+    data, wanted = SEEN[name]
+    difference = np.abs(see(data) - wanted)
+    assert (difference.max() if name.startswith("P") else difference.mean()) <= 2
+
+
+def test_a_profile_in_jpeg_2000_counts() -> None:
+    plain, adobe = jpeg_2000(RGB), profile(ADOBE_RGB)
+    place = plain.index(b"colr")
+    box = struct.pack(">I4sBBB", 11 + len(adobe), b"colr", 2, 0, 0) + adobe
+    header = plain.index(b"jp2h") - 4
+    [size] = struct.unpack_from(">I", plain, header)
+    longer = struct.pack(">I", size + len(box) - 15)
+    data = plain[:header] + longer + plain[header + 4 : place - 4] + box + plain[place + 11 :]
+    wanted = see(encode(picture(1), "PNG", icc_profile=adobe))
+    assert np.abs(wanted - RGB).max() > 10
+    assert np.abs(see(data) - wanted).max() <= 1
+
+
+REFUSED = {
+    **{
+        f"JPEG 2000 of {bits} bits": (jpeg_2000(GRAY << bits >> 8, bits=bits, dtype=dtype), reason)
+        for bits, dtype, reason in [
+            (1, np.uint8, "1 components of 1 bits"),
+            (4, np.uint8, "1 components of 4 bits"),
+            (10, np.uint16, "1 components of 10 bits"),
+            (16, np.uint16, "1 components of 16 bits"),
+        ]
+    },
+    "JPEG 2000, signed": (jpeg_2000(GRAY - 128, dtype=np.int8), "1 components of 8 bits"),
+    "JPEG 2000 of 16 bits with transparency": (
+        jpeg_2000(np.dstack([DEEP_RGB, DEEP_GRAY]), bits=16, dtype=np.uint16),
+        "4 components of 16/16/16/16 bits",
+    ),
+    "JPEG 2000 in CIELab": (
+        jpeg_2000(RGB).replace(b"colr\1\0\0\0\0\0\x10", b"colr\1\0\0\0\0\0\x0e"),
+        "color space 14",
+    ),
+    **{
+        name: (data, f"^{name} is not supported: store images as PNG or JPEG")
+        for name, data in {
+            **{kind: encode(picture(1), kind) for kind in ("QOI", "ICO", "TGA", "PCX", "SGI")},
+            **{kind: encode(picture(1), kind) for kind in ("DDS", "ICNS", "PDF")},
+            "PostScript": encode(picture(1), "EPS"),
+            "PFM": encode(picture(1).convert("F"), "PPM"),
+            "PAM": b"P7\nWIDTH 32\n",
+            "DICOM": bytes(128) + b"DICM" + bytes(50),
+            "FITS": b"SIMPLE  =                    T".ljust(2880),
+            "PSD": b"8BPS\0\1" + bytes(60),
+            "JPEG XR": b"II\xbc\1" + bytes(40),
+            "JPEG XL": b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(50),
+            "JPEG-LS": b"\xff\xd8\xff\xf7" + bytes(50),
+            "OpenEXR": b"v/1\1" + bytes(50),
+            "SVG": b'<?xml version="1.0"?>\n<!-- drawn -->\n<svg xmlns="http://www.w3.org/2000/svg">',
+            "video": b"\0\0\0\x18ftypisom" + bytes(12),
+            "a camera's raw format": b"II*\0\x10\0\0\0CR\2\0" + bytes(60),
+            "NIfTI": bytes(344) + b"n+1\0",
+            "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(50),
+            "NumPy": b"\x93NUMPY\1\0" + bytes(50),
+            "ZIP": b"PK\3\4" + bytes(50),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_ingest_server_and_report_refuse_the_same_by_name(name: str) -> None:
+    data, reason = REFUSED[name]
+    for check in (check_image, convert):
+        with pytest.raises(Rejected, match=reason) as caught:
+            check(data, CONFIG)
+        assert caught.value.category == Category.UNSUPPORTED
+    assert make_thumbnail(data) is None
+
+
+@pytest.mark.parametrize("kind", ["IM", "MSP", "SPIDER", "XBM", "DIB", "BLP"])
+def test_a_format_without_a_name_is_unknown(kind: str) -> None:
+    mode = {"MSP": "1", "XBM": "1", "SPIDER": "F", "BLP": "P"}.get(kind, "RGB")
+    buffer = io.BytesIO()
+    picture(1).convert(mode).save(buffer, kind)
+    with pytest.raises(Rejected, match="unknown image format"):
+        see(buffer.getvalue())

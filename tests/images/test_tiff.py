@@ -1,0 +1,400 @@
+"""What a person sees in a TIFF of each layout, and which layouts are refused and why."""
+
+import importlib.util
+import io
+import itertools
+import struct
+import zlib
+from typing import Any
+
+import cv2
+import imagecodecs
+import numpy as np
+import pytest
+import simplejpeg
+import tifffile
+from PIL import Image
+
+from components.images.check import check_image
+from components.images.check_result import Category, Note, Rejected
+from components.images.formats import open_image, rejecting
+from components.images.lazy_image import LazyImage
+from components.images.options import ImageOptions
+from components.images.transcode import as_seen, turn
+from tests.images.tiff_files import (
+    CMYK,
+    COMPRESSIONS,
+    GRAY,
+    PALETTE,
+    RGB,
+    WHITE_IS_ZERO,
+    YCBCR,
+    page,
+    write_tiff,
+)
+
+CONFIG = ImageOptions()
+HEIGHT, WIDTH = 24, 32
+Numbers = np.ndarray[Any, Any]
+
+UNSPECIFIED, PREMULTIPLIED, ALPHA = (0,), (1,), (2,)
+# Photometric interpretation, extra samples → bits that Pillow decodes, and those that it does not.
+LAYOUTS: dict[tuple[int, tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]] = {
+    (WHITE_IS_ZERO, ()): ((1, 2, 4, 8), (3, 6, 10, 12, 14, 16)),
+    (GRAY, ()): ((1, 2, 4, 8, 16), (3, 6, 10, 12, 14)),
+    (GRAY, ALPHA): ((8,), (12, 16)),
+    (GRAY, PREMULTIPLIED): ((), (8, 12, 16)),
+    (RGB, ()): ((8, 16), (10, 12, 14)),
+    (RGB, UNSPECIFIED): ((8, 16), (12,)),
+    (RGB, PREMULTIPLIED): ((8, 16), (12,)),
+    (RGB, ALPHA): ((8, 16), (12,)),
+    (CMYK, ()): ((8, 16), (12,)),
+}
+ROWS = [
+    (photometric, extra, bits, planar, compression, by_pillow)
+    for (photometric, extra), decoders in LAYOUTS.items()
+    for by_pillow, depths in zip((True, False), decoders, strict=True)
+    for bits in depths
+    for planar in ((1, 2) if photometric in (RGB, CMYK) or extra else (1,))
+    for compression in COMPRESSIONS
+    if compression != "lzma" or (by_pillow and photometric == RGB)
+]
+
+
+def see(data: bytes) -> Numbers:
+    image = open_image(data, CONFIG)
+    with rejecting(image):
+        return as_seen(image, orientation=1).astype(float)
+
+
+def samples(bits: int, bands: int) -> Numbers:
+    """Gradients over the whole range, in other directions for each band."""
+    down, right = np.mgrid[:HEIGHT, :WIDTH]
+    values = [(10 * down + 3 * right * (band + 1) + 40 * band) % 256 for band in range(bands)]
+    found: Numbers = np.round(np.stack(values, -1) / 255 * (2**bits - 1)).astype(int)
+    return found
+
+
+def seen_in(values: Numbers, photometric: int, *, bits: int, extra: tuple[int, ...]) -> Any:
+    """Return what a person sees in samples, by the specification alone: RGB, 0 to 255."""
+    scaled = values / (2**bits - 1) * 255
+    colors, last = scaled[..., :3], scaled[..., -1:]
+    if photometric in (WHITE_IS_ZERO, GRAY):
+        colors = np.repeat(scaled[..., :1], 3, axis=2)
+        colors = 255 - colors if photometric == WHITE_IS_ZERO else colors
+    if photometric == CMYK:
+        return (255 - colors) * (255 - last) / 255
+    if extra == PREMULTIPLIED:
+        return colors + 255 - last
+    return (colors * last + 255 * (255 - last)) / 255 if extra == ALPHA else colors
+
+
+def test_each_layout_is_seen_as_the_specification_says() -> None:
+    """In strips and tiles, both byte orders, predicted or not; Pillow where it is right."""
+    forms = itertools.cycle(itertools.product("<>", (0, 16), (1, 2)))
+    for photometric, extra, bits, planar, compression, by_pillow in ROWS:
+        order, tile, predictor = next(forms)
+        values = samples(bits, {RGB: 3, CMYK: 4}.get(photometric, 1) + len(extra))
+        if extra == PREMULTIPLIED:
+            values[..., :-1] = values[..., :-1] * values[..., -1:] // (2**bits - 1)
+        predicted = bits in (8, 16) and compression not in ("none", "packbits")
+        stored = page(
+            values,
+            photometric,
+            bits=bits,
+            planar=planar,
+            compression=compression,
+            tile=tile,
+            order=order,
+            predictor=predictor if predicted else 1,
+            tags={338: list(extra)} if extra else {},
+        )
+        data = write_tiff(stored, order=order)
+        row = (photometric, extra, bits, planar, compression, order, tile, predictor)
+        in_planes = planar == 2 and (photometric, extra) == (GRAY, ALPHA)
+        is_lazy = isinstance(open_image(data, CONFIG), LazyImage)
+        assert is_lazy is (not by_pillow or in_planes), row
+        wanted = seen_in(values, photometric, bits=bits, extra=extra)
+        assert np.abs(see(data) - wanted).max() <= 2, row
+
+
+SMOOTH = cv2.resize(
+    np.array([[[200, 30, 40], [20, 180, 60]], [[40, 50, 220], [230, 220, 30]]], np.uint8),
+    (WIDTH, HEIGHT),
+    interpolation=cv2.INTER_CUBIC,
+)
+DIM = SMOOTH[..., 1]
+YCC = cv2.cvtColor(SMOOTH, cv2.COLOR_RGB2YCrCb)[..., [0, 2, 1]]
+BLACK_OR_WHITE = DIM > 128
+
+
+def gray(values: Numbers) -> Numbers:
+    return np.repeat(values.astype(float)[..., None], 3, axis=2)
+
+
+def written(values: Numbers, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    tifffile.imwrite(buffer, values, **options)
+    return buffer.getvalue()
+
+
+def fax(compression: str, *, white_is_zero: bool) -> bytes:
+    buffer = io.BytesIO()
+    tags = {262: 0 if white_is_zero else 1}
+    Image.fromarray(BLACK_OR_WHITE).save(buffer, "TIFF", compression=compression, tiffinfo=tags)
+    return buffer.getvalue()
+
+
+def reversed_bits(stored: tuple[dict[int, Any], list[bytes]]) -> bytes:
+    tags, parts = stored
+    turned = [bytes(int(f"{byte:08b}"[::-1], 2) for byte in part) for part in parts]
+    return write_tiff((tags | {266: 2}, turned))
+
+
+def subsampled(across: int, down: int) -> bytes:
+    """Units of `across` × `down` luma samples with their chroma, without compression."""
+    units = bytearray()
+    for top, left in itertools.product(range(0, HEIGHT, down), range(0, WIDTH, across)):
+        unit = YCC[top : top + down, left : left + across]
+        units += bytes([*unit[..., 0].ravel(), *unit[..., 1:].mean((0, 1)).astype(int)])
+    tags = {256: WIDTH, 257: HEIGHT, 258: [8] * 3, 259: 1, 262: 6, 277: 3, 278: HEIGHT, 284: 1}
+    return write_tiff((tags | {530: [across, down]}, [bytes(units)]), page(samples(8, 1), GRAY))
+
+
+def indexed(bits: int, *, unit: int, fill_order: int = 1) -> tuple[bytes, Numbers]:
+    random = np.random.default_rng(bits)
+    places = random.integers(0, 2**bits, (HEIGHT, WIDTH, 1))
+    colors = random.integers(0, 256, (3, 2**bits))
+    stored = page(places, PALETTE, bits=bits, tags={320: (colors * unit).ravel().tolist()})
+    data = reversed_bits(stored) if fill_order == 2 else write_tiff(stored)
+    return data, colors.T[places[..., 0]]
+
+
+def by_opencv(band: Numbers) -> bytes:
+    """Write a fourth band without a word on what it is."""
+    return cv2.imencode(".tiff", np.dstack([SMOOTH[..., ::-1], band]))[1].tobytes()
+
+
+DEEP = DIM.astype(np.uint16) << 4
+THUMBNAIL = page(cv2.resize(SMOOTH, (8, 6)).astype(int), RGB, tags={254: 1})
+PICTURE = page(SMOOTH.astype(int), RGB)
+NEGATIVE = page(65535 - DIM[..., None].astype(int) * 257, WHITE_IS_ZERO, bits=16)
+SMALL_COPY = page(cv2.resize(SMOOTH, (8, 6)).astype(int), RGB)
+# Name → file, what a person sees, and the largest difference.
+SEEN: dict[str, tuple[bytes, Numbers, float]] = {
+    "signed 8 bits": (
+        written((DIM.astype(int) - 128).astype(np.int8), photometric="minisblack"),
+        gray(DIM),
+        0,
+    ),
+    "signed 16 bits": (
+        written((DIM.astype(int) * 257 - 32768).astype(np.int16), photometric="minisblack"),
+        gray(DIM),
+        0,
+    ),
+    "BigTIFF, big endian": (
+        written(DIM.astype(np.uint16) * 257, bigtiff=True, byteorder=">", photometric=0),
+        255 - gray(DIM),
+        0,
+    ),
+    **{
+        f"palette of {bits} bits, in units of {unit}, fill order {order}": (
+            *indexed(bits, unit=unit, fill_order=order),
+            0,
+        )
+        for bits, unit, order in [(1, 257, 1), (4, 257, 2), (8, 257, 1), (2, 1, 1), (8, 1, 1)]
+    },
+    **{
+        f"fax {kind}, {white_is_zero}": (
+            fax(kind, white_is_zero=white_is_zero),
+            255 * gray(BLACK_OR_WHITE),
+            0,
+        )
+        for kind in ("tiff_ccitt", "group3", "group4")
+        for white_is_zero in (True, False)
+    },
+    **{
+        f"reversed bits, {bits}": (
+            reversed_bits(page(samples(bits, 1), WHITE_IS_ZERO, bits=bits)),
+            seen_in(samples(bits, 1), WHITE_IS_ZERO, bits=bits, extra=()),
+            1,
+        )
+        for bits in (1, 4, 8, 16)
+    },
+    **{
+        f"YCbCr {across} × {down}": (subsampled(across, down), SMOOTH, 18)
+        for across, down in [(1, 1), (2, 1), (1, 2), (2, 2)]
+    },
+    "YCbCr in planes": (
+        write_tiff(page(YCC.astype(int), YCBCR, planar=2, tags={530: [1, 1]})),
+        SMOOTH,
+        3,
+    ),
+    "JPEG": (written(DIM, compression="jpeg", photometric="miniswhite"), 255 - gray(DIM), 9),
+    "JPEG of RGB": (written(SMOOTH, compression="jpeg", photometric="rgb"), SMOOTH, 12),
+    "JPEG of YCbCr": (written(YCC, compression="jpeg", photometric="ycbcr"), SMOOTH, 25),
+    "JPEG in planes": (
+        written(
+            np.moveaxis(SMOOTH, 2, 0),
+            compression="jpeg",
+            photometric="rgb",
+            planarconfig="separate",
+        ),
+        SMOOTH,
+        12,
+    ),
+    "JPEG of 12 bits": (
+        written(DEEP, compression="jpeg", photometric="minisblack", bitspersample=12),
+        gray(DIM),
+        3,
+    ),
+    "JPEG of 12-bit YCbCr": (
+        written(
+            YCC.astype(np.uint16) << 4,
+            compression="jpeg",
+            photometric="ycbcr",
+            bitspersample=12,
+        ),
+        SMOOTH,
+        25,
+    ),
+    "OpenCV's transparency": (
+        cv2.imencode(".tiff", np.dstack([SMOOTH[..., ::-1], np.uint8(255) * BLACK_OR_WHITE]))[
+            1
+        ].tobytes(),
+        np.where(BLACK_OR_WHITE[..., None], SMOOTH, 255),
+        0,
+    ),
+    "a thumbnail above its picture": (
+        write_tiff((THUMBNAIL[0] | {330: [PICTURE]}, THUMBNAIL[1])),
+        SMOOTH,
+        0,
+    ),
+    "a thumbnail that is not called so": (
+        write_tiff((SMALL_COPY[0] | {330: [PICTURE]}, SMALL_COPY[1])),
+        SMOOTH,
+        0,
+    ),
+    "a thumbnail above a negative": (
+        write_tiff((THUMBNAIL[0] | {330: [NEGATIVE]}, THUMBNAIL[1])),
+        gray(DIM),
+        0,
+    ),
+    "a thumbnail before its picture": (write_tiff(THUMBNAIL, PICTURE), SMOOTH, 0),
+    "a picture above its thumbnail": (
+        write_tiff((PICTURE[0] | {330: [SMALL_COPY]}, PICTURE[1]), THUMBNAIL),
+        SMOOTH,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_person_sees(name: str) -> None:
+    data, wanted, tolerance = SEEN[name]
+    assert np.abs(see(data) - wanted).max() <= tolerance + 1
+
+
+@pytest.mark.parametrize("photometric", ["minisblack", "miniswhite"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_whoever_decodes_it_is_upright(orientation: int, photometric: str) -> None:
+    tags = [(274, 3, 1, orientation, True)]
+    data = written(DIM.astype(np.uint16) * 257, photometric=photometric, extratags=tags)
+    wanted = gray(DIM) if photometric == "minisblack" else 255 - gray(DIM)
+    turned = turn(wanted.astype(np.uint8), orientation)
+    assert open_image(data, CONFIG).size == turned.shape[1::-1]
+    np.testing.assert_array_equal(see(data), turned)
+
+
+def test_thumbnails_and_reduced_copies_are_no_pages() -> None:
+    assert check_image(write_tiff(PICTURE, THUMBNAIL), CONFIG).notes == ()
+    for several in ((PICTURE, SMALL_COPY), (NEGATIVE, PICTURE), (THUMBNAIL, NEGATIVE, PICTURE)):
+        assert check_image(write_tiff(*several), CONFIG).notes == (Note.PAGES,)
+
+
+def from_gdal(bands: int, photometric: int, extra: list[int]) -> bytes:
+    """Write bands as GDAL does: the sample format is stated, a resolution is not."""
+    tags = {339: [1] * bands, **({338: extra} if extra else {})}
+    return write_tiff(page(samples(8, bands), photometric, tags=tags))
+
+
+REFUSED = {
+    "three bands of GDAL": (from_gdal(3, GRAY, [0, 0]), "3 bands without colors: store"),
+    "two bands": (from_gdal(2, GRAY, [0]), "2 bands without colors: store"),
+    "near infrared as transparency": (from_gdal(4, RGB, [2]), "neither clear nor opaque"),
+    "near infrared by OpenCV": (by_opencv(DIM), "neither clear nor"),
+    "near infrared of 12 bits": (
+        write_tiff(page(samples(12, 4), RGB, bits=12, tags={339: [1] * 4, 338: [2]})),
+        "neither clear nor opaque",
+    ),
+    "five bands": (from_gdal(5, RGB, [2, 0]), "5 bands: store the three"),
+    "a spot color": (write_tiff(page(samples(8, 5), CMYK, tags={338: [0]})), "5 bands"),
+    "floats": (written(DIM.astype(np.float32)), "floating-point numbers, whose range"),
+    "half floats": (written(DIM.astype(np.float16)), "floating-point numbers, whose range"),
+    "32 bits": (written(DIM.astype(np.uint32)), "32-bit numbers, whose range"),
+    "unlike bits": (write_tiff((PICTURE[0] | {258: [5, 6, 5]}, PICTURE[1])), "0-bit numbers"),
+    "CIELab": (write_tiff(page(samples(8, 3), 8)), "CIELab colors: convert it to RGB"),
+    "a camera's raw data": (
+        write_tiff((THUMBNAIL[0] | {330: [page(samples(16, 1), 32803, bits=16)]}, THUMBNAIL[1])),
+        "the raw data of a camera",
+    ),
+    "other inks": (write_tiff(page(samples(8, 4), CMYK, tags={332: 2})), "inks other than CMYK"),
+    "no palette": (write_tiff(page(samples(8, 1), PALETTE)), "a palette is missing"),
+    "a volume": (
+        written(np.stack([DIM] * 3), volumetric=True, photometric="minisblack", tile=(1, 16, 16)),
+        "a volume of 3 slices",
+    ),
+    "JPEG 2000 inside": (
+        written(SMOOTH, compression="jpeg2000", photometric="rgb"),
+        "compressed with JPEG2000: store it with LZW or Deflate",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_what_it_is(name: str) -> None:
+    data, reason = REFUSED[name]
+    with pytest.raises(Rejected, match=reason) as caught:
+        see(data)
+    assert caught.value.category == Category.UNSUPPORTED
+
+
+def with_part(values: bytes, compression: int) -> bytes:
+    tags, parts = page(samples(12, 1), GRAY, bits=12)
+    return write_tiff((tags | {259: compression}, [values, *parts[1:]]))
+
+
+def jpeg_of(side: int) -> bytes:
+    encoded = bytearray(simplejpeg.encode_jpeg(DIM[..., None].copy(), colorspace="GRAY"))
+    encoded[(place := encoded.index(b"\xff\xc0") + 5) : place + 4] = struct.pack(">HH", side, side)
+    return bytes(encoded)
+
+
+@pytest.mark.parametrize(
+    ("data", "category"),
+    [
+        (with_part(zlib.compress(bytes(10**8)), 8), Category.TOO_LARGE),
+        (with_part(jpeg_of(65_000), 7), Category.TOO_LARGE),
+        (with_part(bytes(imagecodecs.lzw_encode(bytes(10**7))), 5), Category.UNREADABLE),
+        (write_tiff((PICTURE[0] | {322: 60_000, 323: 60_000}, PICTURE[1])), Category.TOO_LARGE),
+        (write_tiff((NEGATIVE[0] | {256: 60_000, 257: 60_000}, [])), Category.TOO_LARGE),
+        (write_tiff((NEGATIVE[0], NEGATIVE[1][:2])), Category.UNREADABLE),
+        (write_tiff(NEGATIVE)[:-300], Category.TRUNCATED),
+        (written(DIM, compression="jpeg")[:-200], Category.TRUNCATED),
+        (written(SMOOTH, photometric="rgb")[:-200], Category.TRUNCATED),
+    ],
+    ids=["inflates", "a large JPEG", "LZW", "tiles", "sides", "parts", "cut", "JPEG", "plain"],
+)
+def test_what_is_cut_or_larger_than_it_says_is_rejected(data: bytes, category: Category) -> None:
+    with pytest.raises(Rejected) as caught:
+        see(data)
+    assert caught.value.category == category
+
+
+def test_without_imagecodecs_rare_layouts_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert see(write_tiff(NEGATIVE)).shape == (HEIGHT, WIDTH, 3)
+    with pytest.raises(Rejected, match="install the package imagecodecs"):
+        see(write_tiff(page(samples(12, 1), GRAY, bits=12)))
