@@ -104,7 +104,8 @@ class _Layout(NamedTuple):
         if self.bands > 4:
             return f"{self.bands} bands: store the three to be seen as RGB, 8 or 16 bits"
         if self.kind not in (_UNSIGNED, _SIGNED) or not 0 < self.bits <= 16:
-            name = {_FLOAT: "floating-point numbers"}.get(self.kind, f"{self.bits}-bit numbers")
+            name = f"{self.bits}-bit numbers" if self.bits else "bands of unlike bits"
+            name = "floating-point numbers" if self.kind == _FLOAT else name
             return f"{name}, whose range from black to white is unknown: scale them to 8 or 16 bits"
         if few and not (self.extra in (_ALPHA, _PREMULTIPLIED) and self.photometric == _GRAY):
             return f"{self.bands} bands without colors: store the three to be seen as RGB"

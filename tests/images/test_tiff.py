@@ -198,14 +198,14 @@ SEEN: dict[str, tuple[bytes, Numbers, float]] = {
         0,
     ),
     **{
-        f"palette of {bits} bits, in units of {unit}, fill order {order}": (
+        f"palette of {bits} bits, colors in units of {unit}, fill order {order}": (
             *indexed(bits, unit=unit, fill_order=order),
             0,
         )
         for bits, unit, order in [(1, 257, 1), (4, 257, 2), (8, 257, 1), (2, 1, 1), (8, 1, 1)]
     },
     **{
-        f"fax {kind}, {white_is_zero}": (
+        f"{kind}, {'white' if white_is_zero else 'black'} is zero": (
             fax(kind, white_is_zero=white_is_zero),
             255 * gray(BLACK_OR_WHITE),
             0,
@@ -214,7 +214,7 @@ SEEN: dict[str, tuple[bytes, Numbers, float]] = {
         for white_is_zero in (True, False)
     },
     **{
-        f"reversed bits, {bits}": (
+        f"{bits} bits, reversed": (
             reversed_bits(page(samples(bits, 1), WHITE_IS_ZERO, bits=bits)),
             seen_in(samples(bits, 1), WHITE_IS_ZERO, bits=bits, extra=()),
             1,
@@ -319,10 +319,10 @@ def from_gdal(bands: int, photometric: int, extra: list[int]) -> bytes:
 
 
 REFUSED = {
-    "three bands of GDAL": (from_gdal(3, GRAY, [0, 0]), "3 bands without colors: store"),
-    "two bands": (from_gdal(2, GRAY, [0]), "2 bands without colors: store"),
+    "three bands of GDAL": (from_gdal(3, GRAY, [0, 0]), "3 bands without colors: store the three"),
+    "two bands": (from_gdal(2, GRAY, [0]), "2 bands without colors: store the three"),
     "near infrared as transparency": (from_gdal(4, RGB, [2]), "neither clear nor opaque"),
-    "near infrared by OpenCV": (by_opencv(DIM), "neither clear nor"),
+    "near infrared by OpenCV": (by_opencv(DIM), "neither clear nor opaque"),
     "near infrared of 12 bits": (
         write_tiff(page(samples(12, 4), RGB, bits=12, tags={339: [1] * 4, 338: [2]})),
         "neither clear nor opaque",
@@ -332,7 +332,10 @@ REFUSED = {
     "floats": (written(DIM.astype(np.float32)), "floating-point numbers, whose range"),
     "half floats": (written(DIM.astype(np.float16)), "floating-point numbers, whose range"),
     "32 bits": (written(DIM.astype(np.uint32)), "32-bit numbers, whose range"),
-    "unlike bits": (write_tiff((PICTURE[0] | {258: [5, 6, 5]}, PICTURE[1])), "0-bit numbers"),
+    "unlike bits": (
+        write_tiff((PICTURE[0] | {258: [5, 6, 5]}, PICTURE[1])),
+        "bands of unlike bits",
+    ),
     "CIELab": (write_tiff(page(samples(8, 3), 8)), "CIELab colors: convert it to RGB"),
     "a camera's raw data": (
         write_tiff((THUMBNAIL[0] | {330: [page(samples(16, 1), 32803, bits=16)]}, THUMBNAIL[1])),

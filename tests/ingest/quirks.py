@@ -7,6 +7,7 @@ import io
 import json
 import math
 import tarfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import pyarrow.parquet
 
 from components.ingest.datasets import example_records
 from components.records.tfrecord import frame
+from tests.images import test_formats, test_tiff
 from tests.repository import ROOT
 
 PAGE = ROOT / "docs/reference/formats.md"
@@ -505,7 +507,38 @@ def render() -> str:
         image = of.image and f"`{of.image}`"
         cells = (of.format, of.quirk, image, of.label, of.split, refused)
         lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "## Pixels of image files",
+        "",
+        "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000,",
+        "Netpbm and TIFF. Samples are scaled by their bits and sign, never by their smallest and",
+        "largest value. What tifffile decodes needs `uv sync --extra tiff`, unless it has 1, 8 or 16",
+        "bits and no compression, or Deflate.",
+        "",
+        "| TIFF | bits that Pillow decodes | and tifffile |",
+        "|---|---|---|",
+    ]
+    for (color, extra), depths in test_tiff.LAYOUTS.items():
+        bits = (", ".join(map(str, some)) for some in depths)
+        lines.append(f"| {_COLORS[color]}{_EXTRA[extra]} | {' | '.join(bits)} |")
+    lines.append("")
+    for what, seen in (("of TIFF", test_tiff.SEEN), ("of others", test_formats.SEEN)):
+        lines += [textwrap.fill(f"Also right, {what}: {'; '.join(seen)}.", 100), ""]
+    refused = {f"TIFF: {name}": of for name, of in test_tiff.REFUSED.items()} | test_formats.REFUSED
+    by_name = [name for name, (_, reason) in refused.items() if reason.startswith("^")]
+    lines += [
+        f"Refused by name: {', '.join(by_name)}.",
+        "",
+        "| refused | because of |",
+        "|---|---|",
+    ]
+    lines += [f"| {key} | {why} |" for key, (_, why) in refused.items() if key not in by_name]
     return "\n".join(lines) + "\n"
+
+
+_COLORS = {0: "gray, white is zero", 1: "gray", 2: "RGB", 5: "CMYK"}
+_EXTRA = {(): "", (0,): ", an unspecified band", (1,): ", premultiplied alpha", (2,): ", alpha"}
 
 
 if __name__ == "__main__":
