@@ -192,8 +192,6 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
     return pixels
 
 
-
-
 def count_pixels(data: bytes, options: ImageOptions) -> int:
     """Return width times height as the header of a file, possibly hostile, states them.
 

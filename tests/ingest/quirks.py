@@ -513,27 +513,28 @@ def render() -> str:
         "",
         "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000,",
         "Netpbm and TIFF. Samples are scaled by their bits and sign, never by their smallest and",
-        "largest value. What tifffile decodes needs `uv sync --extra tiff`, unless it has 1, 8 or 16",
-        "bits and no compression, or Deflate.",
+        "largest value. What tifffile decodes needs the extra `tiff`, unless it has 1, 8 or 16 bits",
+        "and no compression, or Deflate.",
         "",
         "| TIFF | bits that Pillow decodes | and tifffile |",
         "|---|---|---|",
     ]
-    for (color, extra), depths in test_tiff.LAYOUTS.items():
-        bits = (", ".join(map(str, some)) for some in depths)
-        lines.append(f"| {_COLORS[color]}{_EXTRA[extra]} | {' | '.join(bits)} |")
+    for (colors, extra), depths in test_tiff.LAYOUTS.items():
+        bits = " | ".join(", ".join(map(str, some)) for some in depths)
+        lines.append(f"| {_COLORS[colors]}{_EXTRA[extra]} | {bits} |")
     lines.append("")
     for what, seen in (("of TIFF", test_tiff.SEEN), ("of others", test_formats.SEEN)):
         lines += [textwrap.fill(f"Also right, {what}: {'; '.join(seen)}.", 100), ""]
-    refused = {f"TIFF: {name}": of for name, of in test_tiff.REFUSED.items()} | test_formats.REFUSED
-    by_name = [name for name, (_, reason) in refused.items() if reason.startswith("^")]
+    tiff = {f"TIFF: {name}": row for name, row in test_tiff.REFUSED.items()}
+    reasons = {name: reason for name, (_, reason) in (tiff | test_formats.REFUSED).items()}
+    by_name = [name for name, reason in reasons.items() if reason.startswith("^")]
     lines += [
-        f"Refused by name: {', '.join(by_name)}.",
+        textwrap.fill(f"Refused by name: {', '.join(by_name)}.", 100),
         "",
         "| refused | because of |",
         "|---|---|",
     ]
-    lines += [f"| {key} | {why} |" for key, (_, why) in refused.items() if key not in by_name]
+    lines += [f"| {name} | {why} |" for name, why in reasons.items() if name not in by_name]
     return "\n".join(lines) + "\n"
 
 
