@@ -79,9 +79,9 @@ class EvaluationConfig:
     you set are compared with measured values in either case."""
 
     slices: list[Text] = field(default_factory=lambda: [*SLICINGS, ALL_COLUMNS])
-    """Slicings to measure the metrics on. They are class; size (shorter side); luminance (mean
-    brightness); format of the file; folder of the file; the name of a column in `ingest.columns`;
-    columns: each of them that has 30 slices or fewer."""
+    """How to divide the evaluated images into slices, each with its own metrics. class: by label.
+    size: by the shorter side. luminance: by mean brightness. format, folder: by those of the file.
+    A name in `ingest.columns`: by that column. columns: by each column of up to 30 values."""
 
     thresholds: list[Threshold] = field(default_factory=list)
     """More bounds, such as {metric: accuracy, slice: class, at_least: 0.7}, set in the

@@ -1,8 +1,8 @@
 """A pipeline of image components and TFX's own: `python -m my_images.pipeline DIR OUT`.
 
 ExampleValidator, Evaluator, BulkInferrer and Pusher are TFX's. TFX's InfraValidator needs a
-container or a cluster; ImageEvaluator instead tries the model in a fresh process. TFX's Tuner does
-not fit, because ImageTrainer takes no hyperparameters.
+container or a cluster; ImageEvaluator instead tries the model in a fresh process. In the place of
+TFX's Tuner is ImageTuner, from whose hyperparameters ImageTrainer goes on.
 """
 
 import sys
