@@ -12,7 +12,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
 from components.contract.artifact_files import on_disk
-from components.host.lock import locked
+from components.host.lock import LOCK_FILE, locked
 from components.storage.folder_listing import find_files
 from components.storage.saved_model import (
     FILES,
@@ -71,7 +71,7 @@ def _exclusive(folder: str) -> Iterator[None]:
         yield
         return
     os.makedirs(folder, exist_ok=True)
-    with locked(f"{folder.rstrip('/')}.lock", folder, say=logging.warning):
+    with locked(os.path.join(folder, LOCK_FILE), folder, say=logging.warning):
         yield
 
 

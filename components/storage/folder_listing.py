@@ -144,7 +144,7 @@ def find_file(path: str) -> Found | None:
     with explaining_errors("read", path):
         try:
             if is_local(fs):
-                status = os.stat(path)
+                status = os.stat(place or "/")
                 return None if stat.S_ISDIR(status.st_mode) else _describe_file(name, status)
             fs.invalidate_cache()
             info = fs.info(place)

@@ -34,6 +34,7 @@ def find_model(output: str, wanted: str | None) -> str:
     """
     pushed = Layout(output).pushed
     if wanted and not wanted.isdigit():
+        wanted = wanted.removeprefix("file://") if wanted.startswith("file:///") else wanted
         if not _is_model(wanted):
             raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")

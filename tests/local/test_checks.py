@@ -71,6 +71,7 @@ def test_damaged_metadata_is_one_sentence_and_a_way_out(
 ) -> None:
     layout = Layout(str(tmp_path / "out"))
     (tmp_path / "out" / "artifacts" / "Trainer").mkdir(parents=True)
+    (tmp_path / "out" / "checkpoints" / "of earlier images").mkdir(parents=True)
     damage(Path(layout.metadata), "garbage")
     options = ["--output", layout.output]
     assert local_runner.main(["--data", str(image_folder), *options]) == 2
@@ -80,9 +81,10 @@ def test_damaged_metadata_is_one_sentence_and_a_way_out(
 
     Path(layout.metadata).unlink()
     said = set_leftovers_aside(layout)
-    assert "had results without metadata; they were moved to " in said
+    assert f"artifacts and checkpoints in {layout.output} had no metadata; they were moved" in said
     [aside] = Path(layout.output).glob("set-aside-*")
     assert os.listdir(aside / "artifacts") == ["Trainer"]
+    assert os.listdir(aside / "checkpoints") == ["of earlier images"]
     assert not os.path.exists(layout.artifacts)
     assert set_leftovers_aside(layout) == ""
 

@@ -83,7 +83,7 @@ def test_the_model_gets_what_it_got_in_training(tmp_path: Path) -> None:
 
 def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "images", each=3)
-    named = [str(folder / "red" / "002.jpeg"), str(folder / "blue"), str(folder / "red/001.jpeg")]
+    named = [f"file://{folder}/red/002.jpeg", str(folder / "blue"), str(folder / "red/001.jpeg")]
     bucket = fsspec.filesystem("memory")
     for number in range(40):
         bucket.pipe_file(f"/predict/{number:02d}.jpg", encode(picture(number), "JPEG"))

@@ -84,7 +84,8 @@ def test_the_model_that_a_person_means(output: Path, tmp_path: Path) -> None:
     pushed = output / "pushed"
     assert find_model(str(output), None) == str(pushed / "100")
     assert find_model(str(output), "99") == str(pushed / "99")
-    assert find_model("elsewhere", f"{pushed}/99/") == str(pushed / "99")
+    for named in (f"{pushed}/99/", f"file://{pushed}/99"):
+        assert find_model("elsewhere", named) == str(pushed / "99")
     cases: list[tuple[Path, str | None, str]] = [
         (output, "1000", r"no version 1000 in .*\. There are 100, 99\. Did you mean '100'\?"),
         (output, "7", r"no version 7 in .*\. There are 100, 99\.$"),

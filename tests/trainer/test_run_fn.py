@@ -40,7 +40,7 @@ from components.trainer.trained_on import TRAINED_ON_FILE, write_trained_on
 from tests import nodes
 from tests.conftest import SIZE
 from tests.pictures import encode, picture
-from tests.trainer.input.shard_folder import Graph, ShardFolder
+from tests.trainer.input.shard_folder import Graph, ShardFolder, write_shards
 
 KEY = example.SHA256.encode()
 
@@ -415,6 +415,19 @@ def test_same_code_configuration_and_data_share_checkpoints() -> None:
     found = {same, *(os.path.basename(checkpoint_dir(other)) for other in others)}
     found.add(os.path.basename(checkpoint_dir(arguments_of(replace(config, code="a new loss")))))
     assert len(found) == 6
+
+
+def test_other_images_at_the_same_place_share_no_checkpoints(tmp_path: Path) -> None:
+    config = TrainerConfig(checkpoints="/here")
+
+    def key(size: int, content: int, label: int = 0) -> str:
+        image = bytes([content]) * size
+        write_shards(tmp_path, labels={"train": [label, 1]}, image=lambda _: image, train=[2])
+        return checkpoint_dir(arguments_of(config, train_files=[f"{tmp_path}/Split-train/*"]))
+
+    same = key(9, content=1)
+    assert key(9, content=1) == same
+    assert len({same, key(8, content=1), key(9, content=2), key(9, content=1, label=1)}) == 4
 
 
 @pytest.mark.slow

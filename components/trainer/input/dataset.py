@@ -28,6 +28,7 @@ from components.trainer.input.host_calls import (
 )
 from components.trainer.input.host_decode import HostDecoder, cut_windows
 from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
+from components.trainer.input.pixel_ops import seed_windows
 from components.trainer.input.sampler import (
     ClassBalancedSampler,
     Int64Array,
@@ -166,7 +167,7 @@ class ReadPlan:
         if order is None or not self.random_windows:
             center = tf.constant([[margin // 2, margin // 2, 0]])
             return tf.tile(center, [tf.shape(records)[0], 1])
-        seed = [order.seed, batch]
+        seed = seed_windows([tf.constant(order.seed, tf.int64), tf.cast(batch, tf.int64)])
         if self.originals:
             return tf.random.stateless_uniform([self.batch_size, NUMBERS], seed)
         limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)

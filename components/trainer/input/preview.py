@@ -13,6 +13,7 @@ from components.trainer.config.training import TrainerConfig
 from components.trainer.input.augment import augment
 from components.trainer.input.host_calls import Pixels
 from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
+from components.trainer.input.pixel_ops import seed_windows
 from components.trainer.input.sampler import TrainingOrder
 
 # Images augmented at once: as float32, 32 of 224 pixels take 19 MB.
@@ -50,12 +51,13 @@ def _augment(files: Sequence[bytes], config: TrainerConfig, *, seed: tuple[int, 
     count, transform, augmentation = len(files), config.transform, config.augmentation
     if transform.storage == "originals":
         order = TrainingOrder(min_crop_area=augmentation.min_crop_area)
-        numbers = tf.random.stateless_uniform([count, NUMBERS], seed).numpy()
+        numbers = tf.random.stateless_uniform([count, NUMBERS], seed_windows(seed)).numpy()
         images = tf.constant(OriginalDecoder(transform, order).decode(files, numbers))
         augmentation = dataclasses.replace(augmentation, min_crop_area=1.0)
     else:
         most = transform.margin + 1
-        corners = tf.random.stateless_uniform([count, 2], seed, maxval=most, dtype=tf.int32)
+        drawn = tf.random.stateless_uniform([count, 2], seed_windows(seed))
+        corners = tf.cast(drawn * most, tf.int32)
         windows = tf.pad(corners, [[0, 0], [0, 1]])
         images = decode(tf.constant(files), transform, windows=windows)
     labels = tf.zeros([count], tf.int64)

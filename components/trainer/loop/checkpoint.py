@@ -17,8 +17,11 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import from_dict
+from components.contract.errors import DataError
+from components.records.record_index import read_rows
 from components.storage.object_store import SCHEMES
 from components.trainer.config.training import TrainerConfig
+from components.trainer.input.shards import Shards
 from components.trainer.loop.strategy import (
     own_directory,
     require_agreement,
@@ -30,6 +33,8 @@ from components.trainer.networks.weights_file import weights_version
 _LOGGER = logging.getLogger(__name__)
 
 _LOSS = "val_loss"
+# At the end of each record in a TFRecord file.
+_CHECKSUM_BYTES = 4
 
 # Errors of TensorFlow and NumPy for a damaged checkpoint or one of another model, and those among
 # them that mean an unreachable store, whose checkpoint may be sound.
@@ -203,9 +208,10 @@ def write_whole(path: str, content: bytes) -> None:
 def checkpoint_dir(fn_args: Any) -> str:
     """Return a folder that only further attempts at the same training or search find.
 
-    The same training has the same data, which the URIs of its artifacts identify, configuration,
-    code and weights file. Without `checkpoints` in the configuration, the folder is in the output
-    of this attempt, or for Tuner in its temporary folder.
+    The same training has the same data, configuration, code and weights file. Data are identified
+    by their URIs, which a new ML Metadata hands out again, and by their content. Without
+    `checkpoints` in the configuration, the folder is in the output of this attempt, or for Tuner in
+    its temporary folder.
 
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`, the
@@ -219,6 +225,7 @@ def checkpoint_dir(fn_args: Any) -> str:
     if not folder:
         return os.path.join(fn_args.model_run_dir or fn_args.working_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
+    data.append([_digest_examples(files) for files in (*fn_args.train_files, *fn_args.eval_files)])
     given = from_dict(TrainerConfig, fn_args.custom_config)
     start = weights_version(given.model) or start_key(given.model.start, given.pushed)
     key = [*data, config, start, fn_args.hyperparameters]
@@ -231,6 +238,28 @@ def checkpoint_dir(fn_args: Any) -> str:
         _LOGGER.warning("Checkpoints cannot be kept in %s and end with this container.", folder)
         folder = os.path.join(tempfile.gettempdir(), "checkpoints")
     return os.path.join(folder, digest)
+
+
+def _digest_examples(pattern: str) -> str:
+    """Return a digest of the sizes and labels of all images, and of the last record of each shard.
+
+    "" if there are no such shards.
+    """
+    try:
+        shards = Shards.of_pattern(pattern)
+        tables = read_rows(shards.uri, shards.split, list(shards.counts))
+    except (DataError, FileNotFoundError):
+        return ""
+    digest = hashlib.sha256()
+    for path, rows in zip(shards.paths, tables, strict=True):
+        digest.update(f"{os.path.basename(path)} {len(rows)}".encode())
+        digest.update(rows.tobytes())
+        if shards.local:
+            # A checksum of the record; in raw storage, all images have the same size.
+            with open(path, "rb") as file:
+                file.seek(-min(os.path.getsize(path), _CHECKSUM_BYTES), os.SEEK_END)
+                digest.update(file.read())
+    return digest.hexdigest()
 
 
 def remove_checkpoints(directory: str) -> None:

@@ -151,16 +151,16 @@ def set_leftovers_aside(layout: Layout) -> str:
 
     A new ML Metadata numbers results from 1 again, so they would mix with those of the next run.
     """
-    if os.path.exists(layout.metadata) or not os.path.isdir(layout.artifacts):
-        return ""
-    if not any(os.scandir(layout.artifacts)):
+    places = (layout.artifacts, layout.checkpoints)
+    found = [place for place in places if os.path.isdir(place) and any(os.scandir(place))]
+    if os.path.exists(layout.metadata) or not found:
         return ""
     folder = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
-    try:
-        os.makedirs(folder)
-        os.rename(layout.artifacts, os.path.join(folder, os.path.basename(layout.artifacts)))
-    except OSError as error:
-        raise StorageError(
-            f"Cannot move {layout.artifacts} to {folder}: {error.strerror}."
-        ) from error
-    return f"{layout.artifacts} had results without metadata; they were moved to {folder}."
+    for place in found:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            os.rename(place, os.path.join(folder, os.path.basename(place)))
+        except OSError as error:
+            raise StorageError(f"Cannot move {place} to {folder}: {error.strerror}.") from error
+    names = " and ".join(map(os.path.basename, found))
+    return f"{names} in {layout.output} had no metadata; they were moved to {folder}."

@@ -18,6 +18,7 @@ from components.trainer.config.training import TrainerConfig
 from components.trainer.input import original_crops
 from components.trainer.input.dataset import ReadPlan
 from components.trainer.input.original_crops import CropRule, OriginalDecoder, scale_for
+from components.trainer.input.pixel_ops import draw_numbers
 from components.trainer.input.preview import preview
 from components.trainer.input.sampler import TrainingOrder
 from tests.pictures import COLOURS, encode, picture
@@ -177,6 +178,9 @@ def test_every_reader_takes_new_crops_in_every_epoch(folder: ShardFolder, name: 
     batches = list(dataset.take(10).as_numpy_iterator())
     for number, (images, labels) in enumerate(batches):
         numbers = plan.draw_windows(tf.constant(number, tf.int64), tf.constant(labels)).numpy()
+        # Of augmentation, by the same seed and step.
+        others = draw_numbers(BATCH, tf.constant([ORDER.seed, number], tf.int64))
+        assert not np.isin(numbers, np.concatenate(others)).any()
         expected = decoder.decode([files[label] for label in labels], numbers)
         np.testing.assert_array_equal(images, expected)
     for epoch in (batches[:5], batches[5:]):

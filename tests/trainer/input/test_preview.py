@@ -44,7 +44,7 @@ def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
 @pytest.mark.slow
 def test_a_margin_gives_random_windows() -> None:
     config = TransformConfig(size=24, margin=9, storage="raw")
-    files = canonical(config)
+    files = canonical(config, 80)
     seen, augmented = preview(files, custom_config(transform=config, **OFF))
     np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
     whole = decode(tf.constant(files), config.without_margin()).numpy()
