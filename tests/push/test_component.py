@@ -88,7 +88,7 @@ def test_the_card_lies_beside_a_model_that_loads(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", 3.0)
     card = make_card(str(tmp_path / "card"))
     pushed = push(model, str(tmp_path / "pushed"), tmp_path / "archive", card=card)
-    [version] = (tmp_path / "pushed").iterdir()
+    [version] = (tmp_path / "pushed").glob("[0-9]*")
     assert pushed.get_string_custom_property("pushed_destination") == str(version)
     assert (version / PUSHED_CARD).read_text(encoding="utf-8") == CARD
     assert tf.saved_model.load(str(version))(2.0).numpy() == 6.0
@@ -113,7 +113,7 @@ def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path
         # From the second time on the version exists, as after a kill or a stricter configuration.
         pushed = tmp_path / "pushed"
         push(tmp_path / "model", str(pushed), tmp_path / "archive", card=None, formats=kinds)
-        [version] = pushed.iterdir()
+        [version] = pushed.glob("[0-9]*")
         pushed_folder = version / "formats"
         found = sorted(os.listdir(pushed_folder)) if pushed_folder.exists() else None
         assert found == (expected and sorted(expected))
@@ -142,7 +142,7 @@ def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(tmp_path: Pa
     for text in (CARD, "# The report says more now.\n"):
         card = make_card(str(tmp_path / "card"), text)
         pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card)
-        assert os.listdir(models) == ["17"]
+        assert sorted(os.listdir(models)) == [".lock", "17"]
         assert sorted(os.listdir(models / "17")) == PUSHED
         assert (models / "17" / PUSHED_CARD).read_text(encoding="utf-8") == text
         assert pushed.get_int_custom_property("pushed") == 1
@@ -160,7 +160,7 @@ def test_a_model_that_was_in_use_before_another_is_pushed_anew(tmp_path: Path) -
     card = make_card(str(tmp_path / "card"))
     pushed = push(tmp_path / "old", str(models), tmp_path / "archive", card=card)
     assert pushed.get_string_custom_property("pushed_version") not in ("17", "18")
-    assert len(os.listdir(models)) == 3
+    assert len([*models.glob("[0-9]*")]) == 3
 
 
 WEIGHTS = "variables/variables.data-00000-of-00001"
@@ -270,7 +270,8 @@ def test_a_push_that_is_killed_at_any_moment_makes_one_version(
     seconds = itertools.count(1_700_000_000)
     monkeypatch.setattr("time.time", lambda: next(seconds))
     versions = push_until_done(tmp_path / "model", models, tmp_path, monkeypatch)
-    assert [name.rstrip("/") for name in fileio.listdir(models)] == versions
+    found = {name.rstrip("/") for name in fileio.listdir(models)} - {".lock"}
+    assert found == {*versions}
     assert sorted(fileio.listdir(f"{models}/{versions[0]}")) == PUSHED
 
 
@@ -286,7 +287,7 @@ def test_a_later_version_has_a_larger_number_whatever_the_clock_says(
         pushed = push(tmp_path / name, str(tmp_path / "pushed"), tmp_path / "archive", card=None)
         last = pushed.get_string_custom_property("pushed_destination")
         assert (Path(last) / "variables" / "variables.index").read_text() == name
-    assert set(os.listdir(tmp_path / "pushed")) == {"1000", "1001", "1002", *others}
+    assert set(os.listdir(tmp_path / "pushed")) == {".lock", "1000", "1001", "1002", *others}
 
 
 def test_pushes_at_the_same_time_make_one_version(tmp_path: Path) -> None:
