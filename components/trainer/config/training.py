@@ -171,33 +171,16 @@ class TrainingConfig:
 class TransferConfig:
     """How a network that starts from `model.weights` is fine-tuned.
 
-    First a new head is trained on frozen features, then the unfrozen layers too, as `training`
-    says. Without weights this section has no effect.
+    First a logistic regression on the features of all images gives the new head. Then the unfrozen
+    layers are trained, too, as `training` says, and replace the first answer if they are better
+    beyond chance. Without weights this section has no effect.
     """
 
-    head_epochs: Count = 30
-    """Maximum epochs of the first phase, which trains the new last layer only. 0: skip this
-    phase."""
-
-    head_learning_rate: Annotated[Number, Gt(0)] = 1e-2
-    """Learning rate of the first phase; higher than in the second, as a single layer tolerates
-    more."""
-
-    cache_features: bool = True
-    """Compute the frozen features of all images once for the first phase. An epoch then takes
-    seconds, and the head sees no augmented images. false: it does, and an epoch takes a full
-    forward pass. The second phase augments in either case."""
-
-    unfreeze: Positive | Literal["all", "none"] = "all"
-    """What the second phase trains besides the head. all: all layers. A number: the last so many
-    blocks. none: nothing, which skips the phase."""
-
-    def __post_init__(self) -> None:
-        """Check that at least one phase is left."""
-        require(
-            self.head_epochs > 0 or self.unfreeze != "none",
-            "transfer.head_epochs is 0 and transfer.unfreeze is none: nothing would be trained.",
-        )
+    unfreeze: Positive | Literal["top", "all", "none"] = "top"
+    """What the second phase trains besides the head. A number: the last so many blocks of layers.
+    top: half of them. The frozen layers see four augmented views of each image, once, if what they
+    compute fits in 2 GiB. all: all layers; every epoch runs the whole network. none: nothing, which
+    skips the phase."""
 
 
 @configuration()

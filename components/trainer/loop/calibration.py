@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from components.contract.confidence import Z
 from components.metrics.unknowns import Unknowns
 from components.trainer.export.signatures import Classifier, energy
 
@@ -116,6 +117,27 @@ def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> Calibration:
     bounds = (np.log(_LOWEST), np.log(_HIGHEST))
     best = minimize_scalar(loss, bounds=bounds, method="bounded")
     return Calibration(float(np.exp(best.x)), len(ids), loss(0.0), float(best.fun))
+
+
+def improves(before: Logits, after: Logits, ids: NDArray[np.int64]) -> bool:
+    """Return whether other logits of the same images are better beyond chance.
+
+    That is whether the whole 95 % interval of the paired difference of their cross-entropies, each
+    with the best temperature, is above 0.
+
+    Args:
+        before: [images, classes].
+        after: likewise.
+        ids: true label ids, [images].
+    """
+    losses = [
+        -pick_true(log_softmax, logits, ids, fit_temperature(logits, ids).temperature)
+        for logits in (before, after)
+    ]
+    gains = losses[0] - losses[1]
+    if len(gains) < 2:
+        return False
+    return bool(gains.mean() > Z * gains.std(ddof=1) / math.sqrt(len(gains)))
 
 
 def pick_true(

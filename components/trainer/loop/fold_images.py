@@ -21,6 +21,7 @@ from components.records.record_index import write_indexed_shard
 from components.records.record_reader import read_features
 from components.records.shard_files import read_index, write_index
 from components.trainer.input.shards import RecordTable, Shards
+from components.trainer.loop.activations import VIEWS
 from components.trainer.loop.strategy import has_workers
 from components.trainer.networks.weights_file import read_weights
 from components.trainer.training_input import TrainingInput
@@ -195,12 +196,11 @@ def estimate_seconds(data: TrainingInput, multiplications: int) -> float:
     """Estimate how much longer a training with folds takes on two cores."""
     config, images = data.config, data.train.total + data.evaluation.total
     learning = images * (1 - 1 / _FOLDS)
-    transfer = config.transfer
-    passes = _FOLDS * _PASSES * config.training.epochs
+    passes: float = _FOLDS * _PASSES * config.training.epochs
     if config.model.pretrained:
-        # The folds share features, which are computed once.
-        head = 1 if transfer.cache_features else _FOLDS * transfer.head_epochs
-        passes = head + (0 if transfer.unfreeze == "none" else passes)
+        # The folds share what frozen layers compute; half of the layers take half of the time.
+        trained = {"none": 0.0, "all": 1.0}.get(str(config.transfer.unfreeze), 0.5)
+        passes = passes * trained + (1 if trained == 1 else VIEWS)
     return _START + passes * learning * multiplications / _SPEED
 
 

@@ -25,10 +25,11 @@ from scipy.special import softmax
 from components.host.progress import naming_fold, report_result
 from components.metrics.fold_predictions import FoldPredictions
 from components.trainer.config.training import TrainerConfig
-from components.trainer.loop.calibration import fit_temperature
+from components.trainer.loop.calibration import fit_temperature, improves
 from components.trainer.loop.checkpoint import write_whole
 from components.trainer.loop.fold_images import Rows, SmallSet
 from components.trainer.loop.train import (
+    HEAD,
     FixedLength,
     Recorded,
     Shared,
@@ -87,14 +88,29 @@ class Validated:
     def choose_epoch(self, *, without: int | None = None) -> int:
         """Return the epoch, from 1, with the best mean of `training.metric` over the folds.
 
-        It is the last one if `training.keep` says so.
+        It is the last one if `training.keep` says so, and that of the head unless fine-tuning is
+        better beyond chance.
         """
         metric = self.config.training.metric
         curve = self.mean_curve(f"val_{metric}", without=without)
         # NaN from the epoch on in which a fold diverged.
         if self.config.training.keep == "last":
-            return int(np.flatnonzero(np.isfinite(curve))[-1]) + 1
-        return 1 + int(np.nanargmin(curve) if metric == "loss" else np.nanargmax(curve))
+            best = int(np.flatnonzero(np.isfinite(curve))[-1])
+        else:
+            best = int(np.nanargmin(curve) if metric == "loss" else np.nanargmax(curve))
+        if HEAD in full_lengths(self.config) and not self._improves(best, without):
+            return 1
+        return best + 1
+
+    def _improves(self, epoch: int, without: int | None) -> bool:
+        """Return whether an epoch, from 0, is better than the first one beyond chance."""
+        folds = [fold for fold in range(len(self.results)) if fold != without]
+        ids = [self.images.labels[self.assigned == fold] for fold in folds]
+        first, last = (
+            np.concatenate([self.results[fold].logits[number] for fold in folds])
+            for number in (0, epoch)
+        )
+        return improves(first, last, np.concatenate(ids))
 
     def mean_curve(self, metric: str, *, without: int | None = None) -> NDArray[np.float64]:
         """Return the mean over the images of all folds, or of all but one, in each epoch."""
@@ -149,9 +165,15 @@ def train_with_folds(
     model: tf_keras.Model, data: TrainingInput, *, folds: int, log_dir: str, checkpoint_dir: str
 ) -> tuple[Training, Validated]:
     """Train `model` for each fold, then from its first weights on all images."""
-    images, initial = SmallSet.read(data), model.get_weights()
+    images, initial, shared = SmallSet.read(data), model.get_weights(), Shared()
     validated = cross_validate(
-        model, data, images, folds=folds, log_dir=log_dir, checkpoint_dir=checkpoint_dir
+        model,
+        data,
+        images,
+        folds=folds,
+        log_dir=log_dir,
+        checkpoint_dir=checkpoint_dir,
+        shared=shared,
     )
     model.set_weights(initial)
     nobody = np.empty(0, np.int64)
@@ -161,6 +183,7 @@ def train_with_folds(
         log_dir=log_dir,
         checkpoint_dir=os.path.join(checkpoint_dir, "all"),
         mode=FixedLength(validated.lengths),
+        shared=shared,
     )
     training.run()
     return training, validated

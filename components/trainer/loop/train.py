@@ -1,13 +1,13 @@
 """A training: its phases, their epochs, evaluation and early stopping.
 
 From random weights there is one phase. From pretrained ones, the first fits a new last layer to
-fixed features, and the second fine-tunes the layers that `transfer.unfreeze` selects, which a
-random head would have spoiled. Keras's `fit` can neither resume in the middle of an epoch with the
-next examples, nor measure how long a step waited for them.
+fixed features, and the second fine-tunes the layers that `transfer.unfreeze` selects, if possible
+on what the layers before have computed once. It is kept if it is better beyond chance. Keras's
+`fit` can neither resume in the middle of an epoch with the next examples, nor measure how long a
+step waited for them.
 """
 
 import contextlib
-import dataclasses
 import functools
 import logging
 import math
@@ -28,40 +28,48 @@ from components.host.progress import report_epoch, report_progress
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.export.signatures import Classifier
 from components.trainer.input.host_calls import sharing_captured
-from components.trainer.loop.calibration import Predict, compile_logits
+from components.trainer.loop.activations import Activations, Tables, choose_views
+from components.trainer.loop.calibration import compile_logits, improves, predict_logits
 from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
-from components.trainer.loop.feature_cache import FeatureCache, Tables
+from components.trainer.loop.linear_head import find_margins, fit_head, measure
 from components.trainer.loop.log import TrainingLog
 from components.trainer.loop.step import Step, erase_tuned, find_state
 from components.trainer.loop.step_loop import Pace, StepLoop
 from components.trainer.loop.strategy import is_chief, mean_of_workers, sync_replicas
-from components.trainer.networks.layers import Dropout
-from components.trainer.networks.parts import Parts, freeze, unfreeze_everything
+from components.trainer.networks.parts import (
+    Parts,
+    count_unfrozen,
+    divide,
+    freeze,
+    unfreeze_everything,
+)
 from components.trainer.networks.warm_start import WarmStart
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
+# Training images to which the head is fitted; they are in the order of a hash.
+_MOST_FOR_HEAD = 50_000
 # Names of the phases, and of the folders of their checkpoints.
-_TRAIN, _HEAD, _FINE_TUNE = "train", "head", "fine_tune"
+_TRAIN, HEAD, _FINE_TUNE = "train", "head", "fine_tune"
 # The first steps are slower than the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10
 # Compiled loops that are kept for other trainings; each has the weights three times in memory.
 _MOST_LOOPS = 6
 
-Source = TrainingInput | FeatureCache
+Logits = npt.NDArray[np.float32]
+Source = TrainingInput | Activations
 Evaluation = Callable[[], tf.data.Dataset] | None
 """Returns every example of the eval split; None: there are none."""
 
 
 def full_lengths(config: TrainerConfig) -> dict[str, int]:
     """Return the most epochs of each phase."""
-    transfer, epochs = config.transfer, config.training.epochs
+    epochs = config.training.epochs
     if not config.model.pretrained:
         return {_TRAIN: epochs}
-    later = 0 if transfer.unfreeze == "none" else epochs
-    lengths = {_HEAD: transfer.head_epochs, _FINE_TUNE: later}
-    return {phase: length for phase, length in lengths.items() if length}
+    later = {} if config.transfer.unfreeze == "none" else {_FINE_TUNE: epochs}
+    return {HEAD: 1} | later
 
 
 class Mode:
@@ -80,16 +88,21 @@ class Mode:
         """Return the most epochs of each phase."""
         return full_lengths(config)
 
-    def record(self, phase: str, predict: Predict, images: tf.data.Dataset | None) -> None:
-        """Hear of the end of an epoch; the network has the weights that were evaluated."""
+    def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
+        """Hear of the end of an epoch; the function returns the logits of the eval split."""
 
     def stops(self, phase: str, progress: Progress) -> bool:
         """Return whether to stop after an epoch; a later training goes on from its checkpoint."""
         return False
 
-    def prefers_last(self, before: Progress, last: Progress) -> bool:
-        """Return whether the weights of the second phase replace those of the first."""
-        return last.is_better(last.best, before.best)
+    def prefers_last(self, last: Progress, is_better: Callable[[], bool]) -> bool:
+        """Return whether the weights of the second phase replace those of the first.
+
+        Args:
+            last: the second phase.
+            is_better: returns whether the eval split shows that, beyond chance.
+        """
+        return bool(last.best_epoch) and is_better()
 
 
 class FixedLength(Mode):
@@ -105,7 +118,7 @@ class FixedLength(Mode):
         """Return what folds have chosen."""
         return self._lengths
 
-    def prefers_last(self, before: Progress, last: Progress) -> bool:
+    def prefers_last(self, last: Progress, is_better: Callable[[], bool]) -> bool:
         """Prefer the second phase, unless it diverged."""
         return bool(last.best_epoch)
 
@@ -117,17 +130,14 @@ class Recorded(Mode):
 
     def __init__(self) -> None:
         """Start without any."""
-        self.logits: dict[str, list[npt.NDArray[np.float32]]] = {}
+        self.logits: dict[str, list[Logits]] = {}
         """Phase → logits of the eval split after each epoch, [images, classes]."""
 
-    def record(self, phase: str, predict: Predict, images: tf.data.Dataset | None) -> None:
+    def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
         """Keep the predictions."""
-        with sharing_captured():
-            batches = iter(() if images is None else images)
-        logits = [predict(batch).numpy() for batch, _ in batches]
-        self.logits.setdefault(phase, []).append(np.concatenate(logits))
+        self.logits.setdefault(phase, []).append(find_logits())
 
-    def prefers_last(self, before: Progress, last: Progress) -> bool:
+    def prefers_last(self, last: Progress, is_better: Callable[[], bool]) -> bool:
         """Go through both phases."""
         return True
 
@@ -144,7 +154,7 @@ class Stoppable(Mode):
 
     def stops(self, phase: str, progress: Progress) -> bool:
         """Ask the search, but not about the head."""
-        return phase != _HEAD and self._stop(progress)
+        return phase != HEAD and self._stop(progress)
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,7 @@ class Phase:
     steps: int
     """Steps per epoch."""
     on_features: bool = False
-    """Whether it trained on features in memory instead of images."""
+    """Whether it trained on what frozen layers had computed instead of images."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +178,10 @@ class Shared:
 
     loops: "dict[str, TrainingLoop]" = field(default_factory=dict)
     """Compiled loops of their phases, by what `Step.tune` cannot change."""
-    features: Tables = field(default_factory=dict)
+    activations: Tables = field(default_factory=dict)
     """Of their images."""
+    divided: dict[int, tuple[tf_keras.Model, tf_keras.Model] | None] = field(default_factory=dict)
+    """Number of last blocks → the two models of `divide`."""
 
 
 @dataclass
@@ -184,8 +196,8 @@ class Training:
     checkpoint_dir: str
     """Folder of checkpoints, with a folder for each phase; they stay."""
     mode: Mode = field(default_factory=Mode)
-    shared: Shared | None = None
-    """What earlier trainings have left for this one; None: nothing is left for others."""
+    shared: Shared = field(default_factory=Shared)
+    """What earlier trainings have left for this one, and what it leaves for others."""
     start: WarmStart | None = None
     """The pushed model whose weights the model has at first, if there is one."""
 
@@ -197,6 +209,8 @@ class Training:
     """Whether its mode has stopped it before it was complete."""
     margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
     """`Margins.result` of each phase."""
+    answers: Logits | None = None
+    """Logits of the eval split after the first of two phases, [images, classes]."""
 
     def run(self) -> None:
         """Train, from the latest checkpoint of the latest phase on.
@@ -210,7 +224,7 @@ class Training:
             self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
         # The head of a pushed model has been trained.
-        if _HEAD in lengths and not (self.start and _FINE_TUNE in lengths):
+        if HEAD in lengths and not (self.start and _FINE_TUNE in lengths):
             self._train_head()
         if _FINE_TUNE in lengths:
             self._fine_tune()
@@ -236,66 +250,90 @@ class Training:
         return means
 
     def _train_head(self) -> None:
-        """Train the last layer alone, on cached features if `transfer.cache_features` is on."""
-        config = self.data.config
+        """Fit the last layer to features of the images as they are."""
+        started = time.perf_counter()
         freeze(self.model, unfreeze="none")
-        parts = Parts.of(self.model)
-        # The loss of a single layer has one minimum. From zero, training reaches it with small
-        # weights, which are up to a point more accurate with few images, as in BiT.
-        for variable in () if self.start else parts.head.trainable_variables:
-            variable.assign(tf.zeros_like(variable))
-        # A convex problem needs no recipe.
-        head = dataclasses.replace(
-            config.training,
-            epochs=config.transfer.head_epochs,
-            learning_rate=config.transfer.head_learning_rate,
-            optimizer="adam",
-            schedule="cosine",
-            warmup_epochs=0.0,
-            weight_decay=0.0,
-            clip_norm=0.0,
-            ema=0.0,
-            profile_steps=0,
+        parts, data = Parts.of(self.model), self.data
+        seen = Activations(
+            parts.backbone, data, most=_MOST_FOR_HEAD, tables=self.shared.activations
         )
-        tables = self.shared.features if self.shared else None
-        cache = FeatureCache(parts.backbone, self.data, tables)
-        if not (config.transfer.cache_features and cache.fits):
-            self._fit(_HEAD, head, self.model, self.data)
-            return
-        _LOGGER.info(
-            "The last layer is trained on features that are computed once, from images without "
-            "augmentation; set transfer.cache_features to false to train it with augmentation."
-        )
-        # On features that never change, dropout cost up to a point of accuracy.
-        for layer in parts.head.layers:
-            if isinstance(layer, Dropout):
-                layer.trainable = False
-        self._fit(_HEAD, head, parts.head, cache)
+        features, ids = seen.first_views(data.train)
+        fit_head(parts.head, features, ids, class_weights=data.class_weights(self._classes))
+        predict = parts.head.predict_on_batch
+        logits = predict(features.astype(np.float32))
+        values = measure(logits, ids)
+        if data.evaluation.total:
+            others, their_ids = seen.first_views(data.evaluation)
+            self.answers = answers = predict(others.astype(np.float32))
+            values |= {f"val_{name}": v for name, v in measure(answers, their_ids).items()}
+            self.mode.record(HEAD, lambda: answers)
+        else:
+            values |= {f"val_{name}": math.nan for name in [*values]}
+        seconds = time.perf_counter() - started
+        values |= {RATE: len(ids) / seconds, INPUT_WAIT_FRACTION: 0.0, LEARNING_RATE: 0.0}
+        report_epoch(values, epoch=1, epochs=1)
+        watched = f"val_{data.config.training.metric}"
+        history = {name: [value] for name, value in values.items()}
+        done = Progress(watched, history=history, best_epoch=1, steps_per_epoch=1)
+        self.phases.append(Phase(HEAD, done, seconds, steps=1, on_features=True))
+        self.exported = HEAD
+        margins = np.zeros((data.train.total, 2), np.float32)
+        margins[: len(ids)] = np.stack([find_margins(logits, ids), np.ones(len(ids))], axis=1)
+        self.margin_sums.append(margins)
 
     def _fine_tune(self) -> None:
-        """Train the unfrozen layers, but keep the earlier weights if they were better."""
-        transfer, variables = self.data.config.transfer, list(self.model.variables)
+        """Train the unfrozen layers; keep the earlier weights unless the new ones are better."""
+        freeze(self.model, unfreeze=self.data.config.transfer.unfreeze)
+        model, source = self._find_unfrozen()
+        variables = list(model.variables)
         earlier = [variable.numpy() for variable in variables]
-        freeze(self.model, unfreeze=transfer.unfreeze)
-        self._fit(_FINE_TUNE, self.data.config.training, self.model, self.data)
+        loop = self._fit(_FINE_TUNE, self.data.config.training, model, source)
         *before, last = (phase.progress for phase in self.phases)
-        if not before or self.mode.prefers_last(before[0], last):
+
+        def is_better() -> bool:
+            if self.answers is None:
+                return True
+            logits, ids = predict_logits(loop.predict, source.read_evaluation())
+            count = min(len(logits), len(self.answers))
+            return improves(self.answers[:count], logits[:count], ids[:count])
+
+        if not before or self.stopped or self.mode.prefers_last(last, is_better):
             return
         for variable, value in zip(variables, earlier, strict=True):
             variable.assign(value)
-        self.exported = _HEAD
+        self.exported = HEAD
         if last.best_epoch:
             _LOGGER.warning(
-                "Fine-tuning has not improved the model (%s %.4f, before %.4f), so its weights are "
-                "discarded: lower training.learning_rate, or unfreeze fewer blocks with "
-                "transfer.unfreeze.",
-                *(last.watched, last.best, before[0].best),
+                "Fine-tuning has not improved the model beyond chance, so it has the weights of "
+                "the first phase: lower training.learning_rate, or unfreeze fewer blocks with "
+                "transfer.unfreeze."
             )
+
+    def _find_unfrozen(self) -> tuple[tf_keras.Model, Source]:
+        """Return the model to fine-tune and what it reads: activations of the frozen layers.
+
+        If they cannot be kept, it is the whole model, which reads images.
+        """
+        blocks = count_unfrozen(self.model, self.data.config.transfer.unfreeze)
+        divided = self.shared.divided
+        if blocks not in divided:
+            with self.model.distribute_strategy.scope():
+                divided[blocks] = divide(self.model, blocks=blocks)
+        if two := divided[blocks]:
+            frozen, rest = two
+            tables = self.shared.activations
+            if views := choose_views(frozen, self.data, tables):
+                return rest, Activations(frozen, self.data, views=views, tables=tables)
+        return self.model, self.data
+
+    @property
+    def _classes(self) -> int:
+        return int(self.model.output_shape[-1])
 
     def _fit(
         self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
-    ) -> None:
-        """Run a phase, of the whole model on images or of the head on features.
+    ) -> "TrainingLoop":
+        """Run a phase, of the whole model on images or of its last layers on activations.
 
         Raises:
             ModelError: it diverged, and neither it nor an earlier phase has weights to keep.
@@ -327,19 +365,22 @@ class Training:
                 raise ModelError(problem)
             _LOGGER.warning("%s The weights of an earlier epoch are kept.", problem)
         self.stopped = not loop.is_complete(done)
-        seconds, on_features = time.perf_counter() - started, isinstance(source, FeatureCache)
+        seconds, on_features = time.perf_counter() - started, isinstance(source, Activations)
         self.phases.append(Phase(name, done, seconds, source.steps, on_features))
         self.exported = name
         if loop.step.margins:
             self.margin_sums.append(loop.step.margins.result())
+        return loop
 
     def _find_loop(
         self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
     ) -> "TrainingLoop":
         """Return the loop of a phase, compiled by an earlier training if there was one."""
-        loops = {} if self.shared is None else self.shared.loops
-        weights = self.data.class_weights(self.model.output_shape[-1])
-        compiled = (name, self.data.config.transfer, source.steps, self.data.batch_size, weights)
+        loops = self.shared.loops
+        weights = self.data.class_weights(self._classes)
+        records = self.data.train.total if self.mode.saves else 0
+        sizes = (source.steps, self.data.batch_size, records)
+        compiled = (name, model.name, self.data.config.transfer, sizes, weights)
         facts = repr((*compiled, source.augmentation, erase_tuned(config)))
         with self.model.distribute_strategy.scope():
             if facts in loops:
@@ -354,10 +395,10 @@ class Training:
                     batch_size=self.data.batch_size,
                     steps=source.steps,
                     class_weights=weights,
-                    records=self.data.train.total if self.mode.saves else 0,
+                    records=records,
                 )
-                # Features are of one view of each image.
-                views = 1 if isinstance(source, FeatureCache) else self.data.config.model.views
+                # Activations are of one view of each image.
+                views = 1 if isinstance(source, Activations) else self.data.config.model.views
                 alike = (one for one in loops.values() if one.step.model is model)
                 loops[facts] = TrainingLoop(step, views=views, other=next(alike, None))
         return loops[facts]
@@ -365,9 +406,8 @@ class Training:
 
 def _describe_divergence(name: str, config: TrainingConfig, *, epoch: int) -> str:
     """Say in which epoch a phase diverged, and which of its options to change."""
-    section = "transfer.head_" if name == _HEAD else "training."
-    changes = [f"lower {section}learning_rate, which is {config.learning_rate:g}"]
-    if name != _HEAD and not config.clip_norm:
+    changes = [f"lower training.learning_rate, which is {config.learning_rate:g}"]
+    if not config.clip_norm:
         changes.append("set training.clip_norm to 1")
     if config.precision != "float32":
         changes.append("set training.precision to float32")
@@ -392,7 +432,7 @@ class TrainingLoop:
         """
         self._strategy = tf.distribute.get_strategy()
         self.step, self._steps = step, step.steps
-        self._predict = compile_logits(Classifier(step.model, views))
+        self.predict = compile_logits(Classifier(step.model, views))
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
@@ -563,7 +603,7 @@ class TrainingLoop:
             values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
             values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
             if not progress.diverged:
-                self._mode.record(self._phase, self._predict, images)
+                self._mode.record(self._phase, lambda: self._find_logits(images))
             usable = images is None or math.isfinite(values["val_loss"])
             keep = self._mode.keeps_last or (self._config.keep == "last" and usable)
             progress.end_epoch(values, step.model, keep=keep)
@@ -573,6 +613,12 @@ class TrainingLoop:
         step.train.reset()
         step.evaluation.reset()
         report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)
+
+    def _find_logits(self, images: tf.data.Dataset | None) -> Logits:
+        """Return the logits of all images, [images, classes]."""
+        with sharing_captured():
+            batches = iter(() if images is None else images)
+        return np.concatenate([self.predict(batch).numpy() for batch, _ in batches])
 
     def _is_finite(self) -> bool:
         """Return whether all weights and statistics of the model are finite."""

@@ -81,7 +81,52 @@ def make_head(features: Any, logits: Any) -> tf_keras.Model:
     return tf_keras.Model(features, logits, name=_HEAD)
 
 
-def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["all", "none"]) -> None:
+def divide(model: tf_keras.Model, *, blocks: int) -> tuple[tf_keras.Model, tf_keras.Model] | None:
+    """Divide a model before its last blocks, into two models that share its layers.
+
+    Returns:
+        From uint8 images to float32 activations, and from these to logits; None if the blocks take
+        more than the output of one layer, or if there are no others.
+    """
+    parts = Parts.of(model)
+    blocks_before = parts.blocks[: len(parts.blocks) - blocks]
+    inner = [layer for layer in parts.backbone.layers if isinstance(layer, tf_keras.Model)]
+    if not blocks_before or len(inner) != 1:
+        return None
+    [network] = inner
+    names, cut = {layer.name for layer in network.layers}, blocks_before[-1][-1]
+    if cut.name not in names:
+        return None
+    activations = cut.output
+    try:
+        below, above = (
+            tf_keras.Model(network.input, activations),
+            tf_keras.Model(activations, network.output),
+        )
+    except ValueError:  # A later layer takes something else, too.
+        return None
+    images = layers.Input(parts.backbone.input_shape[1:], dtype="uint8")
+    values, position = images, parts.backbone.layers.index(network)
+    for layer in parts.backbone.layers[1:position]:
+        values = layer(values)
+    values = layers.Activation("linear", dtype="float32")(below(values))
+    inputs = layers.Input(values.shape[1:], dtype="float32")
+    features = above(inputs)
+    for layer in parts.backbone.layers[position + 1 :]:
+        features = layer(features)
+    frozen = tf_keras.Model(images, values, name=f"before_{blocks}_blocks")
+    return frozen, tf_keras.Model(inputs, parts.head(features), name=f"last_{blocks}_blocks")
+
+
+def count_unfrozen(model: tf_keras.Model, unfreeze: int | Literal["top", "all", "none"]) -> int:
+    """Return how many last blocks of the backbone `transfer.unfreeze` stands for."""
+    if isinstance(unfreeze, int):
+        return unfreeze
+    number = len(Parts.of(model).blocks)
+    return {"all": number, "top": number // 2, "none": 0}[unfreeze]
+
+
+def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["top", "all", "none"]) -> None:
     """Choose the layers to train with the head; others neither learn nor update their statistics.
 
     Batch normalization is never trained: statistics from a few batches would replace those of the
@@ -89,14 +134,14 @@ def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["all", "none"]) -> 
 
     Args:
         model: built by `build_model`.
-        unfreeze: number of last blocks of the backbone to train, all or none.
+        unfreeze: number of last blocks of the backbone to train, top (half of them), all or none.
 
     Raises:
         ConfigurationError: the network cannot be divided, or has fewer blocks.
     """
     parts = Parts.of(model)
     blocks = parts.blocks
-    number = {"all": len(blocks), "none": 0}[unfreeze] if isinstance(unfreeze, str) else unfreeze
+    number = count_unfrozen(model, unfreeze)
     if number > len(blocks):
         raise ConfigurationError(
             f"transfer.unfreeze is {unfreeze}, but {model.name} has only {len(blocks)} blocks; "
