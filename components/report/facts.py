@@ -85,7 +85,9 @@ class TrainedPhase(NamedTuple):
     epochs: int
     diverged: bool = False
     on_features: bool = False
-    """Whether it read features from memory instead of images."""
+    """Whether it read what frozen layers had computed instead of images."""
+    exported: bool = True
+    """Whether its weights were exported, those of its best or last epoch."""
 
 
 class SpanFacts(NamedTuple):
@@ -220,12 +222,14 @@ class ReportFacts:
         """The exported epoch; None if the history does not tell."""
         metric, values = self._watched
         epochs = len(values)
-        if self.keeps_last:
-            # A phase that makes the model worse is not exported.
-            ends = np.cumsum([phase.epochs for phase in self.phases or [TrainedPhase("", epochs)]])
-            known = np.flatnonzero(np.isfinite(values))
-            last = [known[known < end].max(initial=0) for end in ends]
-            values[np.isin(np.arange(epochs), last, invert=True)] = math.nan
+        first = 0
+        for phase in self.phases or [TrainedPhase("", epochs)]:
+            part = values[first : first + phase.epochs]
+            if not phase.exported:
+                part[:] = math.nan
+            elif self.keeps_last:
+                part[: np.flatnonzero(np.isfinite(part)).max(initial=0)] = math.nan
+            first += phase.epochs
         return _find_best(metric, values)
 
     @property

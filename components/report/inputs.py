@@ -114,7 +114,10 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "history": read_json(os.path.join(run, HISTORY_FILE)),
         "phases": tuple(
-            TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
+            TrainedPhase(
+                **{field: phase[field] for field in TrainedPhase._fields if field in phase},
+                exported=phase["name"] == training["exported"],
+            )
             for phase in training.get("phases", ())
         ),
         "warm_start": training.get("warm_start"),

@@ -50,13 +50,8 @@ def _find_phase(facts: ReportFacts, kept: KeptEpoch | None) -> _KeptPhase:
     raise UnknownError
 
 
-def _option_of(phase: TrainedPhase, name: str) -> str:
-    """Return the option that acts in a phase for `epochs` or `learning_rate`."""
-    return f"transfer.head_{name}" if phase.name == "head" else f"training.{name}"
-
-
-def _lower_rate(facts: ReportFacts, phase: TrainedPhase) -> str:
-    option = _option_of(phase, "learning_rate")
+def _lower_rate(facts: ReportFacts) -> str:
+    option = "training.learning_rate"
     return f"lower the learning rate: --{option} {facts.find_option(option) / 10:g}"
 
 
@@ -67,9 +62,8 @@ def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
     for phase in facts.phases:
         if not phase.diverged:
             continue
-        advice = _lower_rate(facts, phase)
-        # The first phase does not clip gradients.
-        if phase.name != "head" and not facts.find_option("training.clip_norm"):
+        advice = _lower_rate(facts)
+        if not facts.find_option("training.clip_norm"):
             advice += ", or limit the gradients: --training.clip_norm 1"
         if facts.find_option("training.precision") != "float32":
             advice += ", or compute more precisely: --training.precision float32"
@@ -95,13 +89,10 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
     if train - evaluated <= _WIDE_GAP:
         return
     advice, kept_out = ["add images"], facts.selection_split
-    on_features = _find_kept(facts).phase.on_features
-    if facts.find_option("augmentation.policy") == "none":
+    if _find_kept(facts).phase.name == "head":
+        advice.append("fine-tune the last layers: --transfer.unfreeze top")
+    elif facts.find_option("augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")
-    elif on_features:
-        advice.append("augment images in the first phase, too:")
-    if on_features and advice[1:]:
-        advice[-1] += " --transfer.cache_features false"
     if (weights := _advise_weights(facts)) and facts.find_option("transform.size") > SMALL_SIDE:
         advice.append(f"start from pretrained weights: {weights}")
     yield Finding(
@@ -115,17 +106,16 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
 def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
     phase, epoch, end = _find_kept(facts)
-    limit, where = _option_of(phase, "epochs"), _WORDS[phase.name]
-    most = facts.find_option(limit)
-    last = facts.phases[-1]
+    limit, where = "training.epochs", _WORDS[phase.name]
+    most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:
         return
     if last.name != phase.name:
         yield Finding(
             "training",
-            "fine-tuning has not improved the model",
+            "fine-tuning has not improved the model beyond chance",
             "the model has the weights of the first phase, and fine-tuning only took time",
-            f"{_lower_rate(facts, last)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
+            f"{_lower_rate(facts)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
         )
         return
     # With training.keep last, it need not be the exported one.
@@ -135,18 +125,17 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
             "training",
             f"the first of {phase.epochs} epochs{where} was the best",
             "further training only made the model worse",
-            _lower_rate(facts, phase),
+            _lower_rate(facts),
         )
     accuracy = [float(value) for value in facts.history.get("accuracy", ())[end - 1 : end]]
     # With a decaying learning rate the last epoch is often the best one.
-    if epoch == phase.epochs == most and accuracy and accuracy[0] < _LEARNED:
-        fine_tune = ", or fine-tune: --transfer.unfreeze all" if phase.name == "head" else ""
+    if phase.name != "head" and epoch == phase.epochs == most and min(accuracy or [1]) < _LEARNED:
         yield Finding(
             "training",
             f"the last of {most} epochs{where} was the best, with a training accuracy of "
             f"{accuracy[0]:.3f}",
             "the network was still learning",
-            f"train longer: --{limit} {2 * most}{fine_tune}",
+            f"train longer: --{limit} {2 * most}",
         )
 
 

@@ -289,10 +289,21 @@ def _photos(images: int) -> Values:
 
 
 def _transfer(images: int) -> Values:
+    """For the last half of the layers, which start from ImageNet's weights.
+
+    With 3,000 images of CIFAR-10 at 128 pixels, the accuracy was 0.852 after six epochs; with a
+    learning rate of 2e-4 it was 0.820, with 1e-3 0.71, and with mixed images 0.828.
+    """
     return {
-        "training.epochs": _epochs(images, seen=100_000, least=5, most=30),
-        "training.learning_rate": 1e-4,
+        "training.epochs": _epochs(images, seen=18_000, least=4, most=10),
+        "training.batch_size": 32 if 0 < images < 1_000 else 64,
+        # The last epoch needs no eval images to choose it, and the head alone is the alternative.
+        "training.keep": "last",
+        "training.optimizer": "adamw",
+        "training.learning_rate": 5e-4,
+        "training.weight_decay": 0.02,
         "training.warmup_epochs": 1.0,
+        "training.label_smoothing": 0.1,
         "augmentation.flip": True,
     }
 

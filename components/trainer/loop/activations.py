@@ -200,7 +200,9 @@ class Activations:
                 return forward(images, number + replica)
 
             return tf.function(
-                lambda batch, number: strategy.run(on_replica, (batch, number)), autograph=False
+                lambda batch, number: strategy.run(on_replica, (batch, number)),
+                autograph=False,
+                reduce_retracing=True,
             )
 
         return lambda batch, number, views: make(views)(batch, number)
@@ -214,7 +216,8 @@ def count_values(model: tf_keras.Model) -> int:
 def choose_views(frozen: tf_keras.Model, data: TrainingInput, tables: Tables) -> int:
     """Return how many views of each training image can be kept; 0 if training reads images.
 
-    `tables` are those that are kept already. The views depend on the images and the network only. Mixed images have no activations of their own.
+    `tables` are those that are kept already. The views depend on the images and the network only.
+    Mixed images have no activations of their own.
     """
     if data.config.augmentation.soft_labels:
         return 0

@@ -258,13 +258,14 @@ class Training:
             parts.backbone, data, most=_MOST_FOR_HEAD, tables=self.shared.activations
         )
         features, ids = seen.first_views(data.train)
-        fit_head(parts.head, features, ids, class_weights=data.class_weights(self._classes))
-        predict = parts.head.predict_on_batch
-        logits = predict(features.astype(np.float32))
+        predict = fit_head(
+            parts.head, features, ids, class_weights=data.class_weights(self._classes)
+        )
+        logits = predict(features)
         values = measure(logits, ids)
         if data.evaluation.total:
             others, their_ids = seen.first_views(data.evaluation)
-            self.answers = answers = predict(others.astype(np.float32))
+            self.answers = answers = predict(others)
             values |= {f"val_{name}": v for name, v in measure(answers, their_ids).items()}
             self.mode.record(HEAD, lambda: answers)
         else:

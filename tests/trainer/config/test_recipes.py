@@ -149,14 +149,13 @@ INEFFECTIVE = {
     "--augmentation.flip true": "--augmentation.flip true changes nothing: recipe transfer sets it "
     "already",
     "--training.momentum 0.8": "--training.momentum 0.8 changes nothing with training.optimizer "
-    "adam",
+    "adamw",
     "--transfer.unfreeze 2 --model.weights none": "--transfer.unfreeze 2 changes nothing without "
     "pretrained weights",
     "--transfer.unfreeze 2": "",
-    "--training.keep last --training.patience 7": "--training.patience 7 changes nothing with "
-    "training.keep last",
+    "--training.patience 7": "--training.patience 7 changes nothing with training.keep last",
     "--augmentation.flip false": "",
-    "--training.patience 5": "",
+    "--training.keep best --training.patience 5": "",
     "--training.optimizer sgd --training.momentum 0.8": "",
     "--model.weights w.h5 --transfer.unfreeze 2": "",
     "--model.width 8": "",

@@ -24,7 +24,7 @@ from components.records.shard_files import write_index
 from components.trainer import run_fn as trainer
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
-from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop import fold_images, folds
 from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_folds
 from components.trainer.loop.folds import FoldResult, Validated
@@ -73,18 +73,24 @@ def test_a_fold_that_diverged_ends_the_choice() -> None:
     assert validated([result(whole), result(diverged)], training=training).choose_epoch() == 2
 
 
-@pytest.mark.parametrize(
-    ("best", "lengths"), [(2, {"head": 2}), (3, {"head": 3}), (5, {"head": 3, "fine_tune": 2})]
-)
-def test_the_phases_of_the_training_on_all_images(best: int, lengths: dict[str, int]) -> None:
-    curve = [float(abs(epoch - best)) for epoch in range(1, 8)]
+@pytest.mark.parametrize("better", [True, False])
+def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) -> None:
+    random = np.random.default_rng(0)
+    results = []
+    for _ in range(3):
+        logits = random.normal(size=(4, 4, 3)).astype(np.float32)
+        results.append(FoldResult(logits, {"val_loss": [4.0, 3, 2, 1]}, 1.0))
     found = validated(
-        [result(curve), result(curve)],
+        results,
         model=ModelConfig(name="mobilenet_v2", weights="imagenet"),
-        transfer=TransferConfig(head_epochs=3),
-        training=TrainingConfig(epochs=4),
+        training=TrainingConfig(epochs=3, keep="last"),
     )
-    assert found.lengths == lengths
+    if better:
+        for fold, result in enumerate(results):
+            ids = found.images.labels[found.assigned == fold]
+            result.logits[3] += 5 * np.eye(3)[ids]
+    assert found.lengths == ({"head": 1, "fine_tune": 3} if better else {"head": 1})
+    assert found.epochs == [4 if better else 1] * 3
 
 
 def test_the_temperature_of_a_fold_is_that_of_the_others() -> None:

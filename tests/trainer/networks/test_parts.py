@@ -9,7 +9,8 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze, unfreeze_everything
+from components.trainer.networks.networks import build_model
+from components.trainer.networks.parts import Parts, divide, freeze, unfreeze_everything
 from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train, values
 
@@ -133,3 +134,21 @@ def test_frozen_layers_make_no_difference_to_the_file(
     np.testing.assert_array_equal(
         Parts.of(first).backbone(IMAGES), Parts.of(second).backbone(IMAGES)
     )
+
+
+@pytest.mark.parametrize("blocks", [1, 9, 17])
+def test_a_network_divided_before_its_last_blocks_computes_the_same(blocks: int) -> None:
+    config = ModelConfig(name="efficientnet_lite0", weights="none")
+    model = build_model(config, size=64, classes=3, mean=(90.0,) * 3, variance=(3000.0,) * 3)
+    divided = divide(model, blocks=blocks)
+    assert divided
+    frozen, rest = divided
+    images = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
+    expected = model(images, training=False).numpy()
+    np.testing.assert_allclose(rest(frozen(images)), expected, rtol=1e-4, atol=1e-6)
+    freeze(model, unfreeze=blocks)
+    assert not frozen.trainable_variables
+    assert {v.ref() for v in rest.trainable_variables} == {
+        v.ref() for v in model.trainable_variables
+    }
+    assert divide(model, blocks=len(Parts.of(model).blocks)) is None
