@@ -8,7 +8,7 @@ import tensorflow as tf
 from components.trainer.config.input import InputConfig
 from components.trainer.input import cache, dataset
 from tests.trainer.input.shard_folder import ShardFolder, write_shards
-from tests.trainer.loop.test_feature_cache import training_input
+from tests.trainer.loop.test_activations import training_input
 
 # No image of label id 2.
 LABELS = [0] * 12 + [1] * 3 + [3]
