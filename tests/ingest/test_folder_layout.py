@@ -283,6 +283,18 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
         ],
         "have the same folders (ground_truth, test and train)",
     ),
+    "a part of MVTec AD": (
+        ["test/bent/1.png", "test/good/1.png", "train/good/1.png"],
+        "or divide the images of {0}/test by hash: local_runner.py {0}/test",
+    ),
+    "BUSI": (
+        [f"{of}/1{end}.png" for of in TWO for end in ("", "_mask", "_mask_1", "mask")],
+        {*TWO},
+    ),
+    "Cityscapes": (
+        [f"{of}/{split}/a/1.png" for of in ("gtFine", "leftImg8bit") for split in ("train", "val")],
+        "give one of them, such as {0}/leftImg8bit",
+    ),
     "Stanford Cars": (
         ["cars_train/1.jpg", "cars_test/1.jpg", "devkit/annos.mat"],
         "The folders cars_test and cars_train of {0} have images, but no label folders: list",
@@ -309,8 +321,19 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
         BOXES.format("YOLO"),
     ),
     "Ultralytics' YOLO": (
-        ["images/train/1.jpg", "images/val/2.jpg", "labels/train/1.txt", "data.yaml"],
-        "{0}/images has several",
+        ["images/train/1.jpg", "images/val/2.jpg", "labels/train/1.txt", "coco8.yaml"],
+        BOXES.format("YOLO"),
+    ),
+    "YOLO's darknet": (["obj_train_data/1.jpg", "obj.data", "train.txt"], BOXES.format("YOLO")),
+    "KITTI": (["training/image_2/1.png", "training/label_2/1.txt"], BOXES.format("KITTI")),
+    "COCO with a folder": (
+        ["images/train2017/1.jpg", "images/val2017/2.jpg", "annotations/captions.json"],
+        BOXES.format("COCO"),
+    ),
+    "Roboflow's Pascal VOC": (["train/1.jpg", "train/1.xml"], BOXES.format("Pascal VOC")),
+    "Roboflow's several labels": (
+        ["train/1.jpg", "train/_classes.csv"],
+        "a data set with several labels for an image",
     ),
     "Roboflow's COCO": (
         ["train/1.jpg", "train/_annotations.coco.json", "valid/1.jpg"],
@@ -318,7 +341,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "CelebA": (
         ["Img/img_align_celeba/1.jpg", "Anno/list_attr_celeba.txt", "Eval/list_eval.txt"],
-        "only one class, 'Img': a classifier needs at least two. Or list the labels of the images",
+        "only one class, 'Img': a classifier needs at least two. If its images have several, list",
     ),
     "Places365": ([*place("data_256/a", *TWO), "data_256/b/bar/1.jpg"], "{0}/data_256 has several"),
     "Places365, data_256": (
@@ -330,6 +353,15 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
         [*place("animals", *TWO), *place("vehicles", "car")],
         "For the first, set ingest.layout to label; else give one of them, such as {0}/animals",
     ),
+    "superclasses in splits": (
+        [
+            f"{split}/{path}"
+            for split in ("train", "val")
+            for path in ("a/ant/1.jpg", "a/bee/1.jpg", "b/car/1.jpg")
+        ],
+        "For the first, set ingest.layout to split; else give one of them, such as {0}/train/a",
+    ),
+    "dogs vs. cats": (["train/cat.1.jpg", "test1/1.jpg"], "have images, but no label folders"),
     "chest X-rays": (
         [f"images_{n:03}/images/{n}.png" for n in range(3)] + ["Data_Entry_2017.csv"],
         f"The folders images_000, images_001 and images_002 of {{0}} are {PARTS}: list",

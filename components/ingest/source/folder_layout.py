@@ -1,62 +1,39 @@
 """Decide whether the top folders are labels or splits; explain folders that cannot be used.
 
 A layout that could mean both is refused: split folders taken for labels would train on test images.
-So are labels that are probably at another level, or names of folders such as `images` and `masks`.
 """
 
 import collections
-import functools
-import json
 import posixpath
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from components.contract.artifact_files import list_names, on_disk
 from components.contract.errors import DataError
-from components.contract.example import EVAL, TEST, TRAIN, is_split_name
+from components.contract.example import TRAIN, is_split_name
 from components.contract.printable import quote, quote_path
 from components.ingest.config import LayoutOption
+from components.ingest.source.folder_tree import (
+    SPLIT_OF_WORD,
+    TABLE,
+    FolderTree,
+    check_copy,
+    check_level,
+    check_names,
+    check_only,
+    exclude_option,
+    explain_annotations,
+    guess_split,
+    is_mask,
+    is_plain,
+    join_names,
+    offer,
+)
 from components.storage.folder import list_folders
 from components.storage.folder_listing import UNREADABLE, Found, explain_ignored
 
-_SPLIT_OF_WORD = {
-    "train": TRAIN,
-    "training": TRAIN,
-    "val": EVAL,
-    "valid": EVAL,
-    "validation": EVAL,
-    "eval": EVAL,
-    "evaluation": EVAL,
-    "dev": EVAL,
-    "test": TEST,
-    "testing": TEST,
-}
-_SPLIT_NAME = re.compile(rf"({'|'.join(_SPLIT_OF_WORD)})([ _-]?(set|split|data|images))?")
-_NAMED, _MOST_EXCLUDED = 3, 10
-
-# Words of which the names of folders consist that hold images, or what belongs to images.
-_IMAGE_WORDS = {
-    *("image", "images", "img", "imgs", "pic", "pics", "picture", "pictures", "jpegimages"),
-    *("jpg", "jpgs", "jpeg", "jpegs", "png", "pngs", "data", "dataset", "part", "batch", "chunk"),
-}
-_MASK_WORDS = {
-    *("mask", "masks", "annotation", "annotations", "anno", "annos", "annot", "annots", "label"),
-    *("labels", "trimap", "trimaps", "segmentation", "segmentations", "segmentationclass", "gt"),
-    *("segmentationobject", "segmentationclassaug", "groundtruth", "ground", "truth", "bbox"),
-    *("bboxes", "boxes", "xml", "xmls", "gtfine", "gtcoarse", "heatmaps", "keypoints"),
-}
-_EDGES = re.compile(r"^[\W\d_]+|[\W\d_]+$")
-# Fewer names of folders in folders may be anything, such as left and right.
-_LEAST_INNER = 3
-
-_BOXES = {
-    "YOLO": re.compile(r"(^|/)labels/([^/]+/)*[^/]+\.txt$|(^|/)data\.ya?ml$"),
-    "COCO": re.compile(r"(^|/)(annotations?/[^/]+|instances_[^/]+|[^/]*coco[^/]*)\.json$"),
-    "Pascal VOC": re.compile(r"(^|/)(annotations?|xmls?|bboxe?s?)/([^/]+/)*[^/]+\.xml$"),
-    "boxes": re.compile(r"(^|/)_annotations\.|(^|/)via_[^/]*\.json$"),
-}
+_SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_OF_WORD)})([ _-]?(set|split|data|images))?")
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -70,45 +47,7 @@ PICTURES = (
 def split_of_name(name: str) -> str | None:
     """Return the split that a name such as `Train`, `valid` or `test_set` stands for, if any."""
     match = _SPLIT_NAME.fullmatch(name.lower())
-    return _SPLIT_OF_WORD[match[1]] if match else None
-
-
-@dataclass(frozen=True)
-class FolderTree:
-    """The folders that hold images, by their paths; a folder counts with what is below it."""
-
-    root: str
-    """Path or URL."""
-    holders: Set[str]
-    """Folders with images directly in them."""
-    unnamed: Set[str] = frozenset()
-    """Folders with files only of which no name is that of a picture, if other folders have some."""
-    others: Collection[str] = ()
-    """Files that are no images."""
-
-    @functools.cached_property
-    def _folders(self) -> dict[str, set[str]]:
-        folders: dict[str, set[str]] = {}
-        for place in self.holders:
-            while place:
-                above, _, name = place.rpartition("/")
-                folders.setdefault(above, set()).add(name)
-                place = above
-        return folders
-
-    def below(self, path: str = "") -> set[str]:
-        """Return the names of the folders in a folder."""
-        return self._folders.get(path, set())
-
-    def descend(self, path: str) -> str:
-        """Go down while a folder holds nothing but one other folder."""
-        while path not in self.holders and len(names := self.below(path)) == 1:
-            path = f"{path}/{next(iter(names))}".lstrip("/")
-        return path
-
-    def name(self, path: str) -> str:
-        """Return the full path of a folder."""
-        return f"{self.root.rstrip('/')}/{path}" if path else self.root
+    return SPLIT_OF_WORD[match[1]] if match else None
 
 
 def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]:
@@ -131,18 +70,23 @@ def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]
     if layout == "auto" and not (TRAIN in splits.values() and all(splits.values())):
         _check_clear(tree, splits)
         return {}
-    found = {name: split or _guess_split(name) or name for name, split in splits.items()}
+    found = {name: split or guess_split(name) or name for name, split in splits.items()}
     if wrong := [name for name, split in found.items() if not is_split_name(split)]:
         raise DataError(
             f"The folder {wrong[0]!r} of {tree.root} cannot be a split: use only letters, digits, "
-            f"- and _ in its name, or leave it out with {_exclude(wrong)}."
+            f"- and _ in its name, or leave it out with {exclude_option(wrong)}."
         )
     if TRAIN not in found.values():
         raise DataError(
             f"{tree.root} has no images in a folder train/, but ingest.layout is split: name its "
             f"folders train, eval and test."
         )
-    return {_pass_through(tree, name): split for name, split in found.items()}
+    places = {_pass_through(tree, name): split for name, split in found.items()}
+    for place in places:
+        check_names(tree, place)
+        if layout == "auto":
+            check_level(tree, place, "split")
+    return places
 
 
 def _pass_through(tree: FolderTree, top: str) -> str:
@@ -150,177 +94,58 @@ def _pass_through(tree: FolderTree, top: str) -> str:
     path = top
     while path not in tree.holders and len(names := tree.below(path)) == 1:
         [name] = names
-        if name != top and not split_of_name(name) and not _is_made_of(name, _IMAGE_WORDS):
+        if name != top and not split_of_name(name) and not is_plain(name):
             break
         path = f"{path}/{name}"
-    _check_names(tree, path)
     return path
-
-
-def _is_made_of(name: str, *vocabularies: Set[str]) -> bool:
-    """Return whether each word of a name, such as `images_001`, is in one of the vocabularies."""
-    words = re.findall("[a-z]+", name.lower())
-    return bool(words) and all(any(word in of for of in vocabularies) for word in words)
-
-
-def _is_mask(name: str) -> bool:
-    return _is_made_of(name, _IMAGE_WORDS, _MASK_WORDS) and not _is_made_of(name, _IMAGE_WORDS)
-
-
-def says_nothing(name: str) -> bool:
-    """Return whether a label is the name of a folder of images or masks, such as `images`."""
-    return _is_made_of(name, _IMAGE_WORDS, _MASK_WORDS)
-
-
-def _check_names(tree: FolderTree, path: str) -> None:
-    """Raise `DataError` if the names of folders in a folder are those of parts of a data set."""
-    names = sorted(tree.below(path))
-    images = [name for name in names if _is_made_of(name, _IMAGE_WORDS)]
-    masks = [name for name in names if _is_mask(name)]
-    stems = {re.sub("[0-9]+", "", name) for name in names}
-    last_words = re.findall("[a-z]+", min(stems, default="").lower())[-1:]
-    is_numbered = len(stems) == 1 and _IMAGE_WORDS.issuperset(last_words) and last_words
-    is_clear = not is_numbered and not (images and masks) and {*images, *masks} != {*names}
-    if len(names) < 2 or is_clear:
-        return
-    text = f"The folders {_join(names)} of {tree.name(path)} are most likely not labels"
-    for inner in (tree.descend(f"{path}/{name}".lstrip("/")) for name in images):
-        if not is_numbered and len(tree.below(inner)) > 1:
-            raise DataError(f"{text}. {_offer(tree.name(inner))}")
-    raise DataError(
-        f"{text}: {_explain_boxes(tree.others) or _TABLE} If they are labels, set ingest.layout to "
-        f"label."
-    )
-
-
-def _offer(path: str) -> str:
-    return f"{path} has several: local_runner.py {shlex.quote(path)}"
-
-
-_TABLE = (
-    "list the labels of the images in a table with the columns path and label, as "
-    "--ingest.manifest labels.csv."
-)
-
-
-def _explain_boxes(paths: Iterable[str]) -> str:
-    """Explain a data set for object detection, by the names of its files; "" if it is none."""
-    for path in paths:
-        for kind, known in _BOXES.items():
-            if known.search(path.lower()):
-                return (
-                    f"{path} belongs to a data set for object detection ({kind}), whose boxes "
-                    f"label parts of images. Export it for classification, with a folder for each "
-                    f"label, or {_TABLE}"
-                )
-    return ""
-
-
-def _check_copy(tree: FolderTree) -> None:
-    """Raise `DataError` if a top folder repeats the folders beside it."""
-    tops = tree.below()
-    for top in sorted(tops):
-        if len(again := tree.below(top) & tops) > 1 and 2 * len(again) >= len(tops) - 1:
-            raise DataError(
-                f"{tree.name(top)} has folders with the names of those beside it "
-                f"({_join(again)}), most likely copies: leave it out, as in {_exclude([top])}, or "
-                f"set ingest.layout to label or split."
-            )
-
-
-def _is_one_level_too_high(tree: FolderTree, inner: Mapping[str, Collection[str]]) -> bool:
-    """Return whether no top folder has images itself, but folders with names of their own."""
-    names = [name for names in inner.values() for name in names]
-    stems = {
-        stem
-        for name in names
-        if len(stem := _EDGES.sub("", name)) > 2 and stem.isascii() and not re.search("[0-9]", stem)
-    }
-    return (
-        len(inner) > 1
-        and tree.holders.isdisjoint(inner)
-        and 2 * sum(len(names) > 1 for names in inner.values()) >= len(inner)
-        and len(stems) >= max(_LEAST_INNER, len(names) // 2 + 1)
-    )
-
-
-def _guess_split(name: str) -> str | None:
-    """Return the split that a word of the name stands for, as in `seg_train` or `val2017`."""
-    words = {_SPLIT_OF_WORD.get(word) for word in re.findall("[a-z]+", name.lower())} - {None}
-    return words.pop() if len(words) == 1 else None
 
 
 def _check_clear(tree: FolderTree, splits: Mapping[str, str | None]) -> None:
     """Raise `DataError` if the top folders could be splits, or the labels may be elsewhere."""
-    _check_names(tree, "")
-    _check_copy(tree)
-    _check_only(tree)
+    check_names(tree, "")
+    check_copy(tree)
+    check_only(tree)
     named = [name for name, split in splits.items() if split]
     others = [name for name, split in splits.items() if not split]
-    guessed = {name: split for name in others if (split := _guess_split(name))}
+    guessed = {name: split for name in others if (split := guess_split(name))}
     inner = {name: tree.below(tree.descend(name)) for name in splits}
     # Every split has the same labels, but labels rarely have the same folders.
     holders = [name for name, names in inner.items() if names]
     counts = collections.Counter(name for names in inner.values() for name in names)
     shared = [name for name, count in counts.items() if count > 1 and 2 * count >= len(holders)]
     options = "set ingest.layout to label or split"
+    is_flat = not any(tree.inner().values())
+    if is_flat and (named or len(set(guessed.values())) > 1):
+        raise DataError(
+            f"The folders {join_names(splits)} of {tree.root} have images, but no label folders: "
+            f"{explain_annotations(tree.others) or TABLE} If they are labels, set ingest.layout to "
+            f"label."
+        )
     if named and others:
-        doubt = f"some have names of splits ({_join(named)}) and some do not ({_join(others)})"
-        options += f", or leave folders out, as in {_exclude(others)}"
+        some, rest = join_names(named), join_names(others)
+        doubt = f"some have names of splits ({some}) and some do not ({rest})"
+        options += f", or leave folders out, as in {exclude_option(others)}"
     elif named:
-        doubt = f"they have names of splits ({_join(named)}), but none is train"
+        doubt = f"they have names of splits ({join_names(named)}), but none is train"
         options = "name the folder of training images train, or set ingest.layout to label"
-    elif len(set(guessed.values())) > 1 and not any(map(tree.below, splits)):
-        raise DataError(
-            f"The folders {_join(splits)} of {tree.root} have images, but no label folders: "
-            f"{_explain_boxes(tree.others) or _TABLE}"
-        )
     elif len(set(guessed.values())) > 1:
-        doubt = f"their names contain those of splits ({_join(guessed)})"
+        doubt = f"their names contain those of splits ({join_names(guessed)})"
     elif len(shared) > 1:
-        doubt = f"several ({_join(holders)}) have the same folders ({_join(shared)})"
-        if masks := [f"*/{name}" for name in sorted(shared) if _is_mask(name)]:
-            options = f"leave masks out, as in {_exclude(masks)}, or set ingest.layout to label"
+        doubt = f"several ({join_names(holders)}) have the same folders ({join_names(shared)})"
+        if masks := [f"*/{name}" for name in sorted(shared) if is_mask(name)]:
+            options = (
+                f"leave masks out, as in {exclude_option(masks)}, or set ingest.layout to label"
+            )
         else:
-            options += f", or give one of them, such as {tree.name(tree.descend(min(holders)))}"
-    elif _is_one_level_too_high(tree, inner := {name: tree.below(name) for name in splits}):
-        few = [f"{name}: {_join(names)}" for name, names in sorted(inner.items())[:2]]
-        raise DataError(
-            f"It is unclear which folders are the labels: those in {tree.root}, or those in them "
-            f"({'; '.join(few)}). For the first, set ingest.layout to label; else give one of "
-            f"them, such as {tree.name(tree.descend(min(inner)))}, or {_TABLE}"
-        )
+            first = min(holders, key=lambda name: (is_mask(name), name))
+            options += f", or give one of them, such as {tree.name(tree.descend(first))}"
     else:
+        check_level(tree, "", "label")
         return
     raise DataError(
         f"It is unclear whether the folders in {tree.root} are labels or splits, because {doubt}: "
         f"{options}."
     )
-
-
-def _check_only(tree: FolderTree) -> None:
-    """Raise `DataError` if only one top folder has pictures, in several folders."""
-    tops = tree.below()
-    deeper = tree.descend("")
-    if len(tops) == 1 and len(tree.below(deeper)) > 1 and tree.unnamed:
-        raise DataError(
-            f"Only {min(tops)} of {tree.root} has pictures. {_offer(tree.name(deeper))}"
-        )
-
-
-def _exclude(names: Iterable[str]) -> str:
-    """Return the option that leaves out folders and files."""
-    return (
-        f"--ingest.exclude {shlex.quote(json.dumps([*names][:_MOST_EXCLUDED], ensure_ascii=False))}"
-    )
-
-
-def _join(names: Iterable[str]) -> str:
-    """Join sorted names, such as "a, b and 3 more"."""
-    *first, last = sorted(names)
-    if len(first) >= _NAMED:
-        first, last = first[:_NAMED], f"{len(first) + 1 - _NAMED} more"
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def explain_file(path: str) -> str:
@@ -344,14 +169,14 @@ def explain_no_labels(folder: str, loose: Sequence[str], others: Iterable[str]) 
     )
     if archives and not pictures:
         return explain_file(f"{folder}/{archives[0]}")
-    if boxes := _explain_boxes((*loose, *others)):
+    if boxes := explain_annotations((*loose, *others)):
         return f"{folder} has no images in label folders: {boxes}"
     parent, name = posixpath.split(folder.rstrip("/"))
     above = ""
     if pictures and (others := [label for label in _find_labels(parent) if label != name]):
         # In a split folder, the labels are two levels above the images.
         top = posixpath.dirname(parent) if split_of_name(posixpath.basename(parent)) else parent
-        above = f"if it is a label itself, as {_join(others)} beside it, give {top}; else "
+        above = f"if it is a label itself, as {join_names(others)} beside it, give {top}; else "
     table = shlex.quote(f"{folder}/{tables[0]}" if tables else "labels.csv")
     return (
         f"{folder} has no images in label folders: {above}put them at label/image, such as "
@@ -382,7 +207,22 @@ def note_other_splits(folder: str) -> list[str]:
     parent, name = posixpath.split(folder.rstrip("/"))
     found = list_folders(parent) if on_disk(folder) and split_of_name(name) else []
     others = [other for other in found if split_of_name(other) and other != name]
-    return [f"Not used: {_join(others)} beside {name}. To use it, give {parent}."] if others else []
+    return (
+        [f"Not used: {join_names(others)} beside {name}. To use it, give {parent}."]
+        if others
+        else []
+    )
+
+
+def note_odd_labels(labels: Iterable[str]) -> list[str]:
+    """Return a note on labels that are names of folders of images or masks, such as `images`."""
+    odd = [label for label in labels if is_plain(label) or is_mask(label)]
+    text = "Most likely not labels, but parts of a data set"
+    return (
+        [f"{text}: {join_names(odd)}. Leave out what is none: {exclude_option(sorted(odd))}"]
+        if odd
+        else []
+    )
 
 
 def note_unused_folders(
@@ -407,9 +247,11 @@ def note_unused_folders(
             for name, path in paths.items()
             if path not in skipped and not explain_ignored(Found(path, "", 0, "", ""))
         ]:
-            notes.append(f"Without images, and so no label: {_join(empty)} in {tree.name(place)}.")
+            notes.append(
+                f"Without images, and so no label: {join_names(empty)} in {tree.name(place)}."
+            )
     if locked := [path for path, reason in skipped.items() if reason == UNREADABLE]:
-        notes.append(f"Without permission to read, and so skipped: {_join(locked)}.")
+        notes.append(f"Without permission to read, and so skipped: {join_names(locked)}.")
     return notes
 
 
@@ -436,11 +278,11 @@ def explain_one_class(
     `paths` are those of all images, relative to the folder; none if a manifest labels them.
     `others` are files that are no images.
     """
-    text = f"{folder} has only one class, {quote(label)}: a classifier needs at least two"
+    text = f"{folder} has only one class, {quote(label)}: a classifier needs at least two."
     tree = FolderTree(folder, {path.rpartition("/")[0] for path in paths})
     if not tree.holders:
-        return f"{text}."
-    deeper = tree.descend("")
-    if deeper in tree.holders or len(tree.below(deeper)) < 2:
-        return f"{text}. {_explain_boxes(others) or f'Or {_TABLE}'}"
-    return f"{text}. {_offer(tree.name(deeper))}"
+        return text
+    deeper = tree.descend()
+    if tree.may_hold_labels(deeper):
+        return f"{text} {offer(tree.name(deeper))}"
+    return f"{text} {explain_annotations(others) or f'If its images have several, {TABLE}'}"

@@ -16,14 +16,15 @@ from components.ingest.config import IngestConfig
 from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
     PICTURES,
-    FolderTree,
     explain_no_labels,
     explain_paths,
     find_split_folders,
+    note_odd_labels,
     note_other_splits,
     note_unused_folders,
     split_of_name,
 )
+from components.ingest.source.folder_tree import FolderTree
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.manifest import TYPELESS, Row, is_manifest, read_manifest
 from components.ingest.source.values import is_unlabeled
@@ -41,6 +42,8 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """Names of tables that label the images in their folder."""
 NO_LABEL = "no label"
 _UNLABELLED = "in no label folder"
+# A picture `1_mask.png` beside `1.png`.
+_MASK = re.compile(r"(.*[^/])[ _-]masks?([ _-]?\d+)?\.[^./]+")
 
 
 class Labelled(NamedTuple):
@@ -135,6 +138,7 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
         for place in splits
         if not labels[place]
     ]
+    notes += note_odd_labels(set().union(*labels.values()))
     notes += note_unused_folders(tree, labels, skipped)
     return Labelled(files, skipped, "split" if splits else "label", notes)
 
@@ -142,6 +146,7 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
 def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> FolderTree:
     """Return the folders with images; add the reason for each file that is none."""
     named, unnamed, others = set[str](), set[str](), list[str]()
+    masks: dict[str, str] = {}
     for entry in found:
         path = entry.path
         if reason := explain_ignored(entry):
@@ -150,6 +155,8 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
         place = path.rpartition("/")[0]
         if path.endswith(PICTURES) or path.lower().endswith(PICTURES):
             named.add(place)
+            if "mask" in path and (match := _MASK.fullmatch(path)):
+                masks[path] = match[1]
         elif place and (reason := explain_name(path)):
             skipped[path] = reason
             others.append(path)
@@ -157,6 +164,9 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
             unnamed.add(place)
         else:
             others.append(path)
+    if masks:
+        stems = {entry.path.rpartition(".")[0] for entry in found}
+        skipped |= {path: "a mask of another image" for path, of in masks.items() if of in stems}
     named.discard("")
     return FolderTree(folder, named or unnamed, unnamed - named if named else set(), others)
 

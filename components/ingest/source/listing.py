@@ -237,7 +237,8 @@ def check_labels(listing: Listing) -> None:
     labels = sorted(listing.labels())
     if len(labels) < 2:
         paths = () if listing.layout == "manifest" else (file.path for file in listing.files)
-        raise DataError(explain_one_class(listing.root, labels[0], paths))
+        skipped = (entry.path for entry in listing.skipped)
+        raise DataError(explain_one_class(listing.root, labels[0], paths, skipped))
     for label in labels:
         # The vocabulary is a text file with one label per line; surrogates are invalid UTF-8.
         if any(character in "\n\r" or "\ud800" <= character <= "\udfff" for character in label):
@@ -249,14 +250,19 @@ def check_labels(listing: Listing) -> None:
     # Train may have no files of its own: its images may all come from the hashed ones.
     of_train: collections.Counter[str] = collections.Counter()
     for split, of_split in ({TRAIN: of_train} | counts).items():
-        divided = {label for label in hashed if split in listing.fractions_of(label)}
-        if missing := [label for label in labels if label not in of_split.keys() | divided]:
+        present = {*of_split, *(of for of in hashed if split in listing.fractions_of(of))}
+        if missing := [label for label in labels if label not in present]:
             others = f" and {len(missing) - 1} more" if missing[1:] else ""
             alike = "".join(f" ({text})" for text in find_look_alikes(listing)[:1])
+            advice = "add some, or remove the class from every split"
+            if listing.layout == "split" and len(present) == 1:
+                # Data sets for the detection of anomalies have only good images in train.
+                place = next(f.path for f in listing.files if f.label == missing[0]).split("/")
+                above = "/".join([listing.root.rstrip("/"), *place[: place.index(missing[0])]])
+                advice += f", or divide the images of {above} by hash: local_runner.py {above}"
             raise DataError(
                 f"Split {quote(split)} of {listing.root} has no images of class "
-                f"{quote(missing[0])}{others}: add some, or remove the class from every "
-                f"split{alike}."
+                f"{quote(missing[0])}{others}: {advice}{alike}."
             )
 
 
