@@ -34,8 +34,9 @@ def write_metrics(facts: ReportFacts) -> str:
     `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
     `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
-    `known`: null, or the fields of `components.metrics.unknowns.Unknowns`.
-    `warm_start` and `search`: those of `training.json`, or null.
+    `formats`: the fields of `FormatResult` of each. `known`: null, or the fields of
+    `components.metrics.unknowns.Unknowns`. `warm_start` and `search`: those of `training.json`, or
+    null.
     """
     comparison = facts.comparison
     report = {
@@ -57,6 +58,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "calibration": _calibration(facts.metrics),
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
         "label_sets": asdict(facts.sets) if facts.sets else None,
+        "formats": [asdict(version) for version in facts.formats],
         "known": asdict(facts.unknowns) if facts.unknowns else None,
         "warm_start": facts.warm_start,
         "search": facts.search,

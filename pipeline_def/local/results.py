@@ -130,6 +130,8 @@ class Summary:
     evidence: str
     """How well the images support the verdict, in a sentence."""
     blessing_reason: str
+    formats: dict[str, str]
+    """Other format of the model → why it is not published; "" if it is, with the model."""
     findings: list[dict[str, str]]
     """What to look at, the most important first: `text`, `why`, `advice`, and the report's
     `section`."""
@@ -209,6 +211,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         headline=record.headline,
         evidence=record.evidence,
         blessing_reason="; ".join(record.reasons),
+        formats={one["kind"]: one["reason"] for one in report.get("formats", ())},
         findings=report["examination"]["findings"],
         try_first=report["examination"].get("first", ""),
         looked_at=report["examination"]["looked_at"],

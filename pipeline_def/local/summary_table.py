@@ -45,7 +45,12 @@ def print_summary(
     console.print()
     for line in wrap(console, f"{sign} {summary.headline} {published}."):
         console.print(Text(line, f"bold {color}"), soft_wrap=True)
-    for name, text in (*_model_rows(summary), *_data_rows(summary), *_findings(summary)):
+    for name, text in (
+        *_model_rows(summary),
+        *_format_rows(summary),
+        *_data_rows(summary),
+        *_findings(summary),
+    ):
         print_row(console, name, text)
     console.print()
     for name, text in _paths(summary, summary_file):
@@ -70,6 +75,14 @@ def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         run, version = summary.baseline.get("run"), summary.baseline["version"]
         name = f"run {run}" if run else f"version {version}"
         yield "Before", f"{summary.baseline['accuracy']:.4f}, {name}"
+
+
+def _format_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield a row for all formats that go with the model, and one for each that does not."""
+    failed = {kind: reason for kind, reason in summary.formats.items() if reason}
+    texts = [", ".join(kind for kind in summary.formats if kind not in failed)]
+    texts += [f"{kind} is missing: {reason}" for kind, reason in failed.items()]
+    yield from _list_first("Formats", [text for text in texts if text], len(texts))
 
 
 def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -48,6 +48,7 @@ SUMMARY = Summary(
     headline="Accuracy 91.2 %.",
     evidence="Significant at 95 %.",
     blessing_reason="accuracy 0.912 is above 0.500",
+    formats={"int8": "", "onnx": "conversion failed: no Lgamma"},
     findings=[
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
     ],
@@ -197,6 +198,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert text.count("… and 2 more, in the report") == 2
     assert "0.9123 on test. Significant at 95 %." in text
     assert "0.9000, run 2" in text
+    assert "Formats      int8\n             onnx is missing: conversion failed: no Lgamma\n" in text
     assert [line[13:] for line in lines if "local_runner.py" in line] == [
         "uv run local_runner.py serve --output /out",
         "uv run local_runner.py predict DIR --output /out",

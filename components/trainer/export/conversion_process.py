@@ -81,8 +81,17 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     loaded = tf.saved_model.load(model)
     spec = tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
     converted, _ = tf2onnx.convert.from_function(
-        loaded.answer, input_signature=[spec], opset=_OPSET
+        loaded.answer,
+        input_signature=[spec],
+        opset=_OPSET,
+        custom_op_handlers={"Erfc": (_convert_erfc, [])},
     )
+    # What layers such as Normalization have captured would have to be fed with each image.
+    captured = loaded.answer.get_concrete_function(spec).captured_inputs
+    constants = [one.numpy() for one in captured if one.dtype != tf.resource]
+    for values, given in zip(constants, converted.graph.input[1:], strict=True):
+        converted.graph.initializer.append(onnx.numpy_helper.from_array(values, given.name))
+    del converted.graph.input[1:]
     sides = converted.graph.input[0].type.tensor_type.shape.dim[1:3]
     sides[0].dim_param, sides[1].dim_param = "height", "width"
     for tensor in (converted.graph.input[0], *converted.graph.output):
@@ -93,6 +102,20 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     onnx.save(converted, file)
     # Fails for operations that the runtime lacks.
     onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+
+
+def _convert_erfc(context: Any, node: Any, name: str, _: Any) -> None:
+    """Write 1 - erf(x), as ONNX has no Erfc: TensorFlow 2.21 computes GELU by it."""
+    from tf2onnx import utils
+
+    output = node.output[0]
+    form = {"shapes": [context.get_shape(output)], "dtypes": [context.get_dtype(output)]}
+    number = utils.map_onnx_to_numpy_type(context.get_dtype(output))
+    one = context.make_const(utils.make_name("one"), np.ones((), number))
+    erf = context.make_node("Erf", node.input, **form)
+    context.remove_node(name)
+    terms = [one.output[0], erf.output[0]]
+    context.make_node("Sub", terms, name=name, outputs=[output], **form)
 
 
 def _allow_inlining(path: str) -> None:

@@ -6,6 +6,7 @@ whether an application does the same as this code.
 """
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -33,8 +34,13 @@ from components.images.portable import prepare
 from components.trainer.export import conversion_process
 from components.trainer.export.signatures import SCOPE, Classifier
 
+_LOGGER = logging.getLogger(__name__)
+
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR|\bis not supported\b")
+# Messages of TensorFlow's log that are not fatal, with or without the date.
+_LOGGED = re.compile(r"^(?:[IWE]\d{4} |[\d-]{10} [\d:.]+: [IWE] )")
+_TRACEBACK = "Traceback (most recent call last):"
 
 # Height and width of the golden images, relative to the side of what the model sees, and pixels
 # added: as it is, larger, much larger, and smaller.
@@ -91,6 +97,8 @@ def export_formats(
         scope = SCOPE if manifest["known_threshold"] is not None else ""
         reasons = {kind: _convert(kind, work, directory, scope) for kind in kinds}
     manifest["failed"] = {kind: reason for kind, reason in reasons.items() if reason}
+    for kind, reason in manifest["failed"].items():
+        _LOGGER.warning("The model could not be converted to %s: %s", kind, reason)
     manifest["golden"] = [
         _write_golden(number, pixels, classifier, directory, config=config, ingest=shrinking)
         for number, pixels in enumerate(_make_golden(some, size))
@@ -142,9 +150,23 @@ def _convert(kind: ExportFormat, work: str, directory: str, scope: str) -> str:
     if not done.returncode:
         tf.io.gfile.copy(file, os.path.join(directory, format_file(kind)), overwrite=True)
         return ""
-    lines = done.stderr.decode(errors="replace").splitlines()
-    lines = [line.strip() for line in lines if line.strip()]
-    return next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "killed")
+    return find_reason(done.stderr.decode(errors="replace")) or "killed"
+
+
+def find_reason(log: str) -> str:
+    """Return the line that says why a process failed; "" if there is none.
+
+    It is that of the last exception, or of the last error if the process aborted. What TensorFlow
+    logs, such as a GPU that it does not find, is no reason.
+    """
+    lines = [line for line in log.splitlines() if line.strip() and not _LOGGED.match(line)]
+    if _TRACEBACK in lines:
+        last = len(lines) - lines[::-1].index(_TRACEBACK)
+        # The message follows the indented frames, and may have several lines.
+        message = [line for line in lines[last:] if not line.startswith(" ")]
+        return next((line for line in message if _ERROR.search(line)), *message[:1]).strip()
+    errors = [line for line in lines if _ERROR.search(line)]
+    return [*lines, *errors][-1].strip() if lines else ""
 
 
 def _make_golden(images: npt.NDArray[np.uint8], size: int) -> list[npt.NDArray[np.uint8]]:

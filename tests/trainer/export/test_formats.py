@@ -25,7 +25,8 @@ from components.metrics.predictions import Evaluated, Predictions
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
 from components.trainer.config.model import ModelConfig
-from components.trainer.export.formats import export_formats
+from components.trainer.export.conversion_process import convert
+from components.trainer.export.formats import export_formats, find_reason
 from components.trainer.export.signatures import Classifier
 from components.trainer.networks.parts import Parts
 from tests.pictures import COLOURS, encode, picture
@@ -35,6 +36,11 @@ SIZE = 16
 CONFIG = TransformConfig(size=SIZE, storage="png")
 KINDS: Any = ["onnx", "float16", "dynamic", "int8"]
 IMAGES = 24
+# One network of each family, whose others have the same kinds of layers.
+FAMILIES = (
+    *("mobilenet_v2", "mobilenet_v3_large", "efficientnet_v2_b0", "resnet50", "resnet50_v2"),
+    *("densenet121", "convnext_tiny"),
+)
 
 
 def network(*, odd: bool = False, kernel: Any = None) -> tf_keras.Model:
@@ -151,10 +157,10 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
     "name",
     [
         *("cnn", "resnet9", "mobilenet_v3_small", "efficientnet_lite0"),
-        pytest.param("convnext_tiny", marks=pytest.mark.weekly),
+        *(pytest.param(name, marks=pytest.mark.weekly) for name in FAMILIES),
     ],
 )
-def test_networks_answer_alike_as_onnx(
+def test_networks_have_every_format_and_answer_alike_as_onnx(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Images of any size, next to what TensorFlow sees and answers."""
@@ -165,11 +171,56 @@ def test_networks_answer_alike_as_onnx(
     classifier = Classifier(build(ModelConfig(name=name)))
     images = [np.asarray(picture(number, height=32, width=32)) for number in range(16)]
     given: dict[str, Any] = {"labels": list("abcde"), "config": config, "ingest": {}}
-    export_formats(classifier, ["onnx"], str(tmp_path), images=images, **given)
-    for golden in json.loads((tmp_path / "formats.json").read_text())["golden"]:
+    export_formats(classifier, KINDS, str(tmp_path), images=images, **given)
+    facts = json.loads((tmp_path / "formats.json").read_text())
+    assert facts["failed"] == {}
+    for golden in facts["golden"]:
         pixels = np.asarray(Image.open(tmp_path / golden["input"]))
         [found] = run_onnx(tmp_path / "model.onnx", pixels[np.newaxis])
         np.testing.assert_allclose(found, golden["probabilities"], atol=0.01)
+
+
+CUDA = "E0000 00:00:1795.3 30 cuda_platform.cc:52] failed call to cuInit: CUDA error: UNKNOWN (303)"
+OLDER = "2026-11-28 08:49:00.997: E external/cuda.cc:10] failed call to cuInit: CUDA error: UNKNOWN"
+LOGGED = f"{CUDA}\n{OLDER}\n"
+FRAMES = f'{LOGGED}Traceback (most recent call last):\n  File "x.py", line 1, in y\n    y()\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (f"{FRAMES}ValueError: no Erfc\n", "ValueError: no Erfc"),
+        (f"{FRAMES}KeyError: 1\n\nDuring …:\n\n{FRAMES}TypeError: 2\nmore\n", "TypeError: 2"),
+        (
+            f"{FRAMES}ConverterError: <unknown>:0: note: here\n<unknown>:0: error: 'tf.Lgamma'\n",
+            "<unknown>:0: error: 'tf.Lgamma'",
+        ),
+        (f"{LOGGED}LLVM ERROR: no Lgamma\n#0 0x1 in abort\n", "LLVM ERROR: no Lgamma"),
+        (f"{LOGGED}Bus error\n", "Bus error"),
+        ("", ""),
+    ],
+)
+def test_the_reason_is_that_of_the_last_exception(log: str, reason: str) -> None:
+    assert find_reason(log) == reason
+
+
+def test_erfc_and_captured_constants_become_onnx(tmp_path: Path) -> None:
+    """As in TensorFlow 2.21's GELU, which ONNX lacks, and in Keras's Normalization."""
+    served, scale = tf.Module(), tf.constant([255.0, 200.0, 100.0])
+    spec = tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
+
+    @tf.function(input_signature=[spec])
+    def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"probabilities": tf.math.erfc(tf.cast(images, tf.float32) / scale)}
+
+    served.answer = answer
+    tf.saved_model.save(served, str(tmp_path / "model"), signatures={"serving_default": answer})
+    (tmp_path / "facts.json").write_text("{}")
+    file = str(tmp_path / "model.onnx")
+    convert("onnx", str(tmp_path / "model"), "", str(tmp_path / "facts.json"), file, "")
+    pixels = np.arange(24, dtype=np.uint8).reshape(1, 2, 4, 3) * 10
+    [found] = run_onnx(Path(file), pixels)
+    np.testing.assert_allclose(found, answer(pixels)["probabilities"][0], atol=1e-6)
 
 
 @pytest.mark.slow
