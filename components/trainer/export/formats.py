@@ -164,9 +164,10 @@ def find_reason(log: str) -> str:
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         # The message follows the indented frames, and may have several lines.
         message = [line for line in lines[last:] if not line.startswith(" ")]
-        return next((line for line in message if _ERROR.search(line)), *message[:1]).strip()
-    errors = [line for line in lines if _ERROR.search(line)]
-    return [*lines, *errors][-1].strip() if lines else ""
+        found = [*filter(_ERROR.search, message), *message][:1]
+    else:
+        found = [*lines, *filter(_ERROR.search, lines)][-1:]
+    return "".join(found).strip()
 
 
 def _make_golden(images: npt.NDArray[np.uint8], size: int) -> list[npt.NDArray[np.uint8]]:
