@@ -31,23 +31,31 @@ class Quirk(NamedTuple):
     format: str
     quirk: str
     files: Mapping[str, Any]
-    """Path → content; `m.csv` and the like is the manifest of the folder."""
-    image: str = ""
-    """Path of the first image, or the feature that holds it."""
-    label: str = ""
+    """Path → content; `m.csv` and the like is a manifest of the images 1.png and 2.png."""
+    labels: str = ""
     """Labels of all images in their order."""
-    split: str = ""
-    """Splits of all images, or the hash of the content."""
     refused: str = ""
     """Part of the sentence that refuses the folder, or of the reason why some of it is skipped."""
+    splits: str = "hash"
+    """Splits of all images; hash: the content decides."""
+    image: str = ""
+    """Path of the first image, or the feature that holds it, if not the usual one."""
     options: Mapping[str, Any] = {}
 
+    @property
+    def taken(self) -> tuple[str, str, str]:
+        """The first image, all labels and all splits."""
+        return self.image or _IMAGES[self.format], self.labels, self.splits
 
-class Named(NamedTuple):
-    """Rows of a table with a `datasets.ClassLabel`."""
 
+class _Named(NamedTuple):
     rows: Sequence[Mapping[str, Any]]
     names: Sequence[str]
+
+
+def named(label: Any, names: Sequence[str], **more: Any) -> Any:
+    """Return a table of one record, whose label is a `datasets.ClassLabel`."""
+    return _Named([row(label, **more)], names)
 
 
 def row(label: Any, *, image: Any = PNG, **more: Any) -> dict[str, Any]:
@@ -58,7 +66,8 @@ def row(label: Any, *, image: Any = PNG, **more: Any) -> dict[str, Any]:
 def write(folder: Path, files: Mapping[str, Any]) -> dict[str, Any]:
     """Write a folder; return the options that it needs."""
     options = {}
-    for name, content in files.items():
+    images = {"1.png": PNG, "2.png": PNG} if any(name.startswith("m.") for name in files) else {}
+    for name, content in {**images, **files}.items():
         path = folder / name
         if name.startswith("m."):
             path = folder.with_suffix(path.suffix)
@@ -76,7 +85,7 @@ def encode(name: str, content: Any) -> bytes:
     if name.endswith(".jsonl"):
         return "".join(f"{json.dumps(fields)}\n" for fields in content).encode()
     if name.endswith(".parquet"):
-        rows, names = content if isinstance(content, Named) else (content, None)
+        rows, names = content if isinstance(content, _Named) else (content, None)
         features = {"label": {"_type": "ClassLabel", "names": names}}
         metadata = {"huggingface": json.dumps({"info": {"features": features}})}
         table = pa.Table.from_pylist([*rows]).replace_schema_metadata(metadata if names else {})
@@ -105,202 +114,216 @@ def _example(features: Mapping[str, Any]) -> bytes:
 
 CSV, JSONL, MANIFEST = "CSV", "JSON Lines", "Parquet manifest"
 PARQUET, RECORDS, TAR, FOLDERS = "Parquet or Arrow", "TFRecord, TFDS", "WebDataset", "Folders"
-TWO = {"1.png": PNG, "2.png": PNG}
-
-
-def _table(quirk: str, name: str, rows: Any, **taken: Any) -> Quirk:
-    """Return a quirk of the manifest of two files."""
-    kinds = {".csv": CSV, ".jsonl": JSONL, ".parquet": MANIFEST}
-    return Quirk(kinds[Path(name).suffix], quirk, {**TWO, name: rows}, **taken)
-
+_IMAGES = {CSV: "1.png", JSONL: "1.png", MANIFEST: "1.png", FOLDERS: "cat/1.png"}
+_IMAGES |= {PARQUET: "image", RECORDS: "image", TAR: "jpg"}
+_LABEL, _PNG = ("1.cls", b"cat"), ("1.jpg", PNG)
 
 QUIRKS: Sequence[Quirk] = [
-    _table(
-        "Hugging Face's columns",
-        "m.csv",
-        "file_name,label\n1.png,cat\n2.png,dog\n",
-        image="1.png",
-        label="cat, dog",
-        split=ANY,
-    ),
-    _table(
-        "empty rows of a spreadsheet",
-        "m.csv",
-        "path,label,,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n",
-        image="1.png",
-        label="cat, dog",
-        split=ANY,
-    ),
-    _table(
-        "`0` and `0.0`",
-        "m.csv",
-        "path,label\n1.png,0\n2.png,0.0\n",
-        image="1.png",
-        label="0, 0",
-        split=ANY,
-    ),
-    _table(
-        "numbers in `label`, their names in `label_name`",
-        "m.csv",
-        "path,label,label_name\n1.png,0,cat\n2.png,1,dog\n",
-        image="1.png",
-        label="cat, dog",
-        split=ANY,
-    ),
-    _table(
-        "a number with two names",
-        "m.csv",
-        "path,label,label_name\n1.png,0,cat\n2.png,0,dog\n",
-        refused="pairs the label 0 with",
-    ),
-    _table(
-        "`_unlabeled`, `no_label`, −1 or nothing as label",
-        "m.csv",
-        "path,label\n1.png,cat\n2.png,_unlabeled\n",
-        image="1.png",
-        label="cat",
-        split=ANY,
-        refused="no label",
-    ),
-    _table(
-        "a column twice",
-        "m.csv",
-        "path,label,Label\n1.png,cat,dog\n",
-        refused="it has the column label twice",
-    ),
-    _table(
-        "no header",
-        "m.csv",
-        "training,gs://b/1.png,cat\n",
-        refused="put a line split,path,label above it",
-    ),
-    _table(
-        "synonyms of splits",
-        "m.csv",
-        "path,label,split\n1.png,cat,Training\n2.png,cat,validation\n",
-        image="1.png",
-        label="cat, cat",
-        split="train, eval",
+    *(
+        Quirk(CSV, quirk, {"m.csv": text}, labels, refused, splits)
+        for quirk, text, labels, refused, splits in [
+            (
+                "Hugging Face's columns",
+                "file_name,label\n1.png,cat\n2.png,dog\n",
+                "cat, dog",
+                "",
+                ANY,
+            ),
+            (
+                "empty rows",
+                "path,label,,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n",
+                "cat, dog",
+                "",
+                ANY,
+            ),
+            ("`0` and `0.0`", "path,label\n1.png,0\n2.png,0.0\n", "0, 0", "", ANY),
+            (
+                "numbers in `label`, their names in `label_name`",
+                "path,label,label_name\n1.png,0,cat\n2.png,1,dog\n",
+                "cat, dog",
+                "",
+                ANY,
+            ),
+            (
+                "a number with two names",
+                "path,label,label_name\n1.png,0,cat\n2.png,0,dog\n",
+                "",
+                "pairs the label 0 with",
+                ANY,
+            ),
+            (
+                "`_unlabeled`, `no_label`, −1 or nothing as label",
+                "path,label\n1.png,cat\n2.png,_unlabeled\n",
+                "cat",
+                "no label",
+                ANY,
+            ),
+            (
+                "a column twice",
+                "path,label,Label\n1.png,cat,dog\n",
+                "",
+                "it has the column label twice",
+                ANY,
+            ),
+            (
+                "no header",
+                "training,gs://b/1.png,cat\n",
+                "",
+                "put a line split,path,label above it",
+                ANY,
+            ),
+            (
+                "synonyms of splits",
+                "path,label,split\n1.png,cat,Training\n2.png,cat,validation\n",
+                "cat, cat",
+                "",
+                "train, eval",
+            ),
+        ]
     ),
     *(
-        _table(
-            f"`{split}` as split",
-            "m.csv",
-            f"path,label,split\n1.png,cat,{split}\n",
-            refused=refused,
+        Quirk(
+            CSV, f"`{split}` as split", {"m.csv": f"path,label,split\n1.png,cat,{split}\n"}, "", why
         )
-        for split, refused in [
+        for split, why in [
             ("holdout", "is unknown: name train, eval or test, or list it in ingest.splits"),
             ("UNASSIGNED", "names no split: leave it empty, so that a hash of the image decides"),
             ("0", "looks like a fold: name train, eval and test, or leave splits to ingest"),
             ("nan", "is what tools write for a missing value: leave it empty"),
         ]
     ),
-    _table(
-        "a list of one value",
-        "m.jsonl",
-        [{"path": "1.png", "label": ["cat"]}],
-        image="1.png",
-        label="cat",
-        split=ANY,
-    ),
-    _table(
+    Quirk(JSONL, "a list of one value", {"m.jsonl": [{"path": "1.png", "label": ["cat"]}]}, "cat"),
+    Quirk(
+        JSONL,
         "NaN for label, split or group",
-        "m.jsonl",
-        [
-            {"path": "1.png", "label": "cat", "split": math.nan, "group": math.nan},
-            {"path": "2.png", "label": math.nan},
-        ],
-        image="1.png",
-        label="cat",
-        split=ANY,
-        refused="no label",
+        {
+            "m.jsonl": [
+                {"path": "1.png", "label": "cat", "split": math.nan, "group": math.nan},
+                {"path": "2.png", "label": math.nan},
+            ]
+        },
+        "cat",
+        "no label",
     ),
     *(
-        _table(quirk, "m.jsonl", [{"path": "1.png", "label": label}], refused=f"Row 1 .*{refused}")
-        for quirk, label, refused in [
+        Quirk(JSONL, quirk, {"m.jsonl": [{"path": "1.png", "label": label}]}, "", f"Row 1 .*{why}")
+        for quirk, label, why in [
             ("a list of several labels", ["cat", "dog"], "has several values: give one"),
             ("an object as label", {"name": "cat"}, "is neither text nor a whole number"),
             ("`true` as label", True, "is neither text nor a whole number"),
             ("a fraction as label", 1.5, "is neither text nor a whole number"),
         ]
     ),
-    _table(
+    Quirk(
+        MANIFEST,
         "text as bytes",
-        "m.parquet",
-        [{"path": b"1.png", "label": b"cat", "split": b"test"}],
-        image="1.png",
-        label="cat",
-        split="test",
+        {"m.parquet": [{"path": b"1.png", "label": b"cat", "split": b"test"}]},
+        "cat",
+        splits="test",
     ),
-    Quirk(
-        PARQUET,
-        "`ClassLabel` in another order in each shard",
-        {
-            "a.parquet": Named([row(0)], ["dog", "bird"]),
-            "b.parquet": Named([row(0)], ["bird", "dog"]),
-        },
-        image="image",
-        label="dog, bird",
-        split=ANY,
+    *(
+        Quirk(PARQUET, quirk, files, labels, refused)
+        for quirk, files, labels, refused in [
+            (
+                "`ClassLabel` in another order in each shard",
+                {
+                    "a.parquet": named(0, ["dog", "bird"]),
+                    "b.parquet": named(0, ["bird", "dog"]),
+                },
+                "dog, bird",
+                "",
+            ),
+            (
+                "a list of one `ClassLabel`, a struct of bytes and path",
+                {"a.parquet": named([1], ["dog", "bird"], image={"bytes": PNG, "path": "x"})},
+                "bird",
+                "",
+            ),
+            (
+                "numbers without names beside names",
+                {"a.parquet": named(0, ["dog", "bird"]), "b.parquet": [row(0)]},
+                "",
+                "The labels of b.parquet are numbers, such as 0, but those of a.parquet are names",
+            ),
+            (
+                "a number outside of `ClassLabel`",
+                {"a.parquet": named(2, ["dog", "bird"])},
+                "",
+                "has the label 2, but a.parquet names only the numbers 0 to 1",
+            ),
+            (
+                "numbers in `label`, their names in `label_name`",
+                {"a.parquet": [row(0, label_name="cat")]},
+                "cat",
+                "",
+            ),
+            (
+                "a number with two names, or a name with two numbers",
+                {"a.parquet": [row(0, label_name="crane"), row(1, label_name="crane")]},
+                "",
+                "has the number 0 with the label 'crane', but also the number 1 with",
+            ),
+            (
+                "`label` and `Label`",
+                {"a.parquet": [row("cat", Label="dog")]},
+                "",
+                "has the features 'Label', 'label': name one with ingest.features",
+            ),
+            ("a mask as label", {"a.parquet": [row(PNG)]}, "", "holds images, not the label"),
+            (
+                "a struct as label",
+                {"a.parquet": [row({"id": 0, "name": "cat"})]},
+                "",
+                "its label is neither text nor a whole number",
+            ),
+            (
+                "a list of images in a row",
+                {"a.parquet": [row("cat", image=[PNG, PNG])]},
+                "",
+                "holds several images in a record",
+            ),
+            (
+                "URLs",
+                {"a.parquet": [row("cat", image="http://a/1.jpg")]},
+                "",
+                "holds text, such as 'http://a/1.jpg', not images",
+            ),
+        ]
     ),
-    Quirk(
-        PARQUET,
-        "a list of one `ClassLabel`, a struct of bytes and path",
-        {"a.parquet": Named([row([1], image={"bytes": PNG, "path": "x"})], ["dog", "bird"])},
-        image="image",
-        label="bird",
-        split=ANY,
-    ),
-    Quirk(
-        PARQUET,
-        "numbers without names beside names",
-        {"a.parquet": Named([row(0)], ["dog", "bird"]), "b.parquet": [row(0)]},
-        refused="The labels of b.parquet are numbers, such as 0, but those of a.parquet are names",
-    ),
-    Quirk(
-        PARQUET,
-        "a number outside of `ClassLabel`",
-        {"a.parquet": Named([row(2)], ["dog", "bird"])},
-        refused="has the label 2, but a.parquet names only the numbers 0 to 1",
-    ),
-    Quirk(
-        PARQUET,
-        "numbers in `label`, their names in `label_name`",
-        {"a.parquet": [row(0, label_name="cat")]},
-        image="image",
-        label="cat",
-        split=ANY,
-    ),
-    Quirk(
-        PARQUET,
-        "a number with two names, or a name with two numbers",
-        {"a.parquet": [row(0, label_name="crane"), row(1, label_name="crane")]},
-        refused="has the number 0 with the label 'crane', but also the number 1 with",
-    ),
-    Quirk(
-        PARQUET,
-        "`label` and `Label`",
-        {"a.parquet": [row("cat", Label="dog")]},
-        refused="has the features 'Label', 'label': name one with ingest.features",
-    ),
-    Quirk(
-        PARQUET,
-        "a mask as label",
-        {"a.parquet": [row(PNG)]},
-        refused="holds images, not the label",
-    ),
-    Quirk(
-        PARQUET,
-        "a struct as label",
-        {"a.parquet": [row({"id": 0, "name": "cat"})]},
-        refused="its label is neither text nor a whole number",
-    ),
-    Quirk(
-        PARQUET,
-        "a list of images in a row",
-        {"a.parquet": [row("cat", image=[PNG, PNG])]},
-        refused="holds several images in a record",
+    *(
+        Quirk(RECORDS, quirk, {"a.tfrecord": rows, "labels.txt": names}, labels, refused)
+        for quirk, rows, names, labels, refused in [
+            (
+                "TF-slim's lines `0:daisy`, CRLF",
+                [row(0), row(1)],
+                "0:daisy\r\n1:rose\r\n",
+                "daisy, rose",
+                "",
+            ),
+            (
+                "labels from 1, numbered names",
+                [row(1), row(2)],
+                "1:daisy\n2:rose\n",
+                "daisy, rose",
+                "",
+            ),
+            (
+                "labels from 1, names without numbers",
+                [row(1), row(2)],
+                "daisy\nrose\n",
+                "",
+                "the labels seem to start at 1, so write its lines as 1:daisy",
+            ),
+            (
+                "a name twice, or an empty line",
+                [row(1)],
+                "crane\ndog\ncrane\n",
+                "",
+                "labels.txt gives the labels 0 and 2 the same name, 'crane'",
+            ),
+            ("TFDS's −1 for no label", [row(-1), row(0)], "cat\n", "cat", "no label"),
+            ("a one-hot label", [row([0, 1]), row([1, 0])], "cat\ndog\n", "dog, cat", ""),
+        ]
     ),
     Quirk(
         RECORDS,
@@ -311,148 +334,88 @@ QUIRKS: Sequence[Quirk] = [
             "test/a.tfrecord": [row(0)],
             "test/labels.txt": "bird\ndog\n",
         },
-        image="image",
-        label="bird, dog",
-        split=f"test, {ANY}",
+        "bird, dog",
+        splits=f"test, {ANY}",
     ),
-    Quirk(
-        RECORDS,
-        "TF-slim's lines `0:daisy`, CRLF",
-        {"a.tfrecord": [row(0), row(1)], "labels.txt": "0:daisy\r\n1:rose\r\n"},
-        image="image",
-        label="daisy, rose",
-        split=ANY,
+    *(
+        Quirk(RECORDS, quirk, {"a.tfrecord": [{**features}]}, "", refused)
+        for quirk, features, refused in [
+            (
+                "two images in a record",
+                row("cat", image=[PNG, PNG]),
+                "holds several images in a record",
+            ),
+            (
+                "raw pixels, with width and height",
+                row(1, image=bytes(12), width=3, height=4, depth=1),
+                "holds raw pixels, not encoded images: store them as PNG or JPEG",
+            ),
+            ("a list of pixels", row(1, image=[7, 8]), "raw pixels, not encoded images"),
+            ("no label", {"image": PNG}, "'image', but none is known to be the label"),
+            ("no image", {"label": 1}, "'label', but none is known to be the image"),
+        ]
     ),
-    Quirk(
-        RECORDS,
-        "labels from 1, numbered names",
-        {"a.tfrecord": [row(1), row(2)], "labels.txt": "1:daisy\n2:rose\n"},
-        image="image",
-        label="daisy, rose",
-        split=ANY,
-    ),
-    Quirk(
-        RECORDS,
-        "labels from 1, names without numbers",
-        {"a.tfrecord": [row(1), row(2)], "labels.txt": "daisy\nrose\n"},
-        refused="the labels seem to start at 1, so write its lines as 1:daisy",
-    ),
-    Quirk(
-        RECORDS,
-        "a name twice, or an empty line",
-        {"a.tfrecord": [row(1)], "labels.txt": "crane\ndog\ncrane\n"},
-        refused="labels.txt gives the labels 0 and 2 the same name, 'crane'",
-    ),
-    Quirk(
-        RECORDS,
-        "TFDS's −1 for no label",
-        {"a.tfrecord": [row(-1), row(0)], "label.labels.txt": "cat\n"},
-        image="image",
-        label="cat",
-        split=ANY,
-        refused="no label",
-    ),
-    Quirk(
-        RECORDS,
-        "a one-hot label",
-        {"a.tfrecord": [row([0, 1]), row([1, 0])], "labels.txt": "cat\ndog\n"},
-        image="image",
-        label="dog, cat",
-        split=ANY,
-    ),
-    Quirk(
-        RECORDS,
-        "two images in a record",
-        {"a.tfrecord": [row("cat", image=[PNG, PNG])]},
-        refused="holds several images in a record",
-    ),
-    Quirk(
-        RECORDS,
-        "raw pixels, with width and height",
-        {"a.tfrecord": [row(1, image=bytes(12), width=3, height=4, depth=1)]},
-        refused="holds raw pixels, not encoded images: store them as PNG or JPEG",
-    ),
-    Quirk(
-        TAR,
-        "a mask beside the image",
-        {
-            "a.tar": [
-                *(("1.jpg", PNG), ("1.seg.png", PNG), ("1.cls", b"cat")),
-                *(("2.seg.png", PNG), ("2.cls", b"dog")),
-            ]
-        },
-        image="jpg",
-        label="cat",
-        split=ANY,
-        refused="no image",
-    ),
-    Quirk(
-        TAR,
-        "a mask of the same name as the image",
-        {
-            "a.tar": [
-                *(("1.jpg", PNG), ("1.png", PNG), ("1.cls", b"cat")),
-                *(("2.png", PNG), ("2.cls", b"dog")),
-            ]
-        },
-        image="jpg",
-        label="cat",
-        split=ANY,
-        refused="no image",
-    ),
-    Quirk(
-        TAR,
-        "extensions of two parts",
-        {"a.tar": [("1.input.jpg", PNG), ("1.cls", b"a"), ("2.input.png", PNG), ("2.cls", b"b")]},
-        image="input.jpg",
-        label="a, b",
-        split=ANY,
-    ),
-    Quirk(
-        TAR,
-        "several images in a sample",
-        {"a.tar": [("1.left.jpg", PNG), ("1.right.jpg", PNG), ("1.cls", b"a")]},
-        refused="has the features 'left.jpg', 'right.jpg', which are all images: name one",
-    ),
-    Quirk(
-        TAR,
-        "masks alone",
-        {"a.tar": [("1.seg.png", PNG), ("1.cls", b"cat")]},
-        refused="none is known to be the image",
-    ),
-    Quirk(
-        TAR,
-        "images of several formats",
-        {"a.tar": [("1.jpg", PNG), ("1.cls", b"cat"), ("2.webp", PNG), ("2.cls", b"dog")]},
-        image="jpg",
-        label="cat, dog",
-        split=ANY,
-    ),
-    Quirk(
-        TAR,
-        "all images, then all labels",
-        {
-            "a.tar": [
-                *((f"{number}.jpg", PNG) for number in range(9)),
-                *((f"{number}.cls", b"cat") for number in range(9)),
-            ]
-        },
-        refused="if images and labels lie apart in it, sort them",
-    ),
-    Quirk(
-        TAR,
-        "torn samples",
-        {"a.tar": [("1.jpg", PNG), ("2.jpg", PNG), ("2.cls", b"cat"), ("1.cls", b"dog")]},
-        image="jpg",
-        label="cat",
-        split=ANY,
-        refused="the members of its sample do not lie next to each other",
-    ),
-    Quirk(
-        TAR,
-        "keys with dots",
-        {"a.tar": [(f"frame.{n:04}.{of}", PNG) for n in range(3000) for of in ("jpg", "cls")]},
-        refused="rename these without dots before the extension",
+    *(
+        Quirk(TAR, quirk, {"a.tar": members}, labels, refused, image=image)
+        for quirk, members, labels, refused, image in [
+            (
+                "a mask beside the image",
+                [_PNG, ("1.seg.png", PNG), _LABEL, ("2.seg.png", PNG), ("2.cls", b"dog")],
+                "cat",
+                "no image",
+                "",
+            ),
+            (
+                "a mask of the same name as the image",
+                [_PNG, ("1.png", PNG), _LABEL, ("2.png", PNG), ("2.cls", b"dog")],
+                "cat",
+                "no image",
+                "",
+            ),
+            ("masks alone", [("1.seg.png", PNG), _LABEL], "", "none is known to be the image", ""),
+            (
+                "images of several formats",
+                [_PNG, _LABEL, ("2.webp", PNG), ("2.cls", b"dog")],
+                "cat, dog",
+                "",
+                "",
+            ),
+            (
+                "extensions of two parts",
+                [("1.input.jpg", PNG), _LABEL, ("2.input.png", PNG), ("2.cls", b"dog")],
+                "cat, dog",
+                "",
+                "input.jpg",
+            ),
+            (
+                "several images in a sample",
+                [("1.left.jpg", PNG), ("1.right.jpg", PNG), _LABEL],
+                "",
+                "has the features 'left.jpg', 'right.jpg', which are all images: name one",
+                "",
+            ),
+            (
+                "all images, then all labels",
+                [*((f"{n}.jpg", PNG) for n in range(9)), _LABEL],
+                "",
+                "if images and labels lie apart in it, sort them",
+                "",
+            ),
+            (
+                "torn samples",
+                [_PNG, ("2.jpg", PNG), ("2.cls", b"dog"), _LABEL],
+                "dog",
+                "the members of its sample do not lie next to each other",
+                "",
+            ),
+            (
+                "keys with dots",
+                [(f"frame.{n:04}.{of}", PNG) for n in range(3000) for of in ("jpg", "cls")],
+                "",
+                "rename these without dots before the extension",
+                "",
+            ),
+        ]
     ),
     Quirk(
         FOLDERS,
@@ -460,11 +423,11 @@ QUIRKS: Sequence[Quirk] = [
         {
             f"{split}/{name}": content
             for split in ("train", "test")
-            for name, content in {**TWO, "metadata.csv": "file_name,label\n1.png,cat\n"}.items()
+            for name, content in [("1.png", PNG), ("metadata.csv", "file_name,label\n1.png,cat\n")]
         },
+        "cat, cat",
+        splits=f"test, {ANY}",
         image="test/1.png",
-        label="cat, cat",
-        split=f"test, {ANY}",
     ),
     Quirk(
         FOLDERS,
@@ -474,18 +437,14 @@ QUIRKS: Sequence[Quirk] = [
             "cat/1.png": PNG,
             "dog/1.png": PNG,
         },
-        image="cat/1.png",
-        label="cat, dog",
-        split=ANY,
+        "cat, dog",
     ),
     Quirk(
         FOLDERS,
         "`_unlabeled` (FiftyOne), `no_label` (CVAT, Datumaro)",
         {"cat/1.png": PNG, "dog/1.png": PNG, "_unlabeled/1.png": PNG},
-        image="cat/1.png",
-        label="cat, dog",
-        split=ANY,
-        refused="no label",
+        "cat, dog",
+        "no label",
     ),
 ]
 
@@ -503,9 +462,8 @@ def render() -> str:
         "|---|---|---|---|---|---|",
     ]
     for of in QUIRKS:
-        refused = of.refused.replace(".*", "… ")
-        image = of.image and f"`{of.image}`"
-        cells = (of.format, of.quirk, image, of.label, of.split, refused)
+        taken = of.taken if of.labels else ("", "", "")
+        cells = (of.format, of.quirk, *taken, of.refused.replace(".*", "… "))
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",

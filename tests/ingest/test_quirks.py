@@ -19,7 +19,7 @@ _EXPECTED = {"", "not a shard", "not in the manifest", "in no label folder"}
 def test_what_is_taken(quirk: Quirk, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     config = IngestConfig(**write(folder, quirk.files), **quirk.options)
-    if not quirk.label:
+    if not quirk.labels:
         with pytest.raises(DataError, match=quirk.refused) as caught:
             list_images(str(folder), config)
         assert len(str(caught.value)) - str(caught.value).count(str(tmp_path)) < _MOST_CHARACTERS
@@ -33,7 +33,7 @@ def test_what_is_taken(quirk: Quirk, tmp_path: Path) -> None:
     ]
     images, labels, splits = zip(*taken, strict=True)
     found = images[0], ", ".join(labels), ", ".join(dict.fromkeys(splits))
-    assert found == (quirk.image, quirk.label, quirk.split)
+    assert found == quirk.taken
     reasons = {reason for _, reason in listing.skipped} | {of.problem for of in origins if of}
     assert len(reasons - _EXPECTED) == bool(quirk.refused)
     assert all(re.search(quirk.refused, reason) for reason in reasons - _EXPECTED)
