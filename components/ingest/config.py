@@ -29,9 +29,9 @@ class IngestConfig(FileOptions):
     """How image files become sharded TFRecords."""
 
     manifest: Text | None = None
-    """CSV, JSON Lines or Parquet file with the columns path and label, and optionally split, group
-    and others. It is a path or URL; paths in it are relative to the folder. Unset: folder names are
-    the labels."""
+    """CSV, JSON Lines or Parquet file with the columns path (or file_name) and label, and optionally
+    split, group and others. It is a path or URL; paths in it are relative to the folder. Unset:
+    folder names are the labels, or a metadata.csv as Hugging Face has it."""
 
     columns: list[Text] | None = None
     """Further columns of the manifest to keep in the examples and to slice the evaluation by, such
@@ -69,9 +69,9 @@ class IngestConfig(FileOptions):
 
     splits: dict[Text, Number] | None = None
     """Fraction of images per split, such as `{train: 0.8, eval: 0.2}`. A hash of the image's
-    content or group decides, unless folder or manifest name a split. Needs `train` and `eval`; the
-    fractions must add up to 1. Unset: train 0.8, eval 0.1 and test 0.1; below 1,000 images, where
-    test would have fewer than 100, train 0.8 and eval 0.2."""
+    content or group decides, unless folder or manifest name a split: train, eval, test or one of
+    these. Needs `train` and `eval`; the fractions must add up to 1. Unset: train 0.8, eval 0.1 and
+    test 0.1; below 1,000 images, where test would have fewer than 100, train 0.8 and eval 0.2."""
 
     conflicts: Literal["keep", "drop", "fail"] = "keep"
     """What to do with an image found under two labels. keep: keep every copy and list them. drop:

@@ -10,6 +10,7 @@ import pytest
 from components.ingest.source.values import RefusedValueError, read_label, read_split
 
 NAMES = {"0": "blue", "1": "green", "2": "red"}
+UNLABELED = ("_unlabeled", "no_label", "Unlabelled", -1, "-1", -1.0)
 
 
 @pytest.mark.parametrize(
@@ -20,11 +21,12 @@ NAMES = {"0": "blue", "1": "green", "2": "red"}
         (["cat"], "cat"),
         ([b"cat"], "cat"),
         ("two words", "two words"),
-        ("007", "007"),
+        ("017", "017"),
         ("1.5", "1.5"),
         (1, "green"),
         ("2", "red"),
         (b"2", "red"),
+        ("02", "red"),
         (7, "7"),
         (1.0, "green"),
         ("1.0", "green"),
@@ -33,7 +35,7 @@ NAMES = {"0": "blue", "1": "green", "2": "red"}
         ([0, 0, 1], "red"),
         ([0.0, 1.0, 0.0], "green"),
         *((none, None) for none in (None, "", " ", b"", [], [None], math.nan, Decimal("nan"))),
-        *((none, None) for none in (-1, "-1", -1.0, "_unlabeled", "no_label", "Unlabelled")),
+        *((none, None) for none in UNLABELED),
     ],
 )
 def test_labels(value: Any, text: str | None) -> None:

@@ -31,10 +31,6 @@ class RefusedValueError(ValueError):
     """Continues a sentence such as "the label 'x', which"."""
 
 
-class SeveralValuesError(RefusedValueError):
-    """The value is a list of several."""
-
-
 def read_value(value: Any) -> str | None:
     """Return a value as text; None if it is missing. A whole number loses its fraction of 0.
 
@@ -51,7 +47,7 @@ def read_value(value: Any) -> str | None:
         return value if value and not value.isspace() else None
     if isinstance(value, list):
         if len(value) > 1:
-            raise SeveralValuesError("has several values: give one")
+            raise RefusedValueError("has several values: give one")
         return read_value(value[0]) if value else None
     if value is None or value != value:  # NaN, NaT and the like
         return None
@@ -69,9 +65,11 @@ def read_label(value: Any, names: Mapping[str, str] | None = None) -> str | None
         RefusedValueError: the value is no label.
     """
     text = read_value(_find_one(value, len(names or ())) if isinstance(value, list) else value)
-    if text is None or text == _NO_NUMBER or is_unlabeled(text):
+    if text is None or text == _NO_NUMBER:
         return None
-    return names.get(text, text) if names else text
+    if names:
+        text = names.get(text.lstrip("0") or "0" if text.isdecimal() else text, text)
+    return None if is_unlabeled(text) else text
 
 
 def _find_one(values: Sequence[Any], classes: int) -> Any:
