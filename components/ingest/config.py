@@ -29,7 +29,7 @@ class IngestConfig(FileOptions):
     """How image files become sharded TFRecords."""
 
     manifest: Text | None = None
-    """CSV, JSON Lines or Parquet file with the columns path (or file_name) and label, and optionally
+    """CSV, JSON Lines or Parquet file with the columns path or file_name, label, and optionally
     split, group and others. It is a path or URL; paths in it are relative to the folder. Unset:
     folder names are the labels, or a metadata.csv as Hugging Face has it."""
 
