@@ -52,7 +52,7 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_spans
-from components.storage.fetch import LARGEST_POINTER, Unread, read_files
+from components.storage.fetch import GET_IT, LARGEST_POINTER, Unread, read_files
 from components.storage.folder import is_file
 from components.storage.folder_listing import Found, explain_ignored, find_file, find_images
 from components.storage.retry import digest
@@ -329,11 +329,11 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
 def _check_pointers(
     folder: str, shards: Mapping[str, Sequence[Found]], config: IngestConfig
 ) -> None:
-    """Raise `DataError` if a small shard cannot be read, such as a pointer to the real one."""
+    """Raise `DataError` if a shard only stands for the real one."""
     small = [file for files in shards.values() for file in files if file.size < LARGEST_POINTER]
     for file, content in read_files(folder, small, config):
-        if isinstance(content, Unread):
-            raise DataError(f"{folder}/{file.path}: {content.reason}.")
+        if isinstance(content, Unread) and GET_IT in content.reason:
+            raise DataError(f"{folder}/{file.path} is {content.reason}.")
 
 
 def _as_found(file: ImageFile) -> Found:

@@ -71,9 +71,11 @@ _TIMEOUT_SECONDS = 180.0
 
 CHANGED = Unread("it has changed since it was listed")
 """Why a file is not used."""
+GET_IT = ": run git "
+"""In the reason for a file that only stands for the real one."""
 _POINTERS = {
-    b"version https://git-lfs.github.com/spec": "a pointer of Git LFS: run git lfs pull",
-    b"/annex/objects/": "a pointer of git-annex: run git annex get",
+    b"version https://git-lfs.github.com/spec": f"a pointer of Git LFS{GET_IT}lfs pull",
+    b"/annex/objects/": f"a pointer of git-annex{GET_IT}annex get",
 }
 LARGEST_POINTER = 1024
 """Bytes, which no file has that stands for another one."""

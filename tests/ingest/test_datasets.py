@@ -494,7 +494,7 @@ def test_pointers_say_how_to_get_the_file(name: str, images: list[Image], tmp_pa
     touch(tmp_path, name).joinpath(name).write_text(text)
     why = "a pointer of Git LFS: run git lfs pull"
     if name.endswith("parquet"):
-        with pytest.raises(DataError, match=rf"{name}: {why}\."):
+        with pytest.raises(DataError, match=rf"{name} is {why}\."):
             list_images(str(tmp_path))
         return
     listing = list_images(str(tmp_path))

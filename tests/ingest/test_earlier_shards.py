@@ -235,6 +235,27 @@ def test_twins_that_arrive_later_follow_their_images(folder: Path, tmp_path: Pat
     assert all(len({*cluster["splits"]}) == 1 for cluster in clusters)
 
 
+def test_groups_keep_their_split_though_copies_have_left_them(tmp_path: Path) -> None:
+    folder, rows = tmp_path / "images", ["path,label,group"]
+    for label, group, number in itertools.product(("cat", "dog"), range(6), range(3)):
+        # The last image is the same everywhere.
+        seed = 99 if number == 2 else 1_000 * (label == "dog") + 10 * group + number
+        name = f"{label}/{group}{number}.jpg"
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(jpeg(seed))
+        rows.append(f"{name},{label},{label}{group}")
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    config = dataclasses.replace(CONFIG, manifest=str(tmp_path / "m.csv"))
+    found = []
+    for number in (1, 2, 3):
+        ingest(folder, tmp_path / "out", number, config)
+        found.append(list_splits(tmp_path / "out", number))
+        (folder / "cat/00.jpg").write_bytes(jpeg(500 + number))
+    assert len({found[0][f"{label}/{n}2.jpg"] for label in ("cat", "dog") for n in range(6)}) == 1
+    for later in found[1:]:
+        assert {path for path in later if later[path][1] != found[0][path][1]} == set()
+
+
 def test_a_class_of_images_that_were_all_in_eval_is_divided_anew(
     folder: Path, tmp_path: Path
 ) -> None:

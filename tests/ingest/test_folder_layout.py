@@ -374,6 +374,14 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
         [f"{of}/{path}/1.png" for of in ("COVID", "Normal") for path in ("images", "masks")],
         """leave masks out, as in --ingest.exclude '["*/masks"]'""",
     ),
+    "few named pictures": (
+        [*place("train", *TWO, ends="1"), *place("val", *TWO, ends="1"), "docs/logo.png"],
+        "some have names of splits (train and val) and some do not (docs)",
+    ),
+    "GTSRB": (
+        [*place("Final_Training/Images", *TWO, ends="1.ppm"), "Final_Test/Images/1.ppm"],
+        "names contain those of splits (Final_Test and Final_Training)",
+    ),
     "EuroSAT": ([*place("2750", *TWO)], "{0}/2750 has several"),
     "digits": (["n01/1.jpg", "n02/1.jpg"], {"n01", "n02"}),
 }

@@ -47,7 +47,7 @@ CONTAINERS = (
         "FILE)",
     ),
     Container("a Zarr store", (".zgroup", ".zarray", "zarr.json", "*.zarr/"), _WRITE),
-    Container("an HDF5 file", ("*.h5", "*.hdf5", "*.hdf", "*.he5"), _WRITE),
+    Container("an HDF5 file", ("*.h5", "*.hdf5", "*.hdf", "*.he5", "*.nc"), _WRITE),
     Container("a file of NumPy arrays", ("*.npz", "*.npy"), _WRITE),
     Container("a file of MATLAB", ("*.mat",), _WRITE),
     Container("an LMDB database", ("data.mdb", "*.lmdb"), _WRITE),

@@ -38,8 +38,8 @@ _SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_OF_WORD)})([ _-]?(set|split|data|im
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 PICTURES = (
-    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"),
-    *(".tif", ".tiff", ".heic", ".heif", ".hif", ".avif"),
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"),
+    *(".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm"),
 )
 """How the names of pictures end, in lower case."""
 

@@ -147,6 +147,7 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
     """Return the folders with images; add the reason for each file that is none."""
     named, unnamed, others = set[str](), set[str](), list[str]()
     masks: dict[str, str] = {}
+    more_named = 0
     for entry in found:
         path = entry.path
         if reason := explain_ignored(entry):
@@ -155,6 +156,7 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
         place = path.rpartition("/")[0]
         if path.endswith(PICTURES) or path.lower().endswith(PICTURES):
             named.add(place)
+            more_named += 1
             if "mask" in path and (match := _MASK.fullmatch(path)):
                 masks[path] = match[1]
         elif place and (reason := explain_name(path)):
@@ -162,13 +164,16 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
             others.append(path)
         elif place:
             unnamed.add(place)
+            more_named -= 1
         else:
             others.append(path)
     if masks:
         stems = {entry.path.rpartition(".")[0] for entry in found}
         skipped |= {path: "a mask of another image" for path, of in masks.items() if of in stems}
     named.discard("")
-    return FolderTree(folder, named or unnamed, unnamed - named if named else set(), others)
+    if not named or more_named < 0:
+        return FolderTree(folder, named | unnamed, set(), others)
+    return FolderTree(folder, named, unnamed - named, others)
 
 
 def by_manifest(

@@ -45,7 +45,7 @@ from components.records.shard_files import remove_shards, write_index
 from components.records.shard_work import ConcurrentDoFn
 from components.storage.row_table import RowTables
 
-_JPEG = (".jpg", ".jpeg")
+_JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 # Files of a plan whose names are looked at.
 _SAMPLED = 16
 
