@@ -8,7 +8,7 @@ import json
 import math
 import tarfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from components.ingest.datasets import example_records
+from components.ingest.source.containers import CONTAINERS
 from components.records.tfrecord import frame
 from tests.images import test_formats, test_tiff
+from tests.ingest import test_folder_layout
 from tests.repository import ROOT
 
 PAGE = ROOT / "docs/reference/formats.md"
@@ -465,8 +467,8 @@ def render() -> str:
         taken = of.taken if of.labels else ("", "", "")
         cells = (of.format, of.quirk, *taken, of.refused.replace(".*", "… "))
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *_render_folders(), *_render_containers()]
     lines += [
-        "",
         "## Pixels of image files",
         "",
         "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000,",
@@ -494,6 +496,23 @@ def render() -> str:
     ]
     lines += [f"| {name} | {why} |" for name, why in reasons.items() if name not in by_name]
     return "\n".join(lines) + "\n"
+
+
+def _render_folders() -> Iterator[str]:
+    yield from ("## Folders as they are unpacked", "", "| root | labels, or what is said |")
+    yield "|---|---|"
+    for name, (_, expected) in test_folder_layout.PUBLIC.items():
+        found = ", ".join(sorted(expected)) if isinstance(expected, set) else expected
+        yield f"| {name} | {found.format('DIR')} |"
+    yield ""
+
+
+def _render_containers() -> Iterator[str]:
+    yield from ("## Containers", "", "These are not read:", "", "| marker | what it is | instead |")
+    yield "|---|---|---|"
+    for title, markers, way_out, _ in CONTAINERS:
+        yield f"| {', '.join(f'`{marker}`' for marker in markers)} | {title} | {way_out} |"
+    yield ""
 
 
 _COLORS = {0: "gray, white is zero", 1: "gray", 2: "RGB", 5: "CMYK"}

@@ -210,8 +210,8 @@ PARTS, BOXES = "most likely not labels", "a data set for object detection ({})"
 PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     "Office-31": (
         [*place("amazon/images", *TWO), *place("dslr/images", *TWO), "webcam/images/cat/1.jpg"],
-        "have the same folders (cat and dog): set ingest.layout to label or split, or give one of "
-        "them, such as {0}/amazon/images",
+        "several (amazon and dslr) have the same folders (cat and dog): set ingest.layout to label "
+        "or split, or give one of them, such as {0}/amazon/images",
     ),
     "Office-Home": ([*place("Art", *TWO), *place("Real", *TWO)], "such as {0}/Art"),
     "Oxford Pets": (
@@ -265,7 +265,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "Kaggle Intel": (
         [*place("seg_train/seg_train", *TWO), *place("seg_test/seg_test", *TWO)],
-        "names contain those of splits (seg_test and seg_train): set ingest.layout to label or",
+        "names contain those of splits (seg_test and seg_train): set ingest.layout to label or split",
     ),
     "Kaggle's PlantVillage": (
         ["cat/1.jpg", "dog/1.jpg", *place("PlantVillage", *TWO)],
@@ -297,7 +297,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "Stanford Cars": (
         ["cars_train/1.jpg", "cars_test/1.jpg", "devkit/annos.mat"],
-        "The folders cars_test and cars_train of {0} have images, but no label folders: list",
+        "The folders cars_test and cars_train of {0} have images, but no label folders",
     ),
     "COCO": (
         ["train2017/1.jpg", "val2017/2.jpg", "annotations/instances_val2017.json"],
@@ -341,7 +341,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "CelebA": (
         ["Img/img_align_celeba/1.jpg", "Anno/list_attr_celeba.txt", "Eval/list_eval.txt"],
-        "only one class, 'Img': a classifier needs at least two. If its images have several, list",
+        "only one class, 'Img': a classifier needs at least two. If its images have several, list the labels",
     ),
     "Places365": ([*place("data_256/a", *TWO), "data_256/b/bar/1.jpg"], "{0}/data_256 has several"),
     "Places365, data_256": (
@@ -364,7 +364,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     "dogs vs. cats": (["train/cat.1.jpg", "test1/1.jpg"], "have images, but no label folders"),
     "chest X-rays": (
         [f"images_{n:03}/images/{n}.png" for n in range(3)] + ["Data_Entry_2017.csv"],
-        f"The folders images_000, images_001 and images_002 of {{0}} are {PARTS}: list",
+        f"The folders images_000, images_001 and images_002 of {{0}} are {PARTS}",
     ),
     "HAM10000": (
         [f"HAM10000_images_part_{n}/{n}.jpg" for n in (1, 2)] + ["HAM10000_metadata.csv"],
