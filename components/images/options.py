@@ -97,9 +97,10 @@ class TransformConfig:
     """How Transform crops, resizes and stores images."""
 
     size: Annotated[Positive, Interval(ge=8, le=2048)] | None = None
-    """Side of the square images that the model sees, pixels. Unset: the local runner chooses 32,
-    64, 96 or 224, the first that is at least the typical shorter side of the images, but at most 96
-    for the model cnn."""
+    """Side of the square images that the model sees, pixels. Unset: where training starts from
+    ImageNet's weights, their own, such as 224, or 128 for images below 64 pixels; else 32, 64, 96
+    or 224, the first that is at least the typical shorter side of the images, but at most 96 for
+    the models cnn and resnet9."""
 
     fit: Literal["crop", "stretch", "letterbox"] = "crop"
     """How to make an image square. crop: the largest central square, which keeps shapes. stretch:

@@ -19,8 +19,8 @@ from components.contract.configuration import require, to_dict
 from components.images.options import SHRINKING, TransformConfig
 from components.transform.executor import Executor, preprocessing_fn
 
-# The local runner's choice for photographs without pretrained weights.
-_USUAL_SIZE = 96
+# The local runner's choice for photographs.
+_USUAL_SIZE = 224
 
 
 class ImageTransform(component.Transform):
@@ -58,7 +58,7 @@ class ImageTransform(component.Transform):
         schema: types.BaseChannel,
         config: TransformConfig | None = None,
     ) -> None:
-        """Bring the images of `examples` to the form of `config`, by default 96 x 96 pixels.
+        """Bring the images of `examples` to the form of `config`, by default 224 x 224 pixels.
 
         The served graph shrinks images as ImageExampleGen did: as `index.json` beside the shards
         says, or else as the ImageExampleGens of this pipeline that `examples` are made from.
