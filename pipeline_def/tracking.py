@@ -21,7 +21,7 @@ import yaml
 
 from components.contract.errors import ServiceError, StorageError, UserError
 from components.contract.printable import make_printable
-from components.storage.saved_model import model_digest
+from components.storage.saved_model import SERVING_FOLDER, model_digest
 from pipeline_def.config.tracking import TOKEN_VARIABLE, TrackingConfig
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import flatten
@@ -221,7 +221,7 @@ def _read_tags(record: RunRecord) -> dict[str, str]:
     """Return the lineage, from the images' fingerprint to the pushed version."""
     pushed, model, digest = record.pushed, _find_output(record, TRAINER.id, "model"), ""
     with contextlib.suppress(UserError, OSError):
-        digest = model_digest(f"{model.uri}/Format-Serving") if model else ""
+        digest = model_digest(f"{model.uri}/{SERVING_FOLDER}") if model else ""
     return {
         "pipeline": record.pipeline,
         "pipeline_run": record.id,

@@ -10,6 +10,7 @@ from components.contract.properties import LookupInput
 from components.storage.folder import is_file, read_bytes
 from components.storage.saved_model import (
     GRAPH,
+    SERVING_FOLDER,
     WEIGHTS,
     find_damage,
     list_versions,
@@ -22,13 +23,10 @@ FOUND_KEY = "found_baseline"
 
 _LOGGER = logging.getLogger(__name__)
 
-# Where TFX's Trainer puts the model within its artifact.
-_SERVING = "Format-Serving"
-
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Find the baseline among the pushed models."""
-    candidate = os.path.join(inputs["model"].uri, _SERVING)
+    candidate = os.path.join(inputs["model"].uri, SERVING_FOLDER)
     # TFX omits properties that have their default.
     return {FOUND_KEY: find_baseline(properties.get("pushed_models", ""), candidate)}
 

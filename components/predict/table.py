@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, StorageError
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.contract.printable import disarm
 from components.host.stopping import before_stopping
@@ -22,6 +22,15 @@ _KNOWN = (KNOWN, KNOWN_SCORE)
 
 Row = dict[str, Any]
 _Write = Callable[[list[Row]], object]
+
+
+def check_table(path: str) -> None:
+    """Raise an error unless `path` ends as a table does and, on this machine, has a folder."""
+    check_format(path)
+    fs, place = open_folder(path)
+    folder = os.path.dirname(os.path.abspath(place))
+    if is_local(fs) and not os.path.isdir(folder):
+        raise StorageError(f"Cannot write {path}: there is no folder {folder}.")
 
 
 def check_format(path: str) -> None:

@@ -154,7 +154,8 @@ def storage_error(task: str, url: str, error: Exception) -> StorageError:
 
         explained = cloud_storage.explain_error(url, error)
     reason = reason_of(error)
-    if isinstance(error, OSError) and error.filename == os.path.abspath(url):
+    # Also of a temporary file beside it.
+    if isinstance(error, OSError) and f"{error.filename}".startswith(os.path.abspath(url)):
         reason = error.strerror or reason
     return explained or StorageError(hide_login(f"Cannot {task} {url}: {reason}."))
 

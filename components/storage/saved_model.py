@@ -14,6 +14,9 @@ from components.contract.printable import read_number
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
 
+SERVING_FOLDER = "Format-Serving"
+"""Where TFX has the SavedModel, below a Model artifact."""
+
 GRAPH = "saved_model.pb"
 _WEIGHTS = "variables/variables."
 WEIGHTS = f"{_WEIGHTS}index"

@@ -91,9 +91,11 @@ def parse_plain(
     if {"-h", "--help", "--help-all"} & set(arguments):
         print(screen.strip())
         raise SystemExit(0)
-    known = dict.fromkeys(list_options(owner), 1)
+    known = {name: int(option.kind is not bool) for name, option in list_options(owner).items()}
     words = _split(arguments, prog, known)
-    return owner(**{name: _read_value(name, value, owner) for name, [value] in words})
+    return owner(
+        **{name: _read_value(name, *given or ["true"], owner=owner) for name, given in words}
+    )
 
 
 def _split(
@@ -125,12 +127,19 @@ def _split(
                 hint = suggest(plain, known, prefix="--") or f" See {prog} --help-all."
                 raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
             name = plain
-        values = [value] if equals else []
-        while len(values) < known[option] and words and not words[-1].startswith("--"):
-            values.append(words.pop())
+        values = _take_values(words, known[option], [value] if equals else [])
         if len(values) < known[option] or (name == "config" and not values[0]):
             raise ConfigurationError(_describe_missing(name, known[option]))
         yield name, values
+
+
+def _take_values(words: list[str], count: int, values: list[str]) -> list[str]:
+    """Return the values of an option, taken from the words after it; a flag's is true or false."""
+    if count == 0 and not values and words[-1:] in (["true"], ["false"]):
+        return [words.pop()]
+    while len(values) < count and words and not words[-1].startswith("--"):
+        values.append(words.pop())
+    return values
 
 
 def _find_option(name: str, known: Collection[str]) -> str | None:
@@ -166,7 +175,7 @@ def _describe_missing(name: str, count: int) -> str:
     return f"--{name} needs a value{f': {wanted}' if known and wanted != 'text' else ''}."
 
 
-def _read_value(name: str, text: str, owner: Any = Config) -> Any:
+def _read_value(name: str, text: str, *, owner: Any = Config) -> Any:
     """Return the value of an option: text as it is, or parsed as YAML where it is not text."""
     path = name.rstrip("+").split(".")
     _, kind = find_field(owner, path)

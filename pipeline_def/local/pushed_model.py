@@ -1,7 +1,11 @@
-"""Finds a pushed model, and how ingest stored the images that it was trained on."""
+"""Finds a pushed model, and how ingest stored the images that it was trained on.
+
+The model of a run that is not blessed can be used, too, on purpose.
+"""
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from components.contract.artifact_files import list_names, on_disk
@@ -9,17 +13,56 @@ from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError, UserError
 from components.images.options import FileOptions
 from components.records.shard_files import read_index
-from components.storage.saved_model import GRAPH, original_version, whole_versions
+from components.storage.saved_model import (
+    GRAPH,
+    SERVING_FOLDER,
+    original_version,
+    whole_versions,
+)
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.folder import RECORDS, open_output
 from pipeline_def.runs.history import SelectedRun
-from pipeline_def.runs.record import read_records
-from pipeline_def.steps import EXAMPLE_GEN
+from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.steps import EXAMPLE_GEN, TRAINER
+
+UNBLESSED = "0"
+"""Version of a model that is not pushed."""
 
 _MOST_NAMED = 5
 # Settings of the predicting machine, not of the training machine.
 _OF_THIS_MACHINE = frozenset({"threads"})
+
+
+def find_unblessed(output: str) -> tuple[str, str]:
+    """Return the folder of the model that the newest run in `output` trained, and its verdict.
+
+    The verdict is a sentence for those who use the model.
+
+    Raises:
+        ModelError: there is none on this machine.
+    """
+    number, run = next(_list_trained(output), (0, None))
+    if run is None:
+        raise ModelError(f"No run in {output} has trained a model: run the pipeline.")
+    folder = _find_trained(run)
+    if not (os.path.isdir(folder) and _is_model(folder)):
+        raise ModelError(f"The model of run {number} is not on this machine: {folder} is missing.")
+    blessed = "is blessed" if run.blessed else "is not blessed"
+    return folder, f"The model of run {number} {blessed}: {run.headline or 'it was not evaluated.'}"
+
+
+def _list_trained(output: str) -> Iterator[tuple[int, RunRecord]]:
+    """Yield the runs in `output`, a path or URL, that trained a model, newest first."""
+    if not on_disk(output):
+        output = open_output(Config(output=output), RECORDS)[0].output
+    for number, run in reversed([*enumerate(read_records(output), 1)]):
+        if TRAINER.id in run.steps and "model" in run.steps[TRAINER.id].outputs:
+            yield number, run
+
+
+def _find_trained(run: RunRecord) -> str:
+    return os.path.join(run.steps[TRAINER.id].outputs["model"].uri, SERVING_FOLDER)
 
 
 def _is_model(folder: str) -> bool:
@@ -38,20 +81,23 @@ def find_model(output: str, wanted: str | None) -> str:
         if not _is_model(wanted):
             raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")
-    versions = []
     for path in whole_versions(pushed):
-        version = os.path.basename(path)
-        if not wanted or version == wanted:
+        if wanted in (None, "", os.path.basename(path)):
             return path
-        versions.append(version)
+    raise explain_missing(pushed, wanted)
+
+
+def explain_missing(pushed: str, wanted: str | None) -> ModelError:
+    """Return the error for a version that is not in a folder of pushed models."""
+    versions = [os.path.basename(path) for path in whole_versions(pushed)]
     if not versions:
-        raise ModelError(
-            f"There is no model in {pushed}: run the pipeline until one is blessed, or set "
-            f"--output to the output folder of a run, or --model to a SavedModel."
+        return ModelError(
+            f"There is no model in {pushed}: run the pipeline until one is blessed, use the model "
+            f"of the newest run with --unblessed, or set --output to the output folder of a run."
         )
     newest, older = versions[:_MOST_NAMED], len(versions[_MOST_NAMED:])
     more = f" and {older} older ones" if older else ""
-    raise ModelError(
+    return ModelError(
         f"There is no version {wanted} in {pushed}. There are {', '.join(newest)}{more}."
         f"{did_you_mean(wanted or '', versions)}"
     )
@@ -75,18 +121,24 @@ def find_options(config: Config, model: str) -> FileOptions:
 
 def find_color(output: str, version: str) -> Literal["srgb", "stored"]:
     """Return `ingest.color` of the run that pushed a version; the default without a record."""
-    recorded = _find_recorded(output, os.path.join(Layout(output).pushed, version))
+    pushed = os.path.join(Layout(output).pushed, version)
+    model = find_unblessed(output)[0] if version == UNBLESSED else pushed
+    recorded = _find_recorded(output, model)
     return "srgb" if recorded.get("color") == "srgb" else "stored"
 
 
 def _find_recorded(output: str, model: str) -> dict[str, Any]:
-    """Return the ingest options of the first run that pushed a model."""
-    pushed, version = os.path.split(os.path.abspath(model))
-    ours = os.path.realpath(Layout(output).pushed)
-    if not on_disk(model) or os.path.realpath(pushed) != ours:
+    """Return the ingest options of the first run that pushed a model, or of one that trained it."""
+    if not on_disk(model):
         return {}
-    run = find_run(output, version)
-    return dict(run.record.configuration.get("ingest", {})) if run else {}
+    pushed, version = os.path.split(os.path.abspath(model))
+    if os.path.realpath(pushed) == os.path.realpath(Layout(output).pushed):
+        found = find_run(output, version)
+        run = found.record if found else None
+    else:
+        place = os.path.abspath(model)
+        run = next((run for _, run in _list_trained(output) if _find_trained(run) == place), None)
+    return dict(run.configuration.get("ingest", {})) if run else {}
 
 
 def find_run(output: str, version: str) -> SelectedRun | None:

@@ -153,6 +153,8 @@ def _list_commands(summary: Summary, output: str, evaluated: Sequence[int]) -> I
     if summary.model_in_use:
         yield f"serve {where}"
         yield f"predict DIR {where}"
+    else:
+        yield f"predict DIR {where} --unblessed"
     if len(evaluated) > 1:
         before, last = evaluated[-2:]
         yield f"runs --compare {before} {last} {where}"

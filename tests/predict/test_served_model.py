@@ -142,7 +142,12 @@ def test_the_command(
     assert "Table        t.csv (replaced)" in capsys.readouterr().out
     assert local_runner.main(["predict", "images/red/000.png", "--model"]) == 2
     assert local_runner.main(["predict", "--output", "x"]) == 2
+    both = ["--model", "99", "--unblessed"]
+    assert local_runner.main([*argv, *both]) == 2
+    assert local_runner.main([*argv, "--to", "missing/t.csv"]) == 2
     err = capsys.readouterr().err
+    assert "--model and --unblessed both choose" in err
+    assert f"Cannot write missing/t.csv: there is no folder {tmp_path}/missing." in err
     assert "--model needs a value" in err
     assert "Name files or folders" in err
     (tmp_path / "none.jpg").write_bytes(b"")

@@ -171,11 +171,11 @@ class Service:
         return model
 
 
-def make_app(versions: Versions, options: ServerOptions) -> App:
-    """Build the application with its limits."""
+def make_app(versions: Versions, options: ServerOptions, *, warning: str = "") -> App:
+    """Build the application with its limits; the page shows a `warning` about the model."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"
-    routes = [*_make_page_routes(options), Route("/labels.json", service.labels)]
+    routes = [*_make_page_routes(options, warning), Route("/labels.json", service.labels)]
     for path in (model, f"{model}{version}"):
         routes += [
             Route(f"{path}:predict", service.predict, methods=["POST"]),
@@ -199,9 +199,9 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
     return service.metrics.watch(Guard(app, options), log=options.access_log)
 
 
-def _make_page_routes(options: ServerOptions) -> list[Route]:
+def _make_page_routes(options: ServerOptions, warning: str) -> list[Route]:
     # Base64 encodes three bytes in four.
     most = int(options.max_request_bytes * 0.74)
-    settings = {"model": f"/v1/models/{options.name}", "most_bytes": most}
+    settings = {"model": f"/v1/models/{options.name}", "most_bytes": most, "warning": warning}
     texts = {"/settings.json": (json.dumps(settings), "application/json")}
     return make_page_routes(__package__, texts)

@@ -1,8 +1,11 @@
 """`local_runner.py serve`: load the pushed model and serve it until stopped."""
 
+import contextlib
 import logging
+import os
 import resource
 import socket
+import tempfile
 import time
 
 import uvicorn
@@ -16,6 +19,7 @@ from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.layout import Layout
+from pipeline_def.local.pushed_model import UNBLESSED, find_unblessed
 from pipeline_def.local.run_display import print_row
 
 # An idle connection takes 20 KB. Systems commonly allow a process 1,024 open files at first.
@@ -33,12 +37,19 @@ def serve(options: ServerOptions) -> None:
         ModelError: there is no model, or it cannot be loaded.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    with listen(options) as listening:
+    with listen(options) as listening, contextlib.ExitStack() as stack:
         started = time.monotonic()
-        versions = Versions(Layout(options.output).pushed, Model, options.model)
-        app = make_app(versions, options)
+        pushed, version, warning = Layout(options.output).pushed, options.model, ""
+        if options.unblessed:
+            folder, warning = find_unblessed(options.output)
+            pushed, version = stack.enter_context(tempfile.TemporaryDirectory()), UNBLESSED
+            os.symlink(folder, os.path.join(pushed, version))
+        versions = Versions(pushed, Model, version)
+        app = make_app(versions, options, warning=warning)
         port = listening.getsockname()[1]
         _print(versions.current, options, port, time.monotonic() - started)
+        if warning:
+            print_row(Console(highlight=False), "Verdict", warning, style="yellow")
         leave_to_server()
         make_server(app, options).run(sockets=[listening])
 

@@ -28,6 +28,8 @@ request. Ctrl-C ends it.
 
   --output DIR|URL         the output folder of the runs: output; gs:// s3://
   --model VERSION          serve this version, and no newer one
+  --unblessed              serve the model of the newest run, although it is not
+                           blessed, as version 0; the page says so
   --name NAME              name of the model in addresses: images
   --host ADDRESS           address to listen on: 127.0.0.1, this machine only;
                            0.0.0.0 for all that can reach it
@@ -68,6 +70,7 @@ class ServerOptions(Listening):
     """Options of the server; `SCREEN` describes each."""
 
     model: Text | None = None
+    unblessed: bool = False
     name: Text = "images"
     max_request_mib: Annotated[Number, Gt(0)] = 32.0
     max_images: Positive = 64
@@ -77,7 +80,11 @@ class ServerOptions(Listening):
     log: Text | None = None
 
     def __post_init__(self) -> None:
-        """Check the name, and the limits against each other."""
+        """Check the name, and the options against each other."""
+        require(
+            not (self.model and self.unblessed),
+            "--model and --unblessed both choose the model: give one.",
+        )
         require(
             re.fullmatch(r"[\w.-]+", self.name, re.ASCII) is not None,
             f"name is {self.name!r}: use letters, digits, dots, hyphens and underscores only.",

@@ -18,6 +18,7 @@ from components.contract.errors import ModelError, StorageError, UserError
 from components.storage.mirror import Mirror
 from components.storage.saved_model import whole_versions
 from pipeline_def.apps.serve.model import Model
+from pipeline_def.local.pushed_model import explain_missing
 
 _LOGGER = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -77,11 +78,7 @@ class Versions:
         self._thread = ThreadPoolExecutor(1)
         path = find_newest(folder, version)
         if path is None:
-            what = f"version {version}" if version else "model"
-            raise ModelError(
-                f"There is no {what} in {folder}: run the pipeline until one is blessed, or set "
-                "--output to the output folder of a run."
-            )
+            raise explain_missing(folder, version)
         try:
             self.current = self._load(path)
         except StorageError:

@@ -18,13 +18,13 @@ from components.images.options import FileOptions
 from components.predict.files import count_files, find_sources
 from components.predict.flow import FileOutcome, StatusCounts, predict
 from components.predict.model import RankingModel, import_quietly
-from components.predict.table import check_format, write_table
+from components.predict.table import check_table, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.local.output.folder import MODELS, open_output
 from pipeline_def.local.output.locations import find_runs
-from pipeline_def.local.pushed_model import find_model, find_options
+from pipeline_def.local.pushed_model import find_model, find_options, find_unblessed
 from pipeline_def.local.run_display import (
     PLAIN_INTERVAL,
     make_bars,
@@ -41,6 +41,7 @@ training; files that ingest would reject are listed with the reason.
 
   --model VERSION    a version in --output, or the folder of any SavedModel of
                      this pipeline: the newest version
+  --unblessed        the model of the newest run, although it is not blessed
   --to TABLE         .parquet, .csv or .jsonl, one row per file in the order of
                      the files, replaced if it exists; without it the first
                      predictions are printed
@@ -63,11 +64,13 @@ def predict_files(arguments: Sequence[str]) -> int:
         prog="local_runner.py predict",
         usage=USAGE,
         hidden=hidden,
-        own={"model": 1, "to": 1},
+        own={"model": 1, "to": 1, "unblessed": 0},
         positional="files",
     )
     if not options["files"]:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
+    if options["model"] and options["unblessed"]:
+        raise ConfigurationError("--model and --unblessed both choose the model: give one.")
     config, _ = open_output(find_runs(config), MODELS)
     lost = f"; {options['to']} is not written" if options["to"] else ""
     with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
@@ -76,21 +79,34 @@ def predict_files(arguments: Sequence[str]) -> int:
 
 
 def show_predictions(
-    config: Config, files: Sequence[str], *, model: str | None = None, to: str | None = None
+    config: Config,
+    files: Sequence[str],
+    *,
+    model: str | None = None,
+    to: str | None = None,
+    unblessed: bool = False,
 ) -> StatusCounts:
     """Predict files with the newest model, or `model`; print the predictions or write a table.
+
+    `unblessed` takes the model of the newest run, blessed or not.
 
     Raises:
         UserError: a file or the model does not exist, or the table cannot be written.
     """
     console = Console(highlight=False)
     if to:
-        check_format(to)
+        check_table(to)
     sources = find_sources(files)
-    folder = find_model(config.output, model)
+    warning = ""
+    if unblessed:
+        folder, warning = find_unblessed(config.output)
+    else:
+        folder = find_model(config.output, model)
     options = find_options(config, folder)
     tally = StatusCounts(count_files(sources))
     print_whole(console, "Model", folder)
+    if warning:
+        print_row(console, "Verdict", warning, style="yellow")
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()

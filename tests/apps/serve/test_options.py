@@ -11,6 +11,10 @@ def test_what_is_not_said_is_local_and_limited() -> None:
     assert options == ServerOptions(os.path.abspath("out"), model="17", timeout=5.0)
     assert options.is_local
     assert not parse_options(["--host", "0.0.0.0"]).is_local
+    for flag in (["--unblessed"], ["--unblessed", "true"], ["--unblessed=true"]):
+        assert parse_options([*flag, "--port", "9"]) == ServerOptions(
+            os.path.abspath("output"), unblessed=True, port=9
+        )
     assert parse_options(["--output", "s3://bucket/out/"]).output == "s3://bucket/out"
     for name in ServerOptions.__dataclass_fields__:
         assert f"--{name} " in SCREEN
@@ -26,6 +30,8 @@ def test_what_is_not_said_is_local_and_limited() -> None:
         (["--port", "x"], "port is 'x': it must be a whole number from 0 to 65,535"),
         (["--output", "ftp://host/out"], "--output is ftp://host/out, which is not supported"),
         (["--output", "/nowhere", "--port", "0"], "There is no model in /nowhere/pushed"),
+        (["--model", "1", "--unblessed"], "--model and --unblessed both choose the model"),
+        (["--output", "/nowhere", "--unblessed", "--port", "0"], "No run in /nowhere has trained"),
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
     ],
 )

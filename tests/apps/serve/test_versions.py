@@ -6,16 +6,23 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ModelError, StorageError
 from components.storage.folder import open_folder
+from pipeline_def.apps.serve import command
 from pipeline_def.apps.serve import versions as module
 from pipeline_def.apps.serve.model import Model
+from pipeline_def.apps.serve.options import ServerOptions
 from pipeline_def.apps.serve.versions import Versions
+from pipeline_def.config.config import Config
+from pipeline_def.local.pushed_model import UNBLESSED, find_color, find_options, find_unblessed
 from tests.apps.serve.fake_model import FakeModel
+from tests.apps.serve.serving import ask, running_app
+from tests.local.run_samples import configure, write_run
 from tests.storage.gs_client import point_to
 
 
@@ -106,8 +113,45 @@ def test_a_version_that_was_asked_for_stays(tmp_path: Path) -> None:
     versions = Versions(str(tmp_path), load, "1")
     asyncio.run(versions.watch())
     assert versions.current.version == "1"
-    with pytest.raises(ModelError, match="no version 3 in"):
+    with pytest.raises(ModelError, match=r"no version 3 in .*\. There are 2, 1"):
         Versions(str(tmp_path), load, "3")
+
+
+def test_a_model_that_is_not_blessed_is_served_with_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = configure(ingest={"color": "srgb"})
+    write_run(tmp_path, 1, configuration=settings, blessed=False, headline="No better than before.")
+    write_run(tmp_path, 2, until="ImageExampleGen")
+    folder = tmp_path / "artifacts" / "Trainer" / "model" / "1" / "Format-Serving"
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").touch()
+    assert find_color(str(tmp_path), UNBLESSED) == "srgb"
+    assert find_options(Config(output=str(tmp_path)), str(folder)).color == "srgb"
+    monkeypatch.setattr(command, "Model", lambda path: FakeModel(os.path.basename(path)))
+    monkeypatch.setattr(command, "make_server", Stopped)
+    command.serve(ServerOptions(str(tmp_path), unblessed=True, port=0))
+    warning = "The model of run 1 is not blessed: No better than before."
+    assert warning in " ".join(capsys.readouterr().out.split())
+    with running_app(Stopped.app, ServerOptions()) as port:
+        assert ask(port, "/settings.json")[1]["warning"] == warning
+        [state] = ask(port, "/v1/models/images")[1]["model_version_status"]
+    assert state["version"] == UNBLESSED
+    (folder / "saved_model.pb").unlink()
+    with pytest.raises(ModelError, match="of run 1 is not on this machine"):
+        find_unblessed(str(tmp_path))
+
+
+class Stopped:
+    """A server that ends at once."""
+
+    app: Any
+
+    def __init__(self, app: Any, options: ServerOptions) -> None:
+        type(self).app = app
+
+    def run(self, sockets: Any) -> None:
+        pass
 
 
 def test_without_a_model_there_is_a_sentence(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ async function readAnswer(answer) {
 }
 
 async function describeModel() {
-  const { model } = await settings;
+  const { model, warning } = await settings;
+  find("warning").textContent = warning;
   const said = await readAnswer(await fetch(`${model}/metadata`));
   find("model").textContent = `Model ${said.model_spec.name}, version ${said.model_spec.version}.`;
   return said.metadata.signature_def.signature_def;
