@@ -57,7 +57,8 @@ class IngestConfig(FileOptions):
     val or test_set and one is train, labels if nothing suggests splits; otherwise the run stops."""
 
     exclude: list[Text] = field(default_factory=list)
-    """Folders and files of `data` to leave out, such as [docs, '*.txt']; * matches slashes, too."""
+    """Folders, which are then not read, and files of `data` to leave out, such as [docs, '*.txt'].
+    * matches slashes, too; a name with brackets may be written as it is."""
 
     span: Count | None = None
     """Span to read if the folder is a pattern with {SPAN}, or with {YYYY}, {MM} and {DD}. A date

@@ -52,8 +52,8 @@ from components.ingest.source.listing import (
 )
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_spans
-from components.storage.fetch import GET_IT, LARGEST_POINTER, Unread, read_files
-from components.storage.folder import is_file
+from components.storage.fetch import Unread, read_files
+from components.storage.folder import GET_IT, LARGEST_POINTER, is_file
 from components.storage.folder_listing import Found, explain_ignored, find_file, find_images
 from components.storage.retry import digest
 from components.storage.row_table import keep, sort

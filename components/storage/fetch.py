@@ -13,7 +13,7 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.folder import is_local, open_folder
+from components.storage.folder import explain_pointer, is_local, open_folder
 from components.storage.folder_listing import MISSING, local_version
 from components.storage.retry import checksum_matches
 
@@ -71,14 +71,6 @@ _TIMEOUT_SECONDS = 180.0
 
 CHANGED = Unread("it has changed since it was listed")
 """Why a file is not used."""
-GET_IT = ": run git "
-"""In the reason for a file that only stands for the real one."""
-_POINTERS = {
-    b"version https://git-lfs.github.com/spec": f"a pointer of Git LFS{GET_IT}lfs pull",
-    b"/annex/objects/": f"a pointer of git-annex{GET_IT}annex get",
-}
-LARGEST_POINTER = 1024
-"""Bytes, which no file has that stands for another one."""
 _DAMAGED = "it arrives damaged"
 _GONE = Unread("it has gone since it was listed")
 # In the text of errors that are not retried: gcsfs raises a plain OSError for 403.
@@ -141,11 +133,8 @@ def _read_local(path: str, file: _ListedFile, config: _Options, first: int | Non
 
 def _resolve(content: Content) -> Content:
     """Return the content, or what to do with one that stands for that of the real file."""
-    if isinstance(content, bytes) and len(content) < LARGEST_POINTER:
-        for start, reason in _POINTERS.items():
-            if content.startswith(start):
-                return Unread(reason)
-    return content
+    reason = explain_pointer(content) if isinstance(content, bytes) else ""
+    return Unread(reason) if reason else content
 
 
 def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:

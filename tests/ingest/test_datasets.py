@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.gcs_server import GcsServer
-from components.contract.errors import ConfigurationError, DataError
+from components.contract.errors import ConfigurationError, DataError, UserError
 from components.ingest.config import IngestConfig
 from components.ingest.datasets import example_records
 from components.ingest.datasets.reading import read_images
@@ -487,15 +487,16 @@ def test_what_readers_pass_over_is_skipped(images: list[Image], tmp_path: Path) 
     assert dict(listing.skipped) == reasons
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "cat/1.jpg"])
+@pytest.mark.parametrize("name", ["x.parquet", "m.csv", "cat/1.jpg"])
 def test_pointers_say_how_to_get_the_file(name: str, images: list[Image], tmp_path: Path) -> None:
     touch(tmp_path, "dog/1.jpg" if "/" in name else "readme.md")
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     touch(tmp_path, name).joinpath(name).write_text(text)
     why = "a pointer of Git LFS: run git lfs pull"
-    if name.endswith("parquet"):
-        with pytest.raises(DataError, match=rf"{name} is {why}\."):
-            list_images(str(tmp_path))
+    if "/" not in name:
+        manifest = str(tmp_path / name) if name == "m.csv" else None
+        with pytest.raises(UserError, match=rf"{name} is {why}\."):
+            list_images(str(tmp_path), IngestConfig(manifest=manifest))
         return
     listing = list_images(str(tmp_path))
     (_, content), _ = read_images(str(tmp_path), listing.files, HEADER)

@@ -265,7 +265,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "Kaggle Intel": (
         [*place("seg_train/seg_train", *TWO), *place("seg_test/seg_test", *TWO)],
-        "names contain those of splits (seg_test and seg_train): set ingest.layout to label or split",
+        "(seg_test and seg_train): set ingest.layout to label or split",
     ),
     "Kaggle's PlantVillage": (
         ["cat/1.jpg", "dog/1.jpg", *place("PlantVillage", *TWO)],
@@ -341,7 +341,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "CelebA": (
         ["Img/img_align_celeba/1.jpg", "Anno/list_attr_celeba.txt", "Eval/list_eval.txt"],
-        "only one class, 'Img': a classifier needs at least two. If its images have several, list the labels",
+        "only one class, 'Img': a classifier needs at least two. If its images have several",
     ),
     "Places365": ([*place("data_256/a", *TWO), "data_256/b/bar/1.jpg"], "{0}/data_256 has several"),
     "Places365, data_256": (

@@ -31,7 +31,7 @@ from components.ingest.source.folder_tree import (
     offer,
 )
 from components.storage.folder import list_folders
-from components.storage.folder_listing import UNREADABLE, Found, explain_ignored
+from components.storage.folder_listing import EXCLUDED, UNREADABLE, Found, explain_ignored
 
 _SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_OF_WORD)})([ _-]?(set|split|data|images))?")
 
@@ -239,7 +239,8 @@ def note_unused_folders(
             names = list_folders(tree.name(place))
         else:
             start = f"{place}/".lstrip("/")
-            below = (path[len(start) :] for path in skipped if path.startswith(start))
+            read = (path for path, reason in skipped.items() if reason != EXCLUDED)
+            below = (path[len(start) :] for path in read if path.startswith(start))
             names = sorted({path.partition("/")[0] for path in below if "/" in path})
         paths = {name: f"{place}/{name}".lstrip("/") for name in names if name not in used}
         if empty := [
