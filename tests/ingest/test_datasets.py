@@ -267,6 +267,12 @@ def test_known_names(
     assert [(s.path, s.reason) for s in listing.skipped] == [("label.labels.txt", "not a shard")]
 
 
+def test_a_first_name_without_records_is_noted(tmp_path: Path) -> None:
+    write_examples(tmp_path / "a.tfrecord", [{"image": PNG, "label": n} for n in (1, 2)])
+    (tmp_path / "labels.txt").write_text("\n".join(CLASSES))
+    assert "write its lines as 1:blue" in list_images(str(tmp_path)).notes[-1]
+
+
 def test_a_prepared_tfds_folder(images: list[Image], tmp_path: Path) -> None:
     for split, part in (("train", images[::2]), ("test", images[1::2])):
         rows = ({"image": data, "label": CLASSES.index(label)} for label, data in part)

@@ -151,8 +151,12 @@ class ShardLabels:
         return {int(text) for text in texts if _NUMBER.fullmatch(text)}
 
 
-def check_names(shards: Sequence[ShardLabels]) -> None:
-    """Raise `DataError` if labels are numbers without names, though others have names."""
+def check_names(shards: Sequence[ShardLabels]) -> list[str]:
+    """Return notes on names whose numbers may be shifted by one.
+
+    Raises:
+        DataError: labels are numbers without names, though others have names.
+    """
     used: dict[str, set[int]] = {}
     for shard in shards:
         used.setdefault(shard.names.source, set()).update(shard.numbers())
@@ -175,6 +179,12 @@ def check_names(shards: Sequence[ShardLabels]) -> None:
             f"{named[0].path} are names, such as {quote(named[1])}: put a file labels.txt that "
             f"names the numbers beside {path}, or leave it out with ingest.exclude."
         )
+    return [
+        f"No record has the label 0 of {source}, {quote(first)}: if the labels start at 1, all "
+        f"names are wrong; then write its lines as 1:{first}."
+        for source, first in {of.names.source: of.names.by_number.get("0") for of in shards}.items()
+        if first and 0 not in used[source] and len(used[source]) > 1
+    ]
 
 
 def _explain_outside(shard: ShardLabels, number: int, used: Collection[int]) -> str:

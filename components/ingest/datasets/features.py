@@ -189,10 +189,8 @@ def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -
         )
     if any(isinstance(item, bytes | dict) for value in values for item in _items(value)):
         raise DataError(f"{text}several images in a record: give each image a record of its own.")
-    for sample in samples:
-        sides = [sample[name] for name in sorted(sample) if _SIDES.search(name)]
-        if sides and isinstance(sample.get(image), bytes) and _is_raw(sample[image], sides):
-            raise DataError(f"{text}raw pixels, not encoded images: store them as PNG or JPEG.")
+    if any(_is_raw(sample, image) for sample in samples):
+        raise DataError(f"{text}raw pixels, not encoded images: store them as PNG or JPEG.")
     if values and not any(isinstance(value, bytes) for value in values):
         raise DataError(
             f"{text}numbers, such as raw pixels, not encoded images: store them as PNG or JPEG."
@@ -203,8 +201,10 @@ def _items(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _is_raw(pixels: bytes, sides: Sequence[Any]) -> bool:
-    """Return whether these are the pixels of an image with such sides, in 1 or 3 channels."""
-    if is_image(pixels) or not all(isinstance(side, int) for side in sides):
+def _is_raw(sample: Mapping[str, Any], image: str) -> bool:
+    """Return whether a record has the pixels of an image with the width and height beside it."""
+    pixels, sides = sample.get(image), [sample[name] for name in sample if _SIDES.search(name)]
+    if not isinstance(pixels, bytes) or is_image(pixels) or _stem(image) != image:
         return False
-    return len(pixels) in (math.prod(sides), 3 * math.prod(sides))
+    size = math.prod(side for side in sides if isinstance(side, int))
+    return len(sides) > 1 and size > 1 and len(pixels) > 0 and len(pixels) % size == 0

@@ -127,7 +127,7 @@ def list_records(
     with ThreadPoolExecutor(config.workers) as pool:
         lists = list(pool.map(lambda shard: _list_shard(shard, source, config), opened))
     if not config.manifest:
-        check_names([part.labels for part in lists])
+        notes += check_names([part.labels for part in lists])
     listed = [file for part in lists for file in part.files]
     if not config.manifest:
         listed = _fill_damaged(listed)
