@@ -17,7 +17,8 @@ _TEXT, _NUMBER = "image/class/text", "image/class/label"
 _LABELS: tuple[str, ...] = (_TEXT, "label", "labels", "cls", "class", _NUMBER)
 _LABELS += ("fine_label", "category", "target", *LABEL_TEXTS, "txt")
 _SPLITS = ("split",)
-_EXTENSIONS = [ends.removeprefix(".") for ends in PICTURES]
+EXTENSIONS = (*(ends.removeprefix(".") for ends in PICTURES), "jp2", "jxl", "pbm", "pgm", "ppm")
+"""Extensions of images in WebDataset; those that cannot be decoded are rejected."""
 _MASKS = {"seg", "segmentation", "mask", "masks", "depth", "annotation", "instance", "semantic"}
 _MASKS |= {"label", "labels", "gt", "panoptic", "disparity", "normals", "alpha", "matte"}
 _SIDES = re.compile("(width|height|depth|channels)$")
@@ -81,7 +82,7 @@ def choose_features(
         for name in known
         if any(is_image(sample.get(name)) for sample in samples) and not _is_mask(name)
     ]
-    image = given.get("image") or _first((*_IMAGES, *_EXTENSIONS), images or known, shard)
+    image = given.get("image") or _first((*_IMAGES, *EXTENSIONS), images or known, shard)
     if not image and len({*map(_stem, images)}) > 1:
         raise DataError(_explain_several(images, shard))
     image = image or next(iter(images), "")
@@ -128,7 +129,7 @@ def _is_mask(name: str) -> bool:
 def _stem(name: str) -> str:
     """Return `input` of `input.jpg`, and another name as it is."""
     stem, _, extension = name.rpartition(".")
-    return stem if extension in _EXTENSIONS else name
+    return stem if extension in EXTENSIONS else name
 
 
 def _first(names: Sequence[str], known: Sequence[str], shard: str) -> str:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
+from components.ingest.datasets.features import EXTENSIONS
 from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
 
 _BLOCK = 512
@@ -44,7 +45,7 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the samples of a shard."""
     # Pillow tells formats by content, so one shard may mix extensions of images.
     stem, dot, extension = image.rpartition(".")
-    others = [f"{stem}{dot}{other}" for other in PICTURES if extension in PICTURES]
+    others = [f"{stem}{dot}{other}" for other in EXTENSIONS if extension in EXTENSIONS]
     records: list[tuple[str, str, Record]] = []
     parts = collections.Counter[str]()
     has_pairs, damage, last = False, None, ""
@@ -221,21 +222,5 @@ def _texts(stream: BinaryIO, sample: Mapping[str, _Member]) -> Iterator[tuple[st
             continue
         yield from content.items() if isinstance(content, dict) else [(name, content)]
 
-
-PICTURES = (
-    "jpg",
-    "jpeg",
-    "png",
-    "webp",
-    "gif",
-    "bmp",
-    "tif",
-    "tiff",
-    "heic",
-    "heif",
-    "avif",
-    "jxl",
-)
-"""Extensions of images; those that cannot be decoded are rejected."""
 
 FORMAT = Format("WebDataset tar files", peek, scan, read)
