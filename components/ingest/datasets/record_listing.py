@@ -83,6 +83,7 @@ def note_missing(paths: Iterable[str]) -> list[str]:
 
 _TFDS = "dataset_info.json"
 _NO_IMAGE, _NO_LABEL_FEATURE = "no image", "no feature for the label"
+_NAMES = "names of the labels"
 # Label of a damaged record, until it gets that of another one.
 _UNKNOWN = ""
 # Records of a shard that the choice of features looks at.
@@ -140,6 +141,7 @@ def list_records(
             f"{next(filter(None, (*notes, why)), 'They are empty.')}"
         )
     others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
+    others |= dict.fromkeys((names.source for names in source.names.values() if names), _NAMES)
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
     return Labelled(
         listed,
