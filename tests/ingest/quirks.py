@@ -329,6 +329,16 @@ QUIRKS: Sequence[Quirk] = [
     ),
     Quirk(
         RECORDS,
+        "an image of float32 by TFDS",
+        {
+            "a.tfrecord": [row(0)],
+            "features.json": """{"featuresDict": {"features": {"image": {"image": {
+                "dtype": "float32", "encodingFormat": "png"}}}}}""",
+        },
+        refused="holds pixels of float32, by features.json: write the data set with uint8",
+    ),
+    Quirk(
+        RECORDS,
         "`labels.txt` in each folder, in another order",
         {
             "train/a.tfrecord": [row(0)],

@@ -138,10 +138,14 @@ def _value(feature: Any) -> Any:
 
 def _encode(pixels: bytes, width: int, height: int, channels: int) -> bytes | None:
     """Store pixels that have no header losslessly, as PNG; return None if they are damaged."""
-    data, stored = base64.b64decode(pixels, altchars=b"-_"), io.BytesIO()
-    if len(data) != width * height * channels:
+    mode, stored = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels), io.BytesIO()
+    try:
+        data = base64.b64decode(pixels, altchars=b"-_")
+    except ValueError:
         return None
-    image = Image.frombytes("L" if channels == 1 else "RGB", (width, height), data)
+    if not mode or len(data) != width * height * channels:
+        return None
+    image = Image.frombytes(mode, (width, height), data)
     image.save(stored, "PNG", compress_level=1)
     return stored.getvalue()
 

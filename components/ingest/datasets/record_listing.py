@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from components.ingest.source.folder_layout import split_of_name
 from components.ingest.source.labeling import NO_LABEL, Labelled
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.values import RefusedValueError, read_split, read_value
+from components.storage.folder import read_bytes
 from components.storage.folder_listing import Found
 
 _PART = re.compile(r"^(.*)-(\d{5,})-of-(\d{5,})")
@@ -81,7 +83,7 @@ def note_missing(paths: Iterable[str]) -> list[str]:
     ]
 
 
-_TFDS = "dataset_info.json"
+_TFDS, _TFDS_FEATURES = "dataset_info.json", "features.json"
 _NO_IMAGE, _NO_LABEL_FEATURE = "no image", "no feature for the label"
 _NAMES = "names of the labels"
 # Label of a damaged record, until it gets that of another one.
@@ -164,12 +166,32 @@ def _examine(
         samples, config.features or {}, shard.file.path, labels=known, optional=config.manifest
     )
     paths = [entry.path for entry in found]
+    _check_pixels(folder, features.image, paths)
     files = [shard.file.path for shard in shards]
     names = find_names(folder, features.label, files, paths)
     if features.split or config.layout == "label" or config.manifest:
         return _Source(layout, features, names, dict.fromkeys(files)), samples, []
     splits, notes = find_splits(folder, files)
     return _Source(layout, features, names, splits), samples, notes
+
+
+def _check_pixels(folder: str, image: str, paths: Sequence[str]) -> None:
+    """Raise `DataError` if TFDS has stored floats, as the bytes of RGBA: their range is unknown."""
+    for path in paths:
+        if posixpath.basename(path) != _TFDS_FEATURES:
+            continue
+        try:
+            feature = json.loads(read_bytes(f"{folder.rstrip('/')}/{path}"))
+            for name in image.split("/"):
+                feature = feature["featuresDict"]["features"][name]
+            kind = str(feature["image"]["dtype"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if not kind.startswith("uint"):
+            raise DataError(
+                f"The feature {quote(image)} of {folder} holds pixels of {kind}, by {path}: write "
+                f"the data set with uint8 or uint16."
+            )
 
 
 def _peek(shards: Sequence[Shard], form: Format) -> tuple[list[dict[str, Any]], Shard]:
