@@ -187,18 +187,33 @@ def _unpack(archive: str, folder: str, url: str) -> str:
 
 
 def _read(file: Any) -> StoredWeights:
-    root = file.get("model_weights", file)
+    is_whole_model = file.get("model_weights", getlink=True) is not None
+    root = _descend(file, "model_weights") if is_whole_model else file
     arrays = _read_arrays(root)
     network = str(file.attrs.get(NETWORK, ""))
     if ordered := _read_names(root, "layer_names"):
         layers = {
-            layer: [arrays[f"{layer}/{name}"] for name in _read_names(root[layer], "weight_names")]
+            layer: [
+                arrays[f"{layer}/{name}"]
+                for name in _read_names(_descend(root, layer), "weight_names")
+            ]
             for layer in ordered
         }
     else:
         layers = _group_by_layer(arrays)
     nonempty = {name: weights for name, weights in layers.items() if weights}
     return StoredWeights(nonempty, bool(ordered), network)
+
+
+def _descend(group: Any, path: str) -> Any:
+    """Return the group at a path, which is in the same file."""
+    import h5py
+
+    for name in filter(None, path.split("/")):
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"{name} is a link")
+        group = group[name]
+    return group
 
 
 def _read_arrays(group: Any) -> dict[str, Array]:

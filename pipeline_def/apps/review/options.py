@@ -34,6 +34,7 @@ ever changed. Ctrl-C ends it; start it again to continue.
   --apply-to COPY     instead of the page, write a copy of the images to a new
                       folder, with the labels as corrected
   --host ADDRESS      address to listen on: 127.0.0.1, this machine only
+  --hosts NAME,NAME   further names under which browsers reach it
   --port PORT         8502; 0 for any that is free
 """
 

@@ -51,8 +51,8 @@ class Service:
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
         self.metrics = Metrics(lambda: versions.current.version)
-        color = find_color(options.output, versions.current.version)
-        self._predictor = Predictor(options, self.metrics.count_batch, color=color)
+        color = functools.partial(find_color, options.output)
+        self._predictor = Predictor(options, self.metrics.count_batch, find_color=color)
         self._log = AnswerLog(options.log, self.metrics.registry) if options.log else None
 
     @contextlib.asynccontextmanager
@@ -66,7 +66,11 @@ class Service:
     async def predict(self, request: Request) -> Response:
         """`POST /v1/models/NAME:predict`."""
         model = self._find(request)
-        parse = functools.partial(parse_request, max_images=self._options.max_images)
+        parse = functools.partial(
+            parse_request,
+            max_images=self._options.max_images,
+            content_type=request.headers.get("content-type", ""),
+        )
         parsed, rows = await self._answer(request, model, parse)
         return Response(
             encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"

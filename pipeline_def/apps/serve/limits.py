@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import logging
+import socket
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeVar
 
@@ -118,6 +121,9 @@ class BodyReader:
             RequestError: the body is too large, or the budget is used up.
         """
         stated = request.headers.get("content-length", "0")
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip"):
+            raise RequestError(415, "The body may be compressed with gzip only.")
         body = bytearray()
         # Python refuses to parse numbers with too many digits.
         self._check(int(stated[:18]) if stated.isdecimal() else 0)
@@ -128,6 +134,11 @@ class BodyReader:
                 body += chunk
                 held += len(chunk)
                 self._held += len(chunk)
+            if encoding == "gzip":
+                body = await asyncio.to_thread(_decompress, body, self._max)
+                self._check(len(body), more=len(body))
+                held += len(body)
+                self._held += len(body)
             yield body
         finally:
             self._held -= held
@@ -137,6 +148,22 @@ class BodyReader:
             raise RequestError(413, f"The request exceeds the limit of {self._max / 2**20:g} MiB.")
         if self._held + (size if more is None else more) > self._budget:
             raise RequestError(503, "Too many large requests at once. Try again.")
+
+
+def _decompress(body: bytearray, most: int) -> bytearray:
+    """Return the content of a gzip body, of which at most one byte more than `most`.
+
+    Raises:
+        RequestError: it is damaged.
+    """
+    unpacking = zlib.decompressobj(wbits=31)
+    try:
+        content = bytearray(unpacking.decompress(body, most + 1))
+    except zlib.error as error:
+        raise RequestError(400, f"The gzip body is damaged: {error}.") from error
+    if len(content) <= most and not unpacking.eof:
+        raise RequestError(400, "The gzip body is cut.")
+    return content
 
 
 async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -165,7 +192,10 @@ class Guard:
         self._app, self._timeout = app, options.timeout
         # Against DNS rebinding: an attacker's domain may resolve to this machine, so that its page
         # could read our responses. Such a request carries the attacker's host name.
-        self._names = {*_LOCAL_NAMES, options.host} if options.is_local else None
+        self._names = {*_LOCAL_NAMES, options.host, *options.known_hosts}
+        if not options.is_local:
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        self._is_local = options.is_local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or send the reason why not."""
@@ -196,8 +226,12 @@ class Guard:
         headers = {name: value.decode("latin-1").lower() for name, value in scope["headers"]}
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self._names is not None and name not in self._names:
-            return RequestError(403, "This server only accepts the host names of this machine.")
+        if name not in self._names and (self._is_local or _is_public(name)):
+            return RequestError(
+                403,
+                f"This server does not accept the host name {name[:80]!r}: it accepts those of "
+                "this machine, and of --hosts.",
+            )
         # Browsers send it with requests by scripts of any page that the user visits.
         site = headers.get(b"sec-fetch-site", "")
         changes = scope["method"] not in ("GET", "HEAD")
@@ -205,6 +239,15 @@ class Guard:
         if foreign or (changes and site in ("cross-site", "same-site")):
             return RequestError(403, "Cross-origin requests are not allowed.")
         return None
+
+
+def _is_public(name: str) -> bool:
+    """Return whether anybody could register a host name; addresses and single words are theirs."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name.strip("[]"))
+        return False
+    # RFC 6762 and 6761; ICANN has reserved "internal".
+    return "." in name.rstrip(".") and not name.endswith((".local", ".localhost", ".internal"))
 
 
 def _too_late(scope: Scope, timeout: float) -> RequestError:

@@ -33,6 +33,9 @@ request. Ctrl-C ends it.
   --name NAME              name of the model in addresses: images
   --host ADDRESS           address to listen on: 127.0.0.1, this machine only;
                            0.0.0.0 for all that can reach it
+  --hosts NAME,NAME        further names under which clients reach it; with --host
+                           0.0.0.0, addresses, single words and .local, .internal
+                           need no naming
   --port PORT              8501; 0 for any that is free
   --timeout SECONDS        longest time from the first byte of a request to the
                            last one of its answer: 30
@@ -57,7 +60,13 @@ class Listening:
     """Empty: the only one there is."""
     host: Text = "127.0.0.1"
     port: Annotated[Count, Interval(le=65_535)] = 8501
+    hosts: Text | None = None
     timeout: Annotated[Number, Gt(0)] = 30.0
+
+    @property
+    def known_hosts(self) -> list[str]:
+        """The names in `hosts`."""
+        return [name.strip().lower() for name in (self.hosts or "").split(",") if name.strip()]
 
     @property
     def is_local(self) -> bool:

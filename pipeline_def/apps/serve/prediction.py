@@ -1,6 +1,7 @@
 """Predicts the images of a request: small ones in batches with those of other requests."""
 
 import asyncio
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -47,16 +48,16 @@ class Predictor:
         options: ServerOptions,
         count_batch: Callable[[int], None],
         *,
-        color: Literal["srgb", "stored"],
+        find_color: Callable[[str], Literal["srgb", "stored"]],
     ) -> None:
         """Prepare threads.
 
-        `count_batch` is called with the images of each batch; `color` is that option of ingest.
+        `count_batch` is called with the images of each batch; `find_color` returns that option of
+        ingest for a version of the model.
         """
         self._options, self._count_batch = options, count_batch
-        self._image_options = ImageOptions(
-            check="header", max_image_mpixels=options.max_image_mpixels, color=color
-        )
+        self._limits = ImageOptions(check="header", max_image_mpixels=options.max_image_mpixels)
+        self._find_color = functools.lru_cache(_MODELS)(find_color)
         self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
         self._models = ThreadPoolExecutor(4, "model")
         self._large = ThreadPoolExecutor(LARGE_AT_ONCE, "large")
@@ -100,7 +101,7 @@ class Predictor:
 
     def _check(self, image: bytes) -> File:
         try:
-            return Picture(image, count_pixels(image, self._image_options))
+            return Picture(image, count_pixels(image, self._limits))
         except Rejected as rejected:
             return rejected
 
@@ -125,14 +126,14 @@ class Predictor:
         if not by_image:
             _refuse_first(map(_explain, files))
         if not is_large:
-            files = [await _run(self._checks, self._convert, file) for file in files]
+            files = [await _run(self._checks, self._convert, model, file) for file in files]
             return await _predict(batcher, files, by_image=by_image)
         rows = []
         # One at a time, so that memory does not grow with the number of images.
         for number, file in enumerate(files):
             await self._large_slots.acquire()
             answering = asyncio.create_task(
-                self._predict_large(batcher, file, by_image=by_image, number=number)
+                self._predict_large(model, batcher, file, by_image=by_image, number=number)
             )
             # Threads cannot be stopped: a client that hangs up does not free the slot.
             answering.add_done_callback(self._free_slot)
@@ -140,9 +141,9 @@ class Predictor:
         return rows
 
     async def _predict_large(
-        self, batcher: Batcher, file: File, *, by_image: bool, number: int
+        self, model: Model, batcher: Batcher, file: File, *, by_image: bool, number: int
     ) -> list[Prediction]:
-        converted = await _run(self._large, self._convert, file)
+        converted = await _run(self._large, self._convert, model, file)
         return await _predict(batcher, [converted], by_image=by_image, first=number)
 
     def _free_slot(self, answering: asyncio.Task[list[Prediction]]) -> None:
@@ -151,11 +152,12 @@ class Predictor:
             # Otherwise asyncio would log an error for which no client waits.
             answering.exception()
 
-    def _convert(self, file: File) -> File:
+    def _convert(self, model: Model, file: File) -> File:
         if isinstance(file, Rejected):
             return file
+        options = dataclasses.replace(self._limits, color=self._find_color(model.version))
         try:
-            return file._replace(encoded=convert(file.encoded, self._image_options))
+            return file._replace(encoded=convert(file.encoded, options))
         except Rejected as rejected:
             return rejected
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import gzip
 import io
 import json
 import socket
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipeline_def.apps.serve import prediction
+from pipeline_def.apps.serve import app, prediction
 from pipeline_def.apps.serve.batching import BatchLimits
 from pipeline_def.apps.serve.command import listen
 from pipeline_def.apps.serve.limits import Guard
@@ -23,6 +24,9 @@ from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from tests.apps.serve.fake_model import FakeModel, png
 from tests.apps.serve.serving import PREDICT, ask, instances, running, running_app, serving
+from tests.pictures import ADOBE_RGB, profile
+
+GZIP = {"Content-Encoding": "gzip"}
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +183,86 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def form(*files: bytes, signature: str = "") -> bytes:
+    """What `curl --form` sends."""
+    parts = [
+        b'name="file"; filename="x.jpg"\r\nContent-Type: image/jpeg\r\n\r\n' + of for of in files
+    ]
+    if signature:
+        parts.append(b'name="signature_name"\r\n\r\n' + signature.encode())
+    lines = b"".join(b"--=_x\r\nContent-Disposition: form-data; %s\r\n" % part for part in parts)
+    return lines + b"--=_x--\r\n"
+
+
+FORM = {"Content-Type": "multipart/form-data; boundary==_x"}
+# Bytes of an image that look like the end of a line.
+TRICKY = png(13, 10, 45, kind="BMP") + b"\r\n\r\n--\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "answers"),
+    [
+        (form(TRICKY, png(2)), FORM, ["13 10 45", "2 0 0"]),
+        (form(png(2)), {"Content-Type": 'multipart/form-data; boundary="=_x"'}, ["2 0 0"]),
+        (TRICKY, {"Content-Type": "image/bmp"}, ["13 10 45"]),
+        (gzip.compress(json.dumps(instances(png(3))).encode()), GZIP, ["3 0 0"]),
+        (gzip.compress(form(png(4))), GZIP | FORM, ["4 0 0"]),
+    ],
+    ids=["form", "quoted", "image", "gzip", "gzip form"],
+)
+def test_an_image_may_come_in_a_form_alone_or_compressed(
+    port: int, body: bytes, headers: dict[str, str], answers: list[str]
+) -> None:
+    status, answer = ask(port, body=body, **headers)
+    assert (status, [row["label"] for row in answer["predictions"]]) == (200, answers)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "says"),
+    [
+        (form(*[png(1)] * 5), FORM, 413, "5 images; at most 4"),
+        (form(), FORM, 400, "The form has no file"),
+        (form(signature="explain"), FORM, 400, "The form has no file"),
+        (form(png(1), signature="other"), FORM, 400, '"other" not found or not served'),
+        (form(png(1)), {"Content-Type": "multipart/form-data"}, 400, "The form does not begin"),
+        (b"text", {"Content-Type": "image/png"}, 400, "Instance 0: not an image"),
+        (b"{}", {"Content-Encoding": "br"}, 415, "with gzip only"),
+        (b"{}", GZIP, 400, "The gzip body is damaged"),
+        (gzip.compress(b"{}" * 99)[:-9], GZIP, 400, "The gzip body is cut"),
+        (gzip.compress(bytes(2_000_000)), GZIP, 413, "exceeds the limit of 1 MiB"),
+    ],
+)
+def test_other_bodies_are_refused(
+    port: int, body: bytes, headers: dict[str, str], status: int, says: str
+) -> None:
+    found, answer = ask(port, body=body, **headers)
+    assert (found, says in answer["error"]) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("192.168.1.7:8501", 200),
+        ("[fe80::1]:8501", 200),
+        ("model-server:8501", 200),
+        ("models.default.svc.cluster.local", 200),
+        ("models.example.com", 200),
+        ("rebound.example.com:8501", 403),
+        ("192.168.1.7.example.com", 403),
+    ],
+)
+def test_a_server_for_others_accepts_names_that_nobody_can_register(
+    tmp_path: Path, host: str, status: int
+) -> None:
+    options = {"host": "0.0.0.0", "hosts": "models.example.com, other.example.com"}
+    with serving(FakeModel(), tmp_path, **options) as port:
+        assert ask(port, "/v1/models/images", Host=host)[0] == status
+
+
 @pytest.mark.parametrize(
     ("headers", "says"),
     [
-        pytest.param({"Host": "images.example.com"}, "host names", id="DNS rebinding"),
+        pytest.param({"Host": "images.example.com"}, "host name", id="DNS rebinding"),
         pytest.param({"Origin": "https://example.com"}, "Cross-origin", id="another site"),
         pytest.param({"Origin": "http://localhost:1"}, "Cross-origin", id="another port"),
         pytest.param({"Origin": "null"}, "Cross-origin", id="a local file"),
@@ -256,6 +336,23 @@ def test_work_for_clients_that_hang_up_is_canceled_without_a_traceback(
         assert ask(port, body=instances(png(2)))[0] == 200
     assert sum(model.batches) < 8
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_each_version_sees_colors_as_its_run_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "find_color", lambda _, version: colors[version])
+    colors = {"1": "stored", "2": "srgb"}
+    pushed, file = tmp_path / "pushed", png(200, 100, 50, icc_profile=profile(ADOBE_RGB))
+    for name in ("1", "2"):
+        (pushed / name).mkdir(parents=True)
+    (pushed / "1" / "saved_model.pb").touch()
+    versions = Versions(str(pushed), lambda path: FakeModel(Path(path).name))
+    with running(versions) as port:
+        before = ask(port, body=instances(file))[1]["predictions"][0]["label"]
+        versions.current = FakeModel("2")
+        after = ask(port, body=instances(file))[1]["predictions"][0]["label"]
+    assert before == "200 100 50" != after
 
 
 def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(

@@ -106,6 +106,21 @@ def test_arrays_of_other_files_are_not_read(file: Path, tmp_path: Path) -> None:
         read_weights(str(file))
 
 
+def test_groups_of_other_files_are_not_read(file: Path, tmp_path: Path) -> None:
+    other, linked = str(tmp_path / "other.h5"), tmp_path / "linked.h5"
+    write_weights(other, {"conv": [np.ones(7)]}, network="cnn")
+    with h5py.File(linked, "w") as opened:
+        opened["model_weights"] = h5py.ExternalLink(other, "/")
+    with pytest.raises(ModelError, match=r"model_weights is a link"):
+        read_weights(str(linked))
+    with h5py.File(file, "a") as opened:
+        opened["there"] = h5py.ExternalLink(other, "/")
+        opened["conv2"] = h5py.SoftLink("/there/conv")
+        opened.attrs["layer_names"] = ["conv2"]
+    with pytest.raises(ModelError, match=r"conv2 is a link"):
+        read_weights(str(file))
+
+
 def test_an_archive_without_weights_is_one_sentence(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
         archive.writestr("config.json", "{}")

@@ -75,9 +75,11 @@ function makeCard(file, { label, probabilities, error, known }) {
   const [item, button, picture, name, share] = ["li", "button", "img", "bdi", "span"].map(kind => document.createElement(kind));
   button.type = "button";
   button.addEventListener("click", () => show(file));
+  picture.onload = () => URL.revokeObjectURL(picture.src);
+  // Not every browser shows TIFF or HEIC, and none what is no image.
+  picture.onerror = () => { picture.hidden = true; URL.revokeObjectURL(picture.src); };
+  picture.alt = "";
   picture.src = URL.createObjectURL(file);
-  picture.alt = file.name;
-  picture.onload = picture.onerror = () => URL.revokeObjectURL(picture.src);
   name.textContent = error || label;
   name.className = error ? "bad" : "";
   share.textContent = error ? file.name :
@@ -125,8 +127,13 @@ function showPicture(file) {
   const picture = find("picture");
   picture.className = "";
   picture.alt = `The picture, ${file.name}`;
-  picture.src = shownUrl;
+  picture.hidden = false;
+  picture.onerror = () => {
+    picture.hidden = true;
+    find("caption").textContent = `${file.name}, which this browser cannot show`;
+  };
   find("caption").textContent = file.name;
+  picture.src = shownUrl;
   for (const id of ["heat", "switch", "legend", "more"]) find(id).hidden = true;
   find("result").hidden = false;
 }
@@ -183,6 +190,7 @@ function showHeat({ label, heat_map: rows, seen_bytes: seen }, name) {
   canvas.getContext("2d").putImageData(pixels, 0, 0);
   const picture = find("picture");
   // The heat map matches the input of the model: square, at the size of the model.
+  picture.hidden = false;
   picture.src = `data:image/png;base64,${seen.b64}`;
   picture.className = rows.length <= 96 ? "seen tiny" : "seen";
   picture.alt = `${name}, as the model sees it`;
