@@ -211,7 +211,7 @@ TRICKY = png(13, 10, 45, kind="BMP") + b"\r\n\r\n--\r\n"
     ids=["form", "quoted", "image", "gzip", "gzip form"],
 )
 def test_an_image_may_come_in_a_form_alone_or_compressed(
-    port: int, body: bytes, headers: dict[str, str], answers: list[str]
+    port: int, body: bytes, headers: dict[str, Any], answers: list[str]
 ) -> None:
     status, answer = ask(port, body=body, **headers)
     assert (status, [row["label"] for row in answer["predictions"]]) == (200, answers)
@@ -233,7 +233,7 @@ def test_an_image_may_come_in_a_form_alone_or_compressed(
     ],
 )
 def test_other_bodies_are_refused(
-    port: int, body: bytes, headers: dict[str, str], status: int, says: str
+    port: int, body: bytes, headers: dict[str, Any], status: int, says: str
 ) -> None:
     found, answer = ask(port, body=body, **headers)
     assert (found, says in answer["error"]) == (status, True)
@@ -341,8 +341,8 @@ def test_work_for_clients_that_hang_up_is_canceled_without_a_traceback(
 def test_each_version_sees_colors_as_its_run_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "find_color", lambda _, version: colors[version])
     colors = {"1": "stored", "2": "srgb"}
+    monkeypatch.setattr(app, "find_color", lambda _, version: colors[version])
     pushed, file = tmp_path / "pushed", png(200, 100, 50, icc_profile=profile(ADOBE_RGB))
     for name in ("1", "2"):
         (pushed / name).mkdir(parents=True)
