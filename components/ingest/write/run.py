@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import make_printable
-from components.contract.rules_of_thumb import FEW_IMAGES
+from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS
 from components.host.machine import pause_collection
 from components.host.progress import report_result
 from components.images.options import SHRINKING
@@ -183,8 +183,9 @@ def _account(
     if columns := describe_columns(listing.columns()):
         found["columns"] = columns
     by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
-    if by_hash and sum(sum(labels.get(split, {}).values()) for split in (TRAIN, EVAL)) < FEW_IMAGES:
-        # Training divides them again, into folds.
+    images = sum(sum(labels.get(split, {}).values()) for split in (TRAIN, EVAL))
+    if by_hash and images < FEW_FOR_WEIGHTS:
+        # Training may divide them again, into folds.
         found["groups"] = _list_groups(reports, rule)
     return found
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.example import ENCODED, EVAL, LABEL_ID, SHA256, TRAIN
-from components.contract.rules_of_thumb import FEW_IMAGES
+from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS, FEW_IMAGES
 from components.records.record_index import write_indexed_shard
 from components.records.record_reader import read_features
 from components.records.shard_files import read_index, write_index
@@ -28,8 +28,8 @@ from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
-# Of `training.folds: auto`.
-_FOLDS, _SECONDS = 5, 300
+# Of `training.folds: auto`; fewer for many images and pretrained weights, where more take longer.
+_FOLDS, _FEWER_FOLDS, _SECONDS = 5, 3, 300
 # Or the fraction of a search that its first trial may take.
 _SEARCHED = 0.25
 # Fewer prove nothing in any case.
@@ -157,9 +157,15 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
         return 0
     if wanted != "auto":
         return wanted
-    seconds = estimate_seconds(data, count_multiplications(model))
-    if seconds <= max(_SECONDS, _SEARCHED * 60 * (data.config.training.minutes or 0)):
+    multiplications = count_multiplications(model)
+    seconds = estimate_seconds(data, multiplications, folds=_FOLDS)
+    most = max(_SECONDS, _SEARCHED * 60 * (data.config.training.minutes or 0))
+    if seconds <= most:
         return _FOLDS
+    if data.config.model.pretrained and data.config.transfer.unfreeze != "all":
+        fewer = estimate_seconds(data, multiplications, folds=_FEWER_FOLDS)
+        if fewer <= 2 * most:
+            return _FEWER_FOLDS
     _LOGGER.warning(
         "The eval split has few images. Cross-validation judges the training on all %d images of "
         "train and eval, and then trains on all, in about %d more minutes on two cores: "
@@ -175,10 +181,11 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
         return "export.false_alarms fits its threshold on the eval split"
     if data.config.model.start:
         return "no training could start from a model that was trained on all images"
-    index = read_index(data.train.uri)
-    if "groups" not in index or EVAL not in index["splits"]:
-        return f"there are {FEW_IMAGES:,} images or more, or you have named the eval split"
-    if data.train.total + data.evaluation.total < _LEAST_IMAGES:
+    index, images = read_index(data.train.uri), data.train.total + data.evaluation.total
+    few = FEW_FOR_WEIGHTS if data.config.model.pretrained else FEW_IMAGES
+    if images >= few or "groups" not in index or EVAL not in index["splits"]:
+        return f"there are {few:,} images or more, or you have named the eval split"
+    if images < _LEAST_IMAGES:
         return f"there are fewer than {_LEAST_IMAGES} images"
     if data.config.transform.storage == "originals":
         return "transform.storage is originals, which differ between the splits"
@@ -192,11 +199,11 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
     return f"groups and copies leave only {units} sets of images" if units < folds else ""
 
 
-def estimate_seconds(data: TrainingInput, multiplications: int) -> float:
+def estimate_seconds(data: TrainingInput, multiplications: int, *, folds: int) -> float:
     """Estimate how much longer a training with folds takes on two cores."""
     config, images = data.config, data.train.total + data.evaluation.total
-    learning = images * (1 - 1 / _FOLDS)
-    passes: float = _FOLDS * _PASSES * config.training.epochs
+    learning = images * (1 - 1 / folds)
+    passes: float = folds * _PASSES * config.training.epochs
     if config.model.pretrained:
         # The folds share what frozen layers compute; half of the layers take half of the time.
         trained = {"none": 0.0, "all": 1.0}.get(str(config.transfer.unfreeze), 0.5)

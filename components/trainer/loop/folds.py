@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import os
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -166,6 +167,8 @@ def train_with_folds(
 ) -> tuple[Training, Validated]:
     """Train `model` for each fold, then from its first weights on all images."""
     images, initial, shared = SmallSet.read(data), model.get_weights(), Shared()
+    if HEAD in full_lengths(data.config):
+        _answer_first(model, data, images, folds, shared)
     validated = cross_validate(
         model,
         data,
@@ -187,6 +190,23 @@ def train_with_folds(
     )
     training.run()
     return training, validated
+
+
+def _answer_first(
+    model: tf_keras.Model, data: TrainingInput, images: SmallSet, folds: int, shared: Shared
+) -> None:
+    """Say what a new last layer alone reaches in cross-validation; it takes seconds."""
+    assigned, right, place = images.assign(folds), 0, tempfile.gettempdir()
+    for fold in range(folds):
+        part = images.divide(data, np.flatnonzero(assigned == fold), replicas=1)
+        mode = Recorded()
+        training = Training(model, part, place, place, mode=mode, shared=shared)
+        training.train_head()
+        right += int((mode.logits[HEAD][0].argmax(axis=1) == images.labels[assigned == fold]).sum())
+    report_result(
+        f"first answer: accuracy {right / len(assigned):.3f} in cross-validation, by the last "
+        f"layer alone"
+    )
 
 
 def cross_validate(

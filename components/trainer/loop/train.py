@@ -225,7 +225,7 @@ class Training:
             return
         # The head of a pushed model has been trained.
         if HEAD in lengths and not (self.start and _FINE_TUNE in lengths):
-            self._train_head()
+            self.train_head()
         if _FINE_TUNE in lengths:
             self._fine_tune()
         unfreeze_everything(self.model)
@@ -249,7 +249,7 @@ class Training:
             means: npt.NDArray[np.float32] = margins / weights
         return means
 
-    def _train_head(self) -> None:
+    def train_head(self) -> None:
         """Fit the last layer to features of the images as they are."""
         started = time.perf_counter()
         freeze(self.model, unfreeze="none")

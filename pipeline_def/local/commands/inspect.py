@@ -13,7 +13,12 @@ from rich.text import Text
 from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import describe_bytes, format_duration, make_printable
-from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, FEW_IMAGES, SMALL_SIDE
+from components.contract.rules_of_thumb import (
+    ENOUGH_TO_START_AT_RANDOM,
+    FEW_FOR_WEIGHTS,
+    FEW_IMAGES,
+    SMALL_SIDE,
+)
 from components.ingest.lookup import list_source
 from components.ingest.plan.shard_plan import ShardPlan, plan_shards
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES
@@ -193,7 +198,8 @@ def _describe_folds(listing: Listing, config: Config) -> str:
     """Say, as a clause, that folds judge all images, if they may."""
     by_hash = listing.tally.labels.keys() == {None} and not config.ingest.splits
     unwanted = config.training.folds == 0 or config.model.start or config.export.false_alarms
-    if unwanted or not by_hash or len(listing.files) >= FEW_IMAGES:
+    few = FEW_FOR_WEIGHTS if config.model.pretrained else FEW_IMAGES
+    if unwanted or not by_hash or len(listing.files) >= few:
         return ""
     sure = "a run" if config.training.folds != "auto" else "a short run"
     half_interval = 0.98 / math.sqrt(len(listing.files))
