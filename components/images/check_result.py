@@ -68,8 +68,13 @@ def check_size(width: int, height: int, config: ImageOptions) -> None:
     """Raise `Rejected` if the header states an image size outside of the limits."""
     size = f"{width} x {height} pixels"
     if width * height > config.max_image_mpixels * 1e6:
-        raise Rejected(Category.TOO_LARGE, f"{size}, above {config.max_image_mpixels:g} million")
+        raise Rejected(
+            Category.TOO_LARGE, f"{size} exceed max_image_mpixels ({config.max_image_mpixels:g})"
+        )
     if max(width, height) > MAX_SIDE:
-        raise Rejected(Category.TOO_LARGE, f"{size}, longer side above {MAX_SIDE}")
+        raise Rejected(Category.TOO_LARGE, f"{size}: a side exceeds {MAX_SIDE}")
     if min(width, height) < config.min_image_pixels:
-        raise Rejected(Category.TOO_SMALL, f"{size}, shorter side below {config.min_image_pixels}")
+        raise Rejected(
+            Category.TOO_SMALL,
+            f"{size}: a side is below min_image_pixels ({config.min_image_pixels})",
+        )

@@ -84,8 +84,9 @@ class StatusCounts:
 
     def __str__(self) -> str:
         """Return the number of files by status."""
-        counts = (f"{self.by_status[status]:,} {status}" for status in get_args(Status))
-        return f"{self.total:,} files = {' + '.join(counts)}"
+        counts = [f"{self.by_status[name]:,} {name}" for name in get_args(Status)]
+        some = [text for text in counts if not text.startswith("0 ")]
+        return f"{self.total:,} file{'s' * (self.total != 1)}: {', '.join(some) or 'none'}"
 
 
 Model = Callable[[Sequence[bytes]], Sequence[Answer | str]]

@@ -314,8 +314,8 @@ class ReportFacts:
         wanted, fitted = f"{unknowns.wanted:.1%}", f"{unknowns.images:,} images of the {EVAL} split"
         if unknowns.threshold is None:
             return (
-                f"The model does not answer whether an image is known: {wanted} false alarms take "
-                f"more than the {fitted}."
+                f"Unknown-image detection is off: {unknowns.images:,} images are too few for a "
+                f"{100 * unknowns.wanted:g} % false-alarm rate."
             )
         fit = (
             f"The model answers whether an image is known. Its score is the energy of the logits; "

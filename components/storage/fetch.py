@@ -101,7 +101,7 @@ def refuse(file: _ListedFile, config: _Options) -> Unread | None:
     if file.version.startswith(MISSING):
         return Unread(file.version.removeprefix(MISSING) or "there is no such file")
     if file.size > config.max_image_mib * 2**20:
-        reason = f"{file.size / 2**20:.1f} MiB, above {config.max_image_mib:g}"
+        reason = f"{file.size / 2**20:.1f} MiB exceeds max_image_mib ({config.max_image_mib:g})"
         return Unread(reason, too_large=True)
     return None
 

@@ -109,7 +109,7 @@ def _explain_fractions(
     values = sorted({*here, *there})
     farthest = max(values, key=lambda value: abs(here.get(value, 0) - there.get(value, 0)))
     return (
-        f"{here.get(farthest, 0):.1%} are {farthest!r}, {reference.name} "
+        f"{farthest!r}: {here.get(farthest, 0):.1%}, {reference.name} "
         f"{there.get(farthest, 0):.1%}; the limit is a difference of {distance.threshold:.1%}."
     )
 

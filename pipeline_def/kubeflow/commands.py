@@ -127,7 +127,7 @@ def check(arguments: list[str]) -> int:
     documents = read_documents(options.spec)
     target = options.target or find_target(documents)
     check_documents(documents, target)
-    print(f"{options.spec} is for {target}: found nothing that it would refuse")
+    print(f"Valid for {target}: {options.spec}")
     return 0
 
 

@@ -49,7 +49,7 @@ def test_ignored_and_loose_files_are_listed_as_skipped(tmp_path: Path) -> None:
         "cat/.hidden.jpg": "hidden",
         "cat/Thumbs.db": "left by the system",
         "dog/pipe.jpg": "not a regular file",
-        "readme.txt": "in no label folder",
+        "readme.txt": "not inside a label folder",
     }
 
 
@@ -250,7 +250,7 @@ def made(number: int = 0) -> Listing:
         ImageFile("cat/caf\udce9.jpg", "cat", None, 7, "1700000000000000001", "film", "md5:x"),
         ImageFile(f"dog/line\n{number}.jpg", "dog", "test", 7, '"etag"'),
     )
-    skipped = (Skipped("новый.txt", "in no label folder"),)
+    skipped = (Skipped("новый.txt", "not inside a label folder"),)
     own = {"cat": {"eval": 0.2, "train": 0.8}}
     fractions = {"eval": 0.1, "train": 0.9}
     return Listing("gs://bucket/images", files, skipped, fractions, own, "manifest", ("A note.",))

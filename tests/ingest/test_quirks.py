@@ -12,7 +12,7 @@ from components.ingest.lookup import list_images
 from tests.ingest.quirks import ANY, QUIRKS, Quirk, write
 
 _MOST_CHARACTERS = 600
-_EXPECTED = {"", "names of the labels", "not in the manifest", "in no label folder"}
+_EXPECTED = {"", "names of the labels", "not in the manifest", "not inside a label folder"}
 
 
 @pytest.mark.parametrize("quirk", QUIRKS, ids=[f"{of.format}: {of.quirk}" for of in QUIRKS])

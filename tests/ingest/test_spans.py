@@ -115,7 +115,7 @@ def test_notes_on_windows(tmp_path: Path) -> None:
     listing = window(tmp_path, 9, "{YYYY}-{MM}-{DD}", exclude=["old", "older"])
     assert listing.notes[1:] == (
         f"17 spans are missing between {tmp_path}/2025-01-01 and {tmp_path}/2025-01-20.",
-        "ingest.window is 9, but the number of spans is 3.",
+        "ingest.window is 9, but only 3 spans exist.",
         f"{tmp_path}/2025-01-20 is empty.",
         "Nothing matches 'older' of ingest.exclude.",
     )

@@ -33,7 +33,6 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Height 24 to 24 pixels, median 24" in text
     assert "JPEG 90, PNG 30" in text
     assert "cnn at 32 x 32 pixels" in text
-    assert "eval and train: 4" in text
     assert (
         "Advice the model will be evaluated on about 24 images, so the accuracy will be known only "
         "to ± 0.20" in text
@@ -129,7 +128,7 @@ def test_what_is_skipped_and_labels_that_look_alike(
     (tmp_path / "readme.txt").write_text("x")
     (tmp_path / ".DS_Store").write_text("x")
     _, out, _ = inspect(capsys, tmp_path)
-    assert "1 hidden, 1 in no label folder" in out
+    assert "1 hidden, 1 not inside a label folder" in out
     assert "labels that differ only in case, spaces or Unicode form: 'Red', 'red'" in out
 
 

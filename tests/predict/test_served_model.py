@@ -126,7 +126,7 @@ def test_the_command(
     argv = ["predict", "images/red", "images/blue/001.jpeg", "--output", str(output)]
     assert local_runner.main(argv) == 0
     printed = capsys.readouterr().out
-    assert "10 files = 9 answered + 1 refused + 0 skipped" in printed
+    assert "10 files: 9 answered, 1 refused" in printed
     assert "red 8, blue 1" in printed
     assert r"images/red/\x1b[31mcut\udcff.jpg: " in printed
     assert "images/red/000.png" in printed

@@ -141,7 +141,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
             "header": header(transform={"size": 96}),
             **with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]]),
         },
-        "2,400 training images of 96 pixels, and random initial weights",
+        "too few photographs to train from scratch",
         "--model.weights imagenet --model.name auto, or those of an earlier run",
     ),
     "a class that is never predicted": (
@@ -365,8 +365,8 @@ def test_many_classes_are_counted() -> None:
 @pytest.mark.parametrize(
     ("parameters", "why"),
     [
-        (131_402, "so few images hardly show what photographs have in common"),
-        (2_257_984, "the network has 2,257,984 weights, too many for so few images"),
+        (131_402, "2,400 images; from random weights, photographs take 8,000"),
+        (2_257_984, "the network has 2,257,984 weights, too many for 2,400 images"),
     ],
 )
 def test_advice_on_weights_is_true_of_the_network(parameters: int, why: str) -> None:

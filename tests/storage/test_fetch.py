@@ -138,7 +138,7 @@ def test_objects_are_read_as_they_were_listed(server: GcsServer) -> None:
     config = dataclasses.replace(CONFIG, max_image_mib=0.5)
     found = [content for _, content in read_files(listing.root, listing.files, config)]
     changed, gone = (Unread(f"it has {what} since it was listed") for what in ("changed", "gone"))
-    large = Unread("1.0 MiB, above 0.5", too_large=True)
+    large = Unread("1.0 MiB exceeds max_image_mib (0.5)", too_large=True)
     assert found == [changed, gone, b"as listed", large]
 
 

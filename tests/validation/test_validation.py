@@ -366,7 +366,7 @@ def drift_cases() -> dict[str, Any]:
         "fractions change": (
             lambda: labelled(cat=500, dog=500),
             lambda: labelled(cat=800, dog=200),
-            [r"class/text: 80.0% are 'cat', in the run of .* 50.0%; the limit is a diff.* 10.0%"],
+            [r"class/text: 'cat': 80.0%, in the run of .* 50.0%; the limit is a diff.* 10.0%"],
         ),
         "fractions change, but of few images": (
             lambda: labelled(cat=10, dog=10),
@@ -414,7 +414,7 @@ def test_skew_between_splits(tmp_path: Path) -> None:
     run.validate()
     [finding] = read_findings(run.anomalies)
     assert (finding.split, finding.kind) == ("eval", "drift")
-    assert finding.text.startswith("90.0% are 'cat', in train 50.0%")
+    assert finding.text.startswith("'cat': 90.0%, in train 50.0%")
     run.validate(ValidationConfig(drift="off"))
     assert read_findings(run.anomalies) == []
 

@@ -25,7 +25,7 @@ MIN_SPLIT_IMAGES = 100
 
 _HELD_OUT = 0.1
 _ONLY_HELD_OUT = 0.2
-_NOTE = "{}: a score on eval is slightly optimistic, as eval also selects the model."
+_NOTE = "{}: scores on eval are slightly optimistic, as it also picks the checkpoint."
 
 
 class SplitChoice(NamedTuple):

@@ -41,7 +41,7 @@ from components.storage.row_table import keep
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """Names of tables that label the images in their folder."""
 NO_LABEL = "no label"
-_UNLABELLED = "in no label folder"
+_UNLABELLED = "not inside a label folder"
 # A picture `1_mask.png` beside `1.png`.
 _MASK = re.compile(r"(.*[^/])[ _-]masks?([ _-]?\d+)?\.[^./]+")
 

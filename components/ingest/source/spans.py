@@ -61,7 +61,8 @@ def describe_gaps(spans: Sequence[Span], window: int | Literal["all"]) -> list[s
             f"{missing:,} spans are missing between {spans[0].folder} and {spans[-1].folder}."
         )
     if window != "all" and len(spans) < window:
-        notes.append(f"ingest.window is {window:,}, but the number of spans is {len(spans):,}.")
+        exist = "1 span exists" if len(spans) == 1 else f"{len(spans):,} spans exist"
+        notes.append(f"ingest.window is {window:,}, but only {exist}.")
     return notes
 
 

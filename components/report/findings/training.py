@@ -165,12 +165,12 @@ def check_start(facts: ReportFacts) -> Iterator[Finding]:
     weights, parameters = _advise_weights(facts), facts.model.parameters
     if not few or not weights or facts.metrics.scalars["accuracy"] >= _LEARNED:
         return
-    why = "so few images hardly show what photographs have in common"
+    why = f"{images:,} images; from random weights, photographs take {ENOUGH_TO_START_AT_RANDOM:,}"
     if parameters and parameters >= LARGE_NETWORK:
-        why = f"the network has {parameters:,} weights, too many for so few images"
+        why = f"the network has {parameters:,} weights, too many for {images:,} images"
     yield Finding(
         "run",
-        f"{images:,} training images of {size} pixels, and random initial weights",
+        "too few photographs to train from scratch",
         why,
         f"start from pretrained weights: {weights}, or those of an earlier run",
     )

@@ -118,9 +118,9 @@ def _find_errors(files: tf.Tensor) -> tf.Tensor:
     errors = tf.fill(tf.shape(files), "")
     # The last one that applies wins.
     for applies, words in (
-        (large, [shape, f" pixels, above {_MAX_MPIXELS} million"]),
+        (large, [shape, f" pixels exceed {_MAX_MPIXELS} million"]),
         (sides[:, 0] < 0, [_describe_damage(files)]),
-        (bytes_ > _MAX_MIB * 2**20, [mebibytes, f" MiB, above {_MAX_MIB} MiB"]),
+        (bytes_ > _MAX_MIB * 2**20, [mebibytes, f" MiB exceeds {_MAX_MIB} MiB"]),
         (tf.logical_not(decoded), [formats, " is not supported: convert it to PNG or JPEG"]),
         (tf.equal(formats, ""), ["not an image: neither JPEG, PNG, GIF nor BMP"]),
         (tf.equal(bytes_, 0), ["the file is empty"]),

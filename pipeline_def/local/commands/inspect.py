@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,7 +20,6 @@ from components.contract.rules_of_thumb import (
     SMALL_SIDE,
 )
 from components.ingest.lookup import list_source
-from components.ingest.plan.shard_plan import ShardPlan, plan_shards
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES
 from components.ingest.source.listing import Listing
 from components.ingest.survey import (
@@ -92,8 +91,7 @@ def _inspect(config: Config) -> None:
     seen = look(listing, config)
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    plans = plan_shards(listing.files, seen.config.ingest, listing.fractions)
-    for name, text in _facts(listing, seen, trial, plans):
+    for name, text in _facts(listing, seen, trial):
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
@@ -142,9 +140,7 @@ def _print_labels(console: Console, listing: Listing) -> None:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
 
 
-def _facts(
-    listing: Listing, seen: FirstLook, trial: TimedSample, plans: Sequence[ShardPlan]
-) -> Iterator[tuple[str, str]]:
+def _facts(listing: Listing, seen: FirstLook, trial: TimedSample) -> Iterator[tuple[str, str]]:
     survey, config = seen.survey, seen.config
     size = listing.tally.size
     labels = listing.labels()
@@ -163,11 +159,6 @@ def _facts(
     yield "Recipe", str(seen.recipe)
     yield "Options", seen.chosen or "as you set them"
     yield from (("Note", text) for text in seen.ineffective)
-    hashed = {split for label in labels for split in listing.fractions_of(label)}
-    names = {"hash": " and ".join(sorted(hashed))}
-    counts = {names.get(plan.group, plan.group): plan.count for plan in plans}
-    shards = ", ".join(f"{name}: {count}" for name, count in counts.items())
-    yield "Shards", f"{shards}; ingest divides into at most {len(plans):,} tasks"
     planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
     yield "Copies", _NEAR_DUPLICATES[planned]
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)

@@ -64,21 +64,21 @@ FAULTS = {
         JPEG[:20] + b"\0" + JPEG[20:],
         "JPEG: damaged or cut off",
     ),
-    "PNG bomb": (png_bomb(20_000, 20_000), "20000 x 20000 pixels, above 50 million"),
-    "JPEG bomb": (lying_jpeg(JPEG), "60000 x 60000 pixels, above 50 million"),
+    "PNG bomb": (png_bomb(20_000, 20_000), "20000 x 20000 pixels exceed 50 million"),
+    "JPEG bomb": (lying_jpeg(JPEG), "60000 x 60000 pixels exceed 50 million"),
     "sides whose product overflows": (
         png_bomb(2**32 - 1, 2**32 - 1),
-        "4294967295 x 4294967295 pixels, above 50 million",
+        "4294967295 x 4294967295 pixels exceed 50 million",
     ),
     "GIF bomb": (
         GIF[:6] + struct.pack("<HH", 50_000, 40_000) + GIF[10:],
-        "50000 x 40000 pixels, above 50 million",
+        "50000 x 40000 pixels exceed 50 million",
     ),
     "BMP bomb": (
         BMP[:18] + struct.pack("<ii", 50_000, -40_000) + BMP[26:],
-        "50000 x 40000 pixels, above 50 million",
+        "50000 x 40000 pixels exceed 50 million",
     ),
-    "too many bytes": (BMP + bytes(33 * 2**20), "33.0 MiB, above 32 MiB"),
+    "too many bytes": (BMP + bytes(33 * 2**20), "33.0 MiB exceeds 32 MiB"),
 }
 
 
