@@ -17,7 +17,7 @@ from tfx.utils import io_utils, path_utils
 from components.contract.artifact_files import on_disk
 from components.contract.lookup_driver import LookupDriver
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
-from components.evaluation.baseline_lookup import find_baseline, look_up
+from components.evaluation.baseline_lookup import find_baseline, look_up, remember_candidate
 from components.storage.tfx_filesystem import register_object_stores, write_text
 
 _NOTE = "README.txt"
@@ -38,6 +38,7 @@ def BaselineFinder(
     baseline: OutputArtifact[standard_artifacts.Model],
     pushed_models: Parameter[str] = "",
     found_baseline: Parameter[str] = None,
+    training_key: Parameter[str] = "",
 ) -> None:
     """Copy the last pushed model that is not the candidate.
 
@@ -55,10 +56,14 @@ def BaselineFinder(
         baseline: the copy; on a first run a note instead, with the property `found` set to 0.
         pushed_models: folder of Pusher's versions. Empty: there is no current model.
         found_baseline: result of the driver; None if no driver ran.
+        training_key: key of what decides on the candidate, if the driver ran before there was one.
     """
-    folder = found_baseline
-    if folder is None:
-        folder = find_baseline(pushed_models, path_utils.serving_model_path(model.uri))
+    folder, candidate = found_baseline, path_utils.serving_model_path(model.uri)
+    if folder is None or training_key:
+        # Another run may have pushed a model while this one trained.
+        folder = find_baseline(pushed_models, candidate)
+    if pushed_models and training_key:
+        remember_candidate(pushed_models, training_key, candidate)
     if folder:
         register_object_stores()
         _copy(folder, path_utils.serving_model_dir(baseline.uri))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -178,7 +178,7 @@ class KubeflowConfig:
         known = [EVERY_STEP, *sorted(steps)]
         if unknown := sorted(set(self.steps) - set(known)):
             hint = did_you_mean(unknown[0], known)
-            hint = hint or f" The steps are {', '.join(n for n in known if '-' not in n)}."
+            hint = hint or f" The steps are {', '.join(known)}."
             raise ConfigurationError(f"kubeflow.steps has an unknown step, {unknown[0]}.{hint}")
 
     def step(self, name: str) -> StepConfig:
@@ -206,12 +206,12 @@ class KubeflowConfig:
                 )
         return merged.over(self.steps.get(EVERY_STEP, StepConfig()))
 
-    def lookup(self, name: str, step: str) -> StepConfig:
-        """Return the settings of the lookup `name`: `step`'s access, without a large machine."""
-        own, full = self.step(name), self.step(step)
-        return dataclasses.replace(
-            own.over(full), cpu=own.cpu, memory=own.memory, gpus=own.gpus, retries=own.retries
-        )
+    def lookups(self, name: str, steps: Iterable[str]) -> StepConfig:
+        """Return the settings of the pod `name` of lookups: access as `steps` have, no machine."""
+        own, merged = self.step(name), self.steps.get(name, StepConfig())
+        for step in steps:
+            merged = merged.over(dataclasses.replace(self.starter(step), image=None, retries=None))
+        return dataclasses.replace(merged, cpu=own.cpu, memory=own.memory).over(own)
 
     def starter(self, name: str) -> StepConfig:
         """Return the settings of step `name` if it only starts workers and waits for them.

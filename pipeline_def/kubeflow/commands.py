@@ -14,7 +14,7 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_options import Parser, add_specification, add_target
-from pipeline_def.kubeflow.specification import Target, lookup_of
+from pipeline_def.kubeflow.specification import LOOKUPS, Target
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
@@ -87,7 +87,7 @@ def _resolve_for_cluster(
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
         )
-    config.kubeflow.check_names([*STEPS, *map(lookup_of, STEPS)])
+    config.kubeflow.check_names([*STEPS, LOOKUPS])
     for row in STEPS.values():
         for option in row.opens:
             _check_reachable(config, option, row.id, target)

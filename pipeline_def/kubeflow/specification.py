@@ -35,17 +35,28 @@ def step_of(task: str) -> str:
     return task.removesuffix(_LOOKUP)
 
 
+LOOKUPS = "Lookups"
+"""The task of all lookups."""
+
 PODS = {
-    "Data-lookup": (lookup_of(steps.EXAMPLE_GEN.id), lookup_of(steps.EXAMPLE_VALIDATOR.id)),
+    LOOKUPS: tuple(
+        lookup_of(step.id)
+        for step in (
+            *(steps.EXAMPLE_GEN, steps.EXAMPLE_VALIDATOR, steps.TUNER, steps.TRAINER),
+            *(steps.BASELINE_FINDER, steps.PREDICTOR),
+        )
+    ),
     "Statistics-Schema": (steps.STATISTICS_GEN.id, steps.SCHEMA_GEN.id),
     "Validator-Gate": (steps.EXAMPLE_VALIDATOR.id, steps.ANOMALY_GATE.id),
-    "Baseline-Evaluator": (steps.BASELINE_FINDER.id, steps.EVALUATOR.id),
-    "Report-Pusher": (steps.REPORT.id, steps.PUSHER.id),
+    "Evaluator-Pusher": (
+        *(steps.BASELINE_FINDER.id, steps.EVALUATOR.id),
+        *(steps.REPORT.id, steps.PUSHER.id),
+    ),
 }
-"""Task → the lookups or light steps that share its pod, in their order.
+"""Task → the lookups or steps that share its pod, in their order.
 
-A pod costs seconds even if its step is cached. In a pair, what changes the first step's cache key
-changes the second's too, and the reverse repeats only light work."""
+A pod costs seconds even if its step is cached. What changes the cache key of one step changes those
+after it too, and the reverse repeats what is short beside a training."""
 
 _POD_OF = {part: pod for pod, parts in PODS.items() for part in parts}
 
@@ -56,7 +67,7 @@ def pod_of(name: str) -> str:
 
 
 def parts_of(task: str) -> tuple[str, ...]:
-    """Return the steps or lookups that a task runs."""
+    """Return the steps or lookups that a task may run."""
     return PODS.get(task, (task,))
 
 

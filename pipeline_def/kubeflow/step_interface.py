@@ -1,7 +1,8 @@
 """What the compiler and a step agree on: the step's interface, and the parameters of a run.
 
-The compiler gives each parameter its default and description, and writes the interface into the
-command of the step. The step writes the run's values into their places.
+The compiler gives each parameter its default and description. It writes the interface into the
+command of the step, and what does not change a result into a variable of its environment, which
+is no part of KFP's cache key. The step writes the run's values into their places.
 """
 
 import functools
@@ -17,8 +18,9 @@ from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER, TUNER
 COMMAND = ("python", "-m", f"{__package__}.step.entrypoint")
 """Command of every step, and of each worker of it."""
 
-FAILED = 1
-"""Exit status after a bug, or because other workers ended; 2 is for a user's mistake."""
+FAILED, MISTAKE, UNAVAILABLE = 1, 2, 75
+"""Exit status after a bug, or because other workers ended; for a user's mistake, which another
+attempt does not mend; and where a store or a service failed (EX_TEMPFAIL of sysexits.h)."""
 
 RESOLVED_PARAMETER = "resolved"
 """Output of a lookup and input of its step: the execution properties it found, as JSON."""
@@ -41,6 +43,9 @@ STORAGE = "{storage}"
 STORAGE_PARAMETER = "storage"
 """Parameter of the run that sets this folder."""
 
+AS_COMPILED = -1
+"""Default of the parameters of the `LEARNERS`: the value of the recipe, or the compiled one."""
+
 RECIPE_PARAMETER = "training_recipe"
 """Parameter of the run that names the training recipe; the `LEARNERS` take it."""
 
@@ -54,15 +59,34 @@ Recipes = Mapping[str, Mapping[str, Any]]
 """Training recipe → `section.field` → value."""
 
 
+SETTINGS_VARIABLE = "STEP_SETTINGS"
+"""Environment variable of a pod with its `PodSettings`, JSON."""
+
+
 @dataclass(frozen=True)
 class WorkerGroup:
-    """Workers that train together, which the step starts instead of training itself."""
+    """The pods of the workers that a step starts."""
 
-    count: int
     image: str
     """Container image of each worker."""
     settings: StepConfig
     """Resources and settings of each worker."""
+
+
+@dataclass(frozen=True)
+class PodSettings:
+    """What a pod is told that changes no result, and so no cache key."""
+
+    retries: int = 0
+    """How many times the pod starts a failed step again."""
+    beam_args: Sequence[str] = ()
+    """Options of Apache Beam; empty if no step of the pod runs it."""
+    workers: WorkerGroup | None = None
+    """Pods of the workers, if the step starts some."""
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    """Server that the pod reports the run to."""
+    options: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Step → execution property, JSON → what is left out of it, see `LEFT_OUT`."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +111,14 @@ class StepInterface:
     """What the parameter `training_recipe` chooses from; empty: the step does not take it."""
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""
-    workers: WorkerGroup | None = None
-    """Workers that do the work in their own pods; None: the step does it itself."""
-    tracking: TrackingConfig | None = None
-    """Server that the pod reports the run to; None: there is none."""
+    workers: int = 1
+    """Number of workers that do the work in their own pods; 1: the step does it itself."""
     parts: Sequence["StepInterface"] = ()
     """Instead of an executor or lookup: those that share the pod, in their order."""
     received: Mapping[str, str] = field(default_factory=dict)
     """Input, an artifact or a parameter → output of an earlier part of the pod."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The step's `PodSettings.options`, which the pod itself sets."""
 
     def shared(self, parameter: str) -> str:
         """Return the name of a parameter of this part among those of the pod."""
@@ -123,6 +147,10 @@ class RunParameter:
         value = get_value(text, self.place[1:])
         return self.unset if value is None else value
 
+    def keeps_compiled(self, value: Any) -> bool:
+        """Return whether the value of a run leaves the compiled one, or that of the recipe."""
+        return self.step == TRAINER.id and bool(value == AS_COMPILED)
+
 
 _CONFIG = ("config",)
 _TRAINING = (RECIPE_PROPERTY, "training")
@@ -138,6 +166,19 @@ RUN_PARAMETERS = (
     RunParameter("min_accuracy", EVALUATOR.id, (*_CONFIG, "min_accuracy")),
     RunParameter("max_accuracy_drop", EVALUATOR.id, (*_CONFIG, "max_accuracy_drop")),
 )
+
+
+LEFT_OUT = {
+    EXAMPLE_GEN.id: (("config", "threads"),),
+    **dict.fromkeys(
+        LEARNERS,
+        (
+            *((RECIPE_PROPERTY, "input", name) for name in ("threads", "cache", "cache_folder")),
+            (*_TRAINING, "checkpoint_steps"),
+        ),
+    ),
+}
+"""Step → places, as of a `RunParameter`, of options that change how fast it is and no result."""
 
 
 def get_value(text: Any, keys: tuple[str, ...]) -> Any:
@@ -156,6 +197,16 @@ def set_value(text: Any, keys: tuple[str, ...], value: Any) -> Any:
     part = functools.reduce(lambda part, key: part[key], parents, document)
     part[last] = int(value) if is_integer(part[last]) and value is not None else value
     return json.dumps(document, sort_keys=True)
+
+
+# Beam runners that work in the step's own process, where the launcher's copies are.
+_LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
+
+
+def uses_other_machines(beam_args: Sequence[str]) -> bool:
+    """Return whether Beam runs where a step's own disk cannot be seen."""
+    runners = [text.partition("=")[2] for text in beam_args if text.startswith("--runner=")]
+    return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
 
 
 def is_integer(value: Any) -> bool:

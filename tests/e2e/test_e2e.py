@@ -41,7 +41,7 @@ def test_images_and_models_in_the_store() -> None:
         for version in ("9", "10"):
             fs.pipe_file(f"{root}/pushed/{version}/saved_model.pb", b"x")
         assert store.pushed_versions() == ["9", "10"]
-        fs.pipe_file(f"{root}/id/Report-Pusher/task/metrics", b'{"a": 1}')
+        fs.pipe_file(f"{root}/id/Evaluator-Pusher/task/metrics", b'{"a": 1}')
         assert store.read_metrics("id") == {"a": 1}
 
 
@@ -98,7 +98,7 @@ class Cluster(KfpServer):
         self.read[run_id] += 1
         [run] = [run for run in self.runs if run["run_id"] == run_id]
         if self.read[run_id] == 1:
-            return run | nodes("RUNNING", "Data-lookup RUNNING 10 -")
+            return run | nodes("RUNNING", f"{runs.LOOKUPS} RUNNING 10 -")
         return run | self.finish(run_id, run["display_name"])
 
     def finish(self, run_id: str, name: str) -> dict[str, Any]:

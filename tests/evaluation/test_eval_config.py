@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
@@ -9,12 +10,13 @@ from tfx.types import standard_artifacts
 
 from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.baseline import BaselineFinder
-from components.evaluation.baseline_lookup import find_baseline
+from components.evaluation.baseline_lookup import find_baseline, look_up
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import require_majority_accuracy
 from components.evaluation.slice_counts import measures_auc
 from components.evaluation.tfma_files import make_eval_config
 from components.evaluation.verdict import describe_thresholds
+from components.push.versions import push_model
 from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
 
@@ -33,6 +35,44 @@ def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -
         saved_model(tmp_path / "pushed" / version, weights=weights)
     found = find_baseline(str(tmp_path / "pushed"), str(candidate))
     assert found == (str(tmp_path / "pushed" / expected) if expected else "")
+
+
+def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> None:
+    """On Kubeflow all lookups run first; an unchanged run must find what the run before it did."""
+    pushed = tmp_path / "pushed"
+
+    def look(training: str) -> dict[str, Any]:
+        return look_up({}, {"pushed_models": str(pushed), "training": training, "epochs": 3.0})
+
+    def run(training: str, weights: bytes) -> tuple[str, str]:
+        """Return the version that the lookup finds, and the one that is compared with."""
+        found = look(training)
+        candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
+        candidate.uri, copy.uri = f"{tmp_path}/{training}", f"{tmp_path}/copy"
+        serving = saved_model(Path(candidate.uri, "Format-Serving"), weights=weights)
+        BaselineFinder.test_call(
+            candidate, copy, str(pushed), found["found_baseline"], found["training_key"]
+        )
+        push_model(str(serving), str(pushed))
+        version = copy.get_string_custom_property("version")
+        return Path(found["found_baseline"]).name, version
+
+    versions: list[str] = []
+    for training, weights in (("a", b"1"), ("b", b"2")):
+        assert run(training, weights) == ((versions or [""])[-1], (versions or [""])[-1])
+        versions = sorted(path.name for path in pushed.iterdir() if path.name.isdigit())
+        # The model in use is the candidate's own copy, so the baseline is the one before it.
+        assert Path(look(training)["found_baseline"]).name == ["", *versions][-2]
+    assert Path(look("c")["found_baseline"]).name == versions[-1]
+    # Another run may push while this one trains: what counts is the model in use then.
+    early = look("c")
+    push_model(str(saved_model(tmp_path / "of another run", weights=b"4")), str(pushed))
+    candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
+    candidate.uri, copy.uri = str(tmp_path / "c"), str(tmp_path / "copy")
+    saved_model(tmp_path / "c" / "Format-Serving", weights=b"3")
+    BaselineFinder.test_call(candidate, copy, str(pushed), *early.values())
+    newest = max((path.name for path in pushed.iterdir() if path.name.isdigit()), key=int)
+    assert copy.get_string_custom_property("version") == newest != versions[-1]
 
 
 def test_the_copy_of_a_baseline_lacks_broken_links(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from components.trainer.config.model import ModelConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.kubeflow.specification import Spec
-from pipeline_def.kubeflow.step_interface import StepInterface
+from pipeline_def.kubeflow.step_interface import PodSettings, StepInterface
 
 MINIMAL = ("compile", "--image", "registry/image:1", "--data", "gs://bucket/images")
 
@@ -58,3 +58,9 @@ def interface(spec: Spec, name: str) -> StepInterface:
     """The interface in the command of a step."""
     arguments = container(spec, name)["args"]
     return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
+
+
+def settings_of(spec: Spec, name: str) -> PodSettings:
+    """What a pod is told in its environment."""
+    variables = {one["name"]: one["value"] for one in container(spec, name).get("env", [])}
+    return from_json(PodSettings, variables.get("STEP_SETTINGS", "{}"))

@@ -39,13 +39,13 @@ def test_a_pipeline_on_cloud_storage(tmp_path: Path) -> None:
         specification = Specification(yaml.safe_load(file.read_text()))
         job = Job(specification, bucket, environment, tmp_path)
         job.run()
-    assert job.tasks["Baseline-Evaluator"].outputs["blessing"]["metadata"]["blessed"] == 1
+    assert job.tasks["Evaluator-Pusher"].outputs["blessing"]["metadata"]["blessed"] == 1
     [pushed] = (bucket / "root" / "images" / "pushed").iterdir()
     signature = tf.saved_model.load(str(pushed)).signatures["serving_default"]
     files = [encode(picture(5_000, colour=name), "JPEG") for name in sorted(COLOURS)]
     labels = signature(image_bytes=tf.constant(files))["label"].numpy().tolist()
     assert labels == [name.encode() for name in sorted(COLOURS)]
-    report = job.tasks["Report-Pusher"].outputs
+    report = job.tasks["Evaluator-Pusher"].outputs
     page = job.file(report["html"]["uri"]).read_text()
     assert page.lstrip().lower().startswith("<!doctype html>")
     assert report["metrics"]["metadata"]["examples"] > 0

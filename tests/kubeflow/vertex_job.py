@@ -62,7 +62,7 @@ class Job:
             status = subprocess.run(
                 [argument.replace("{{$}}", text) for argument in command],
                 cwd=_REPOSITORY,
-                env=self.env,
+                env=self.env | {one["name"]: one["value"] for one in container.get("env", [])},
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 timeout=600,

@@ -7,6 +7,7 @@ Each function here closes one of these gaps; `spec_check` then looks for the res
 import dataclasses
 import json
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -14,26 +15,45 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
+from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import drop_implied, share_pods, transform_beside_validation
-from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
+from pipeline_def.kubeflow.compile.pods import (
+    drop_implied,
+    share_pods,
+    tell_training,
+    transform_beside_validation,
+    write_commands,
+)
+from pipeline_def.kubeflow.compile.tasks import add_lookup, describe, runs_beam
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
-from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
+from pipeline_def.kubeflow.specification import (
+    Spec,
+    Specification,
+    Target,
+    parts_of,
+    pod_of,
+    step_of,
+)
 from pipeline_def.kubeflow.step_interface import (
+    AS_COMPILED,
     LEARNERS,
+    LEFT_OUT,
     RECIPE_PARAMETER,
     RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
+    PodSettings,
     Recipes,
     RunParameter,
+    StepInterface,
+    uses_other_machines,
 )
-from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, PUSHER, TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
@@ -78,25 +98,28 @@ def compile_documents(
     check_workers(config, target)
     pipeline = _create_pipeline(config)
     document = Specification(_compile(pipeline, image))
+    options = _leave_out(document)
     for component in pipeline.components:
         add_lookup(document, component)
     _add_run_parameters(document, config, recipes)
-    config.kubeflow.check_names(document.tasks)
-    workers = worker_group(config, image)
+    interfaces: dict[str, StepInterface] = {}
     for component in pipeline.components:
-        replace_commands(
+        interfaces |= describe(
             document,
             component,
             recipes=recipes or {},
             direct=target == "vertex",
-            beam_args=config.beam_pipeline_args,
-            workers=workers if component.id == TRAINER.id else None,
+            workers=config.kubeflow.workers,
         )
     _name_system_types(document)
     _tidy(document, config)
     transform_beside_validation(document)
-    share_pods(document, config.tracking if config.tracking.mlflow else None)
-    add_resources(document, config.kubeflow, target)
+    interfaces = share_pods(document, interfaces)
+    write_commands(document, interfaces)
+    running_beam = {pod_of(one.id) for one in pipeline.components if runs_beam(one)}
+    settings = _settings(config, image, options, running_beam)
+    add_resources(document, config.kubeflow, target, settings)
+    tell_training(document)
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
@@ -132,13 +155,52 @@ def _compile(pipeline: Any, image: str) -> Spec:
     return spec
 
 
+Options = dict[str, dict[str, dict[str, Any]]]
+
+
+def _leave_out(document: Specification) -> Options:
+    """Remove the options that change no result from the properties; return them by step."""
+    options: Options = {}
+    for step in document.tasks.keys() & LEFT_OUT:
+        for name, *parents, last in LEFT_OUT[step]:
+            source = document.sources(step, "parameters")[name]["runtimeValue"]
+            value = part = json.loads(source["constant"])
+            kept = options.setdefault(step, {}).setdefault(name, {})
+            for parent in parents:
+                part, kept = part[parent], kept.setdefault(parent, {})
+            kept[last] = part.pop(last)
+            source["constant"] = json.dumps(value, sort_keys=True)
+    return options
+
+
+def _settings(
+    config: Config, image: str, options: Options, running_beam: set[str]
+) -> Callable[[str], PodSettings]:
+    """Return what gives the settings of a task's pod, but for its retries."""
+
+    def settings(task: str) -> PodSettings:
+        steps = {step_of(part) for part in parts_of(task)}
+        return PodSettings(
+            beam_args=config.beam_pipeline_args if task in running_beam else (),
+            workers=worker_group(config, image) if task == TRAINER.id else None,
+            tracking=config.tracking if task == pod_of(PUSHER.id) else TrackingConfig(),
+            options={step: options[step] for step in sorted(steps & options.keys())},
+        )
+
+    return settings
+
+
 def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
     """Add all parameters of the run, with their defaults, and give them to their tasks."""
     for parameter in RUN_PARAMETERS:
         tasks = [task for task in document.tasks if step_of(task) in parameter.steps]
         properties = document.constants(parameter.step)
-        default = parameter.read(properties[parameter.place[0]])
-        _add_parameter(document, parameter.name, default, tasks, _describe(parameter))
+        default, text = parameter.read(properties[parameter.place[0]]), _describe(parameter)
+        if parameter.keeps_compiled(AS_COMPILED):
+            # A default that a user may mean could not be told from one that nobody has chosen.
+            text += f" {AS_COMPILED}: {default}, or what the parameter {RECIPE_PARAMETER} says."
+            default = type(default)(AS_COMPILED)
+        _add_parameter(document, parameter.name, default, tasks, text)
         if len(parameter.place) == 1:
             for task in tasks:
                 document.unbind(task, parameter.place[0])

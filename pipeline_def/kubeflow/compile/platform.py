@@ -1,15 +1,18 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
-import functools
 import operator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from components.contract.configuration import require
+from components.contract.configuration import require, to_json
 from components.contract.errors import ConfigurationError
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.specification import (
+    LOOKUPS,
+    PODS,
     Spec,
     Specification,
     Target,
@@ -19,8 +22,11 @@ from pipeline_def.kubeflow.specification import (
 )
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
+    RESOLVED_PARAMETER,
+    SETTINGS_VARIABLE,
     STORE_KEYS,
     STORE_KEYS_FOLDER,
+    PodSettings,
     WorkerGroup,
 )
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
@@ -31,27 +37,35 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 
-def add_resources(document: Specification, config: KubeflowConfig, target: Target) -> None:
-    """Write the settings of every step that the specification itself has."""
+def add_resources(
+    document: Specification,
+    config: KubeflowConfig,
+    target: Target,
+    settings: Callable[[str], PodSettings],
+) -> None:
+    """Write what the specification itself has of every task: resources, retries, environment."""
     for task, definition in document.tasks.items():
-        step, container = _step(config, task), document.container(task)
+        step, container = _step(document, config, task), document.container(task)
         container["image"] = step.image or container["image"]
         if resources := _resources(step, target):
             container["resources"] = resources
-        if step.env:
-            container["env"] = [{"name": k, "value": v} for k, v in sorted(step.env.items())]
+        env, pod = dict(step.env), replace(settings(task), retries=step.retries or 0)
+        if pod != PodSettings():
+            env[SETTINGS_VARIABLE] = to_json(pod)
+        if env:
+            container["env"] = [{"name": k, "value": v} for k, v in sorted(env.items())]
         if step.retries:
             longest = {"backoffMaxDuration": _LONGEST[target]}
             definition["retryPolicy"] = {"maxRetryCount": step.retries, **_BACKOFF, **longest}
 
 
-def _step(config: KubeflowConfig, task: str) -> StepConfig:
-    parts = parts_of(task)
-    if step_of(parts[0]) != parts[0]:
-        lookups = [config.lookup(part, step_of(part)) for part in parts]
-        return functools.reduce(lambda first, other: first.over(other), lookups)
-    if len(parts) > 1:
-        return config.shared(parts)
+def _step(document: Specification, config: KubeflowConfig, task: str) -> StepConfig:
+    if task == LOOKUPS:
+        found = document.definitions(task, "outputDefinitions", "parameters")
+        steps = [step for step in STEPS if f"{step}_{RESOLVED_PARAMETER}" in found]
+        return config.lookups(task, steps)
+    if task in PODS:
+        return config.shared(PODS[task])
     starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)
 
@@ -73,7 +87,7 @@ def platform_document(document: Specification, config: Config, target: Target) -
     """Return the second document, `platforms.kubernetes`; None if no step needs it."""
     executors = {}
     for task in sorted(document.tasks):
-        step = _step(config.kubeflow, task)
+        step = _step(document, config.kubeflow, task)
         require(
             not step.priority_class,
             f"kubeflow.steps: priority_class is {step.priority_class!r}, but Kubeflow Pipelines "
@@ -182,9 +196,9 @@ def _check_shared(kubeflow: KubeflowConfig) -> None:
 
 
 def worker_group(config: Config, image: str) -> WorkerGroup | None:
-    """Return the workers that the step Trainer starts; None if it trains by itself."""
+    """Return the pods that the step Trainer starts; None if it trains by itself."""
     if config.kubeflow.workers == 1:
         return None
     step = config.kubeflow.step(TRAINER.id)
     settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id)))
-    return WorkerGroup(config.kubeflow.workers, step.image or image, settings)
+    return WorkerGroup(step.image or image, settings)

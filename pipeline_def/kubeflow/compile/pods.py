@@ -1,19 +1,27 @@
-"""Lets light steps that follow each other, and lookups, share a pod, which is one task of Kubeflow.
+"""Lets lookups, and light steps that follow each other, share a pod, which is one Kubeflow task.
 
 The pod runs them one after the other. Artifacts keep their names; parameters get the name of their
 step as a prefix. `PODS` lists the groups.
 """
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from components.contract.configuration import from_json
-from pipeline_def.config.tracking import TrackingConfig
-from pipeline_def.kubeflow.compile.tasks import write_command
-from pipeline_def.kubeflow.specification import PODS, Spec, Specification, executor_label, pod_of
-from pipeline_def.kubeflow.step_interface import LEARNERS, StepInterface
-from pipeline_def.steps import ANOMALY_GATE, PUSHER, TRANSFORM
+from components.contract.configuration import to_json
+from components.evaluation.baseline_lookup import TRAINING_PROPERTY
+from pipeline_def.kubeflow.specification import (
+    LOOKUPS,
+    PODS,
+    Spec,
+    Specification,
+    executor_label,
+    pod_of,
+)
+from pipeline_def.kubeflow.step_interface import COMMAND, LEARNERS, StepInterface
+from pipeline_def.steps import ANOMALY_GATE, BASELINE_FINDER, TRAINER, TRANSFORM
 
 # Kind of an input → how its source names an output of another task, and that output.
 _SOURCES = {
@@ -55,24 +63,28 @@ def _producers(document: Specification, task: str) -> Iterator[str]:
                     yield reference["producerTask"]
 
 
-def share_pods(document: Specification, tracking: TrackingConfig | None) -> None:
-    """Join the tasks of every group in `PODS`; the one with the push reports the run."""
-    interfaces: dict[str, StepInterface] = {}
-    for pod, parts in PODS.items():
-        joined = _Pod(document, pod, parts, tracking if PUSHER.id in parts else None)
-        for part in parts:
-            joined.add(part)
-        interfaces |= dict(zip(parts, joined.interfaces, strict=True))
-        joined.write()
+def share_pods(
+    document: Specification, interfaces: dict[str, StepInterface]
+) -> dict[str, StepInterface]:
+    """Join the tasks of every group in `PODS`; return the interfaces of all tasks that are left."""
+    parts = dict(interfaces)
+    for name, group in PODS.items():
+        pod = _Pod(document, name, tuple(part for part in group if part in interfaces))
+        for part in pod.parts:
+            pod.add(part, interfaces.pop(part))
+        interfaces[name] = pod.write()
     for task, definition in document.tasks.items():
         for kind, (reference, key) in _SOURCES.items():
             for source in document.sources(task, kind).values():
                 output = source.get(reference, {})
-                if interface := interfaces.get(output.get("producerTask")):
-                    output["producerTask"] = pod_of(output["producerTask"])
-                    output[key] = _shared_name(interface, kind, output[key])
+                producer = output.get("producerTask")
+                if producer and pod_of(producer) != producer:
+                    output["producerTask"] = pod_of(producer)
+                    output[key] = _shared_name(parts[producer], kind, output[key])
         waits = {pod_of(name) for name in definition.get("dependentTasks", ())} - {task}
+        waits |= set(_producers(document, task))
         definition["dependentTasks"] = sorted(waits)
+    return interfaces
 
 
 def _shared_name(interface: StepInterface, kind: str, name: str) -> str:
@@ -85,32 +97,21 @@ class _Pod:
     document: Specification
     name: str
     parts: tuple[str, ...]
-    tracking: TrackingConfig | None
     task: Spec = field(default_factory=lambda: {"inputs": {"artifacts": {}, "parameters": {}}})
     component: Spec = field(default_factory=dict)
-    container: Spec = field(default_factory=dict)
-    beam: list[str] = field(default_factory=list)
     interfaces: list[StepInterface] = field(default_factory=list)
 
-    def add(self, part: str) -> None:
+    def add(self, part: str, interface: StepInterface) -> None:
         """Move a task into the pod."""
-        document, container = self.document, self.document.container(part)
-        _, _, _, text, _, _, *beam = container["args"]
-        interface = from_json(StepInterface, text)
-        received: dict[str, str] = {}
+        document, received = self.document, dict[str, str]()
         for kind in _SOURCES:
             received |= self._add_inputs(part, interface, kind)
-            self._define(
-                "outputDefinitions",
-                kind,
-                {
-                    _shared_name(interface, kind, name): one
-                    for name, one in document.definitions(part, "outputDefinitions", kind).items()
-                },
-            )
+            outputs = document.definitions(part, "outputDefinitions", kind)
+            shared = {_shared_name(interface, kind, name): one for name, one in outputs.items()}
+            self._define("outputDefinitions", kind, shared)
         self.interfaces.append(dataclasses.replace(interface, received=received))
-        self.beam, self.container = beam or self.beam, container
-        del document.components[part], document.executors[executor_label(part)]
+        self.executor = document.executors.pop(document.component(part)["executorLabel"])
+        del document.components[part]
         definition = document.tasks.pop(part)
         waits = [*self.task.get("dependentTasks", ()), *definition.get("dependentTasks", ())]
         self.task = {**definition, "inputs": self.task["inputs"], "dependentTasks": waits}
@@ -135,16 +136,50 @@ class _Pod:
         if definitions:
             self.component.setdefault(side, {}).setdefault(kind, {}).update(definitions)
 
-    def write(self) -> None:
-        """Add the pod's task in the place of its parts."""
-        label, direct = executor_label(self.name), any(part.direct for part in self.interfaces)
-        self.document.tasks[self.name] = self.task | {
-            "taskInfo": {"name": self.name},
-            "componentRef": {"name": self.name},
-        }
+    def write(self) -> StepInterface:
+        """Add the pod's task in the place of its parts; return its interface."""
+        label, name = executor_label(self.name), {"name": self.name}
+        self.document.tasks[self.name] = self.task | {"taskInfo": name, "componentRef": name}
         self.document.components[self.name] = self.component | {"executorLabel": label}
-        self.document.executors[label] = {"container": {"image": self.container["image"]}}
-        # A part reads what an earlier one wrote in the pod.
-        parts = [dataclasses.replace(part, direct=direct) for part in self.interfaces]
-        pod = StepInterface(pipeline=parts[0].pipeline, parts=parts, tracking=self.tracking)
-        write_command(self.document, self.name, pod, self.beam)
+        self.document.executors[label] = self.executor
+        return StepInterface(pipeline=self.interfaces[0].pipeline, parts=self.interfaces)
+
+
+def write_commands(document: Specification, interfaces: dict[str, StepInterface]) -> None:
+    """Start our entrypoint for every task."""
+    for task, interface in interfaces.items():
+        container = document.container(task)
+        # KFP ignores TFX's hook before the cache; a lookup replaces it.
+        container.pop("lifecycle", None)
+        container["command"] = list(COMMAND)
+        given = ("--step", task, "--interface", to_json(interface))
+        container["args"] = [*given, "--executor_input", "{{$}}"]
+
+
+def tell_training(document: Specification) -> None:
+    """Tell the lookup of the baseline all that decides on the candidate, which is not yet there.
+
+    These are the tasks up to the training, as KFP's cache sees them, and their parameters.
+    """
+    tasks, waiting = set[str](), [TRAINER.id]
+    while waiting:
+        tasks.add(task := waiting.pop())
+        waiting += {*_producers(document, task)} - {LOOKUPS, *tasks}
+    seen = [
+        [document.tasks[task]["inputs"], *map(document.container(task).get, ("image", "args"))]
+        for task in sorted(tasks)
+    ]
+    digest = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
+    # The parameters of a part have its step's name as a prefix.
+    finder = StepInterface(step=BASELINE_FINDER.id)
+    document.bind(
+        LOOKUPS,
+        finder.shared(TRAINING_PROPERTY),
+        "STRING",
+        {"runtimeValue": {"constant": digest}},
+    )
+    for task in sorted(tasks):
+        for source in document.sources(task, "parameters").values():
+            if name := source.get("componentInputParameter"):
+                kind = document.run_parameters[name]["parameterType"]
+                document.bind(LOOKUPS, finder.shared(name), kind, source)

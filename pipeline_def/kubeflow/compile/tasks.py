@@ -1,75 +1,60 @@
-"""Makes each component the tasks that Kubeflow runs: our entrypoint, and a lookup before it.
+"""Describes what Kubeflow runs for each component: a step, and a lookup before it.
 
 KFP consults its cache before any code of ours runs, and a folder keeps its name when its images
 change. A lookup finds what TFX's driver would; the result is a parameter of the step after it and
 so part of the cache key.
 """
 
-import json
+import copy
 from collections.abc import Mapping
 from typing import Any
 
-from components.contract.configuration import to_json
 from components.validation.lookup import EXAMPLES_KEY
-from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
+from pipeline_def.kubeflow.specification import Spec, Specification, lookup_of
 from pipeline_def.kubeflow.step_interface import (
-    COMMAND,
     LEARNERS,
     RESOLVED_PARAMETER,
     RUN_PARAMETERS,
     Recipes,
     StepInterface,
-    WorkerGroup,
 )
-from pipeline_def.steps import EXAMPLE_GEN, EXAMPLE_VALIDATOR
+from pipeline_def.steps import BASELINE_FINDER, EXAMPLE_GEN, EXAMPLE_VALIDATOR, TRAINER
 
-# Beam runners that work in the step's own process, where the launcher's copies are.
-_LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
-
-
-def uses_other_machines(beam_args: list[str]) -> bool:
-    """Return whether Beam runs where a step's own disk cannot be seen."""
-    runners = [text.partition("=")[2] for text in beam_args if text.startswith("--runner=")]
-    return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
+# Lookup → its parameter → the step whose lookup has found the value.
+_FOUND_BEFORE = {
+    EXAMPLE_VALIDATOR.id: {EXAMPLES_KEY: EXAMPLE_GEN.id},
+    BASELINE_FINDER.id: {f"{step}_resolved": step for step in (EXAMPLE_GEN.id, *LEARNERS)},
+}
 
 
 def add_lookup(document: Specification, component: Any) -> None:
-    """Add a task that is never cached before `component`, if its driver looks anything up."""
+    """Add a task that is never cached before `component`, if its driver looks anything up.
+
+    All lookups run before any step, so they read no artifacts.
+    """
     driver = component.driver_class
     if driver.__module__.startswith("tfx.dsl."):
         return
     task, name = component.id, lookup_of(component.id)
-    step, label = document.tasks[task], executor_label(name)
-    inputs = _copy_inputs(document.components[task].get("inputDefinitions", {}), driver)
     # Nothing is written there: its URI tells the lookup where the folders of pipeline and run are.
     place = {"artifactType": {"instanceSchema": "title: system.Artifact\ntype: object\n"}}
-    outputs: Spec = {
-        "parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}},
-        "artifacts": {"place": place},
-    }
     document.components[name] = {
-        "executorLabel": label,
-        "inputDefinitions": inputs,
-        "outputDefinitions": outputs,
+        "outputDefinitions": {
+            "parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}},
+            "artifacts": {"place": place},
+        }
     }
-    document.executors[label] = {"container": {"image": document.container(task)["image"]}}
-    sources = _copy_inputs(step.get("inputs", {}), driver)
-    if early := component.id == EXAMPLE_VALIDATOR.id:
-        inputs["artifacts"], sources["artifacts"] = {}, {}
-    # It waits only for its own inputs, so it may run beside tasks that only the step waits for.
-    before = sorted(
-        {s["taskOutputArtifact"]["producerTask"] for s in sources["artifacts"].values()}
-    )
-    document.tasks[name] = {
-        "componentRef": {"name": name},
-        "taskInfo": {"name": name},
-        "inputs": sources,
-        **({"dependentTasks": before} if before else {}),
-    }
-    if early:
-        # The span and the key of the examples, all that it needs, are known before any step runs.
-        document.bind(name, EXAMPLES_KEY, "STRING", _resolved_by(lookup_of(EXAMPLE_GEN.id)))
-    step["dependentTasks"] = sorted([*step.get("dependentTasks", []), name])
+    image = document.container(task)["image"]
+    document.tasks[name] = {"componentRef": {"name": name}}
+    document.components[name]["executorLabel"] = name
+    document.executors[name] = {"container": {"image": image}}
+    definitions = document.definitions(task, "inputDefinitions", "parameters")
+    for key in driver.lookup_properties:
+        source = copy.deepcopy(document.sources(task, "parameters")[key])
+        document.bind(name, key, definitions[key]["parameterType"], source)
+    for key, step in _FOUND_BEFORE.get(task, {}).items():
+        if lookup_of(step) in document.tasks:
+            document.bind(name, key, "STRING", _resolved_by(lookup_of(step)))
     document.bind(task, RESOLVED_PARAMETER, "STRING", _resolved_by(name))
 
 
@@ -78,64 +63,36 @@ def _resolved_by(lookup: str) -> Spec:
     return {"taskOutputParameter": output}
 
 
-def _copy_inputs(inputs: Spec, driver: Any) -> Spec:
-    """Copy the artifacts and properties that the lookup of `driver` reads."""
-    copied: Spec = json.loads(json.dumps(inputs))
-    wanted = {"artifacts": driver.lookup_inputs, "parameters": driver.lookup_properties}
-    return {kind: {name: copied[kind][name] for name in names} for kind, names in wanted.items()}
+def describe(
+    document: Specification, component: Any, *, recipes: Recipes, direct: bool, workers: int
+) -> dict[str, StepInterface]:
+    """Return the interfaces of `component` and its lookup, by task.
 
-
-def replace_commands(
-    document: Specification,
-    component: Any,
-    *,
-    recipes: Recipes,
-    direct: bool,
-    beam_args: list[str],
-    workers: WorkerGroup | None,
-) -> None:
-    """Start our entrypoint for `component` and its lookup.
-
-    With `direct`, all steps use remote URIs instead of the launcher's copies; steps that run Beam
-    on other machines always do.
+    With `direct`, all steps use remote URIs instead of the launcher's copies.
     """
-    beam, types = _runs_beam(component), _artifact_types(component.inputs)
+    task, lookup = component.id, lookup_of(component.id)
     executor = StepInterface(
-        step=component.id,
+        step=task,
         executor=_dotted_path(component.executor_spec.executor_class),
         pipeline=document.spec["pipelineInfo"]["name"],
-        inputs=types,
+        inputs=_artifact_types(component.inputs),
         outputs=_artifact_types(component.outputs),
-        integers=_integers(document, component.id),
-        recipes=recipes if component.id in LEARNERS else {},
-        direct=direct or (beam and uses_other_machines(beam_args)),
-        workers=workers,
+        integers=_integers(document, task),
+        recipes=recipes if task in LEARNERS else {},
+        direct=direct,
+        workers=workers if task == TRAINER.id else 1,
     )
-    write_command(document, component.id, executor, ["--", *beam_args] if beam else [])
-    if (lookup := lookup_of(component.id)) in document.tasks:
-        driver = component.driver_class
-        function = driver.lookup_function
-        interface = StepInterface(
-            step=component.id,
-            lookup=f"{function.__module__}.{function.__qualname__}",
-            pipeline=executor.pipeline,
-            inputs={name: types[name] for name in document.sources(lookup, "artifacts")},
-            integers=_integers(document, lookup),
-            direct=direct,
-        )
-        write_command(document, lookup, interface, [])
-
-
-def write_command(
-    document: Specification, task: str, interface: StepInterface, beam: list[str]
-) -> None:
-    """Start our entrypoint for a task; `beam` are the arguments after the launcher's."""
-    container = document.container(task)
-    # KFP ignores TFX's hook before the cache; a lookup replaces it.
-    container.pop("lifecycle", None)
-    container["command"] = list(COMMAND)
-    given = ("--step", task, "--interface", to_json(interface))
-    container["args"] = [*given, "--executor_input", "{{$}}", *beam]
+    if lookup not in document.tasks:
+        return {task: executor}
+    function = component.driver_class.lookup_function
+    found = StepInterface(
+        step=task,
+        lookup=f"{function.__module__}.{function.__qualname__}",
+        pipeline=executor.pipeline,
+        integers=_integers(document, lookup),
+        direct=direct,
+    )
+    return {task: executor, lookup: found}
 
 
 def _dotted_path(kind: Any) -> str:
@@ -156,7 +113,8 @@ def _integers(document: Specification, task: str) -> list[str]:
     return sorted(integers - of_the_run)
 
 
-def _runs_beam(component: Any) -> bool:
+def runs_beam(component: Any) -> bool:
+    """Return whether the executor of a component runs Apache Beam."""
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 
     return issubclass(component.executor_spec.executor_class, BaseBeamExecutor)

@@ -5,6 +5,7 @@ it, runs it, and translates its output back.
 """
 
 import argparse
+import dataclasses
 import importlib
 import json
 import logging
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.contract.configuration import from_json
-from components.contract.errors import ConfigurationError, UserError
+from components.contract.errors import ConfigurationError, ServiceError, StorageError, UserError
 from components.contract.properties import LookupInput
 from components.host.startup import import_libraries, stub_evaluator_module
 from components.storage.folder import read_bytes, write_json
@@ -32,12 +33,20 @@ from pipeline_def.kubeflow.step.executor_io import (
 )
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
-from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
+from pipeline_def.kubeflow.step_interface import (
+    FAILED,
+    RESOLVED_PARAMETER,
+    SETTINGS_VARIABLE,
+    UNAVAILABLE,
+    PodSettings,
+    StepInterface,
+    uses_other_machines,
+)
 from pipeline_def.steps import TRAINER
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the step; return the exit status: 0, 1 for a bug or 2 for a mistake a user can fix."""
+    """Run the step; return the exit status: 0, or one of those in `step_interface`."""
     arguments = _parse(argv)
     # What Google's libraries say about the Python version is nothing a user can act on.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -47,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run_step(arguments)
     except UserError as error:
         print(f"{arguments.step}: error: {error}", file=sys.stderr, flush=True)
-        return error.exit_status
+        may_pass = isinstance(error, StorageError | ServiceError)
+        return UNAVAILABLE if may_pass else error.exit_status
     except Exception as error:
         traceback.print_exc()
         print(f"{arguments.step}: failed: {first_line(error)}", file=sys.stderr, flush=True)
@@ -64,50 +74,71 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--step", required=True, help="Name of the task.")
     parser.add_argument("--interface", required=True, help="The compiler's facts about it, JSON.")
     parser.add_argument("--executor_input", required=True, help="The launcher's message, JSON.")
-    parser.add_argument("beam_args", nargs="*", help="Options of Apache Beam, after --.")
     return parser.parse_args(argv)
 
 
 def run_step(arguments: argparse.Namespace) -> None:
     """Run all steps or lookups of the pod, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
+    settings = read_settings()
+    parts = [_told(part, settings) for part in interface.parts]
+    interface = dataclasses.replace(_told(interface, settings), parts=parts)
     given = read_executor_input(arguments.executor_input)
     if arguments.step == TRAINER.id:
         given = _with_own_output(given)
     choose_endpoint(given)
     if interface.parts:
-        _run_parts(interface, given, arguments.beam_args)
+        _run_parts(interface, given, settings)
     else:
-        _run_part(interface, given, arguments.beam_args)
+        _run_part(interface, given, settings)
     make_output_folders(given)
 
 
-def _run_parts(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
+def read_settings() -> PodSettings:
+    """Return what the pod is told in its environment."""
+    return from_json(PodSettings, os.environ.get(SETTINGS_VARIABLE, "{}"))
+
+
+def _told(part: StepInterface, settings: PodSettings) -> StepInterface:
+    """Return an interface with what only the pod knows.
+
+    A part reads what an earlier one wrote in the pod, so all of them use remote URIs, or none.
+    """
+    direct = part.direct or uses_other_machines(settings.beam_args)
+    options = settings.options.get(part.step, part.options)
+    return dataclasses.replace(part, direct=direct, options=options)
+
+
+def _run_parts(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:
     """Run the steps and lookups that share the pod, and report the run if these are its last."""
     shared = SharedPod(given)
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
         part_input = shared.input_of(part)
         try:
-            _run_part(part, part_input, beam_args)
+            _run_part(part, part_input, settings)
         except BaseException as error:
-            if not part.direct:
-                shared.keep_outputs()
+            shared.keep_outputs()
             if isinstance(error, Exception):
-                _report(interface, given, shared.made, error=first_line(error))
+                _report(interface, given, shared.made, settings, error=first_line(error))
             raise
         shared.add(part, json.loads(read_bytes(part_input["outputs"]["outputFile"])))
     write_json(given["outputs"]["outputFile"], shared.made)
-    _report(interface, given, shared.made)
+    _report(interface, given, shared.made, settings)
 
 
 def _report(
-    interface: StepInterface, given: dict[str, Any], made: dict[str, Any], *, error: str = ""
+    interface: StepInterface,
+    given: dict[str, Any],
+    made: dict[str, Any],
+    settings: PodSettings,
+    *,
+    error: str = "",
 ) -> None:
-    if interface.tracking:
+    if settings.tracking.mlflow:
         from pipeline_def.kubeflow.step.reporting import report_pod
 
-        report_pod(interface.tracking, interface, given, made, error=error)
+        report_pod(settings.tracking, interface, given, made, error=error)
 
 
 def first_line(error: BaseException) -> str:
@@ -115,7 +146,7 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[str]) -> None:
+def _run_part(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:
     """Run an executor or a lookup, and write its output."""
     prepared = prepare_input(given, interface)
     if interface.lookup:
@@ -129,12 +160,12 @@ def _run_part(interface: StepInterface, given: dict[str, Any], beam_args: list[s
     register_object_stores()
     _check_code(interface.step, prepared)
     output_file = given["outputs"]["outputFile"]
-    if interface.workers:
+    if interface.workers > 1 and settings.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers
 
-        write_json(output_file, run_workers(interface.step, given, interface))
+        write_json(output_file, run_workers(given, interface, settings.workers))
         return
-    _run_executor(prepared, interface, beam_args)
+    _run_executor(prepared, interface, list(settings.beam_args))
     output = json.loads(read_bytes(output_file))
     write_json(output_file, finish_output(output, given, direct=interface.direct))
 
@@ -218,10 +249,10 @@ def run_program() -> int:
     arguments = _parse(None)
     try:
         pipeline = from_json(StepInterface, arguments.interface).pipeline
-        given = read_executor_input(arguments.executor_input)
+        given, settings = read_executor_input(arguments.executor_input), read_settings()
     except UserError:
         return main()
-    return run_keeping_log(main, arguments.step, pipeline, given)
+    return run_keeping_log(main, arguments.step, pipeline, given, retries=settings.retries)
 
 
 if __name__ == "__main__":

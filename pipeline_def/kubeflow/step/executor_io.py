@@ -28,7 +28,6 @@ from pipeline_def.kubeflow.step_interface import (
     STORAGE_PARAMETER,
     Recipes,
     StepInterface,
-    get_value,
     is_integer,
     set_value,
 )
@@ -80,9 +79,11 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     parameters = [p for p in RUN_PARAMETERS if p.name in values and interface.step in p.steps]
     of_the_run = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(p.name for p in parameters)}
     of_the_run |= {RECIPE_PARAMETER} if interface.recipes else set()
-    compiled = {key: value for key, value in values.items() if key not in of_the_run}
-    properties = dict(compiled)
+    properties = {key: value for key, value in values.items() if key not in of_the_run}
     try:
+        for name, options in interface.options.items():
+            document = _merge(json.loads(str(properties[name])), options)
+            properties[name] = json.dumps(document, sort_keys=True)
         if interface.recipes and RECIPE_PARAMETER in values:
             changes = _recipe_changes(str(values[RECIPE_PARAMETER]), interface.recipes)
             for place, value in changes.items():
@@ -93,8 +94,7 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             (name, *keys), value = parameter.place, values[parameter.name]
             if parameter.unset is not None and value is not None:
                 value = None if value == parameter.unset else to_integer(value, parameter.name)
-            # A value as compiled was not chosen for this run, so a recipe of the run may change it.
-            if value != get_value(compiled.get(name), tuple(keys)):
+            if not parameter.keeps_compiled(value):
                 properties[name] = set_value(properties.get(name), tuple(keys), value)
         resolved = json.loads(str(values.get(RESOLVED_PARAMETER) or "{}"))
     except ConfigurationError:
@@ -105,6 +105,13 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
         ) from error
     return properties | {key: value for key, value in resolved.items() if value is not None}
+
+
+def _merge(document: Any, added: Any) -> Any:
+    """Add nested values to a JSON document, which has none of them."""
+    if not isinstance(document, dict) or not isinstance(added, Mapping):
+        return added
+    return document | {key: _merge(document.get(key), value) for key, value in added.items()}
 
 
 def _recipe_changes(wanted: str, recipes: Recipes) -> dict[str, Any]:

@@ -1,23 +1,27 @@
-"""Keeps the log of a step in the object store, as a pod's log goes with its pod.
+"""Runs a step in a child process: keeps its log in the object store, and starts it again.
 
-KFP's launcher stores only the logs of steps that succeed. So the step runs in a child process, and
-its parent copies what it writes, however it ends.
+KFP's launcher stores only the logs of steps that succeed, and a pod's log goes with its pod. And
+where Argo's defaults say `retryPolicy: OnError`, as in KFP 2.17, a step that fails is never
+retried, whatever its `retries`.
 """
 
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from components.contract.errors import UserError
 from components.storage.folder import is_file, read_bytes, replace_file
-from pipeline_def.kubeflow.executor_input import run_folder
+from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, run_folder
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
-from pipeline_def.kubeflow.step_interface import kept_log
+from pipeline_def.kubeflow.step_interface import COMMAND, MISTAKE, kept_log
 
 MOST = 1 << 20
 """Bytes of a log that are kept at least; twice as many at most."""
@@ -25,6 +29,11 @@ INTERVAL, _PATIENCE = 30.0, 20.0
 """Seconds between two writes, and for the last one."""
 _SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST_SECRET = 8
+_NEXT = b"--- next attempt ---\n"
+PAUSE = 30.0
+"""Seconds before the first retry, doubled before each further one, as of Argo's retries."""
+_RETRY = "STEP_IS_RETRIED"
+"""Environment variable of a child process that is not the first."""
 
 
 @dataclass
@@ -33,6 +42,8 @@ class BoundedLog:
 
     data: bytearray = field(default_factory=bytearray)
     cut: bool = False
+    attempts: int = 0
+    """Attempts before this pod, whose logs are in the store."""
 
     def add(self, data: bytes) -> None:
         """Append bytes, and drop the oldest."""
@@ -54,48 +65,121 @@ class BoundedLog:
 
 
 def run_keeping_log(
-    run: Callable[[], int], task: str, pipeline: str, executor_input: Mapping[str, Any]
+    run: Callable[[], int],
+    task: str,
+    pipeline: str,
+    executor_input: Mapping[str, Any],
+    *,
+    retries: int = 0,
 ) -> int:
     """Run a step and keep its log beside the artifacts of its run; return its exit status.
 
-    Retries add to the log. A store that fails or hangs costs the log, never the step.
+    A step that fails, but not by a mistake that stays, is started again, `retries` times in all
+    pods together. Retries add to the log. A store that fails or hangs costs the log, never the
+    step.
     """
     folder = run_folder(executor_input, pipeline)
     # A worker's log is relayed by the step that started it.
-    if folder is None or "TF_CONFIG" in os.environ:
+    if folder is None or "TF_CONFIG" in os.environ or _RETRY in os.environ:
         return run()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.dup2(writing, 1)
-        os.dup2(writing, 2)
-        os.close(writing)
+    log, ended, step = BoundedLog(), threading.Event(), _Step()
+    # Before any thread: the first attempt is a fork, which needs no imports.
+    if not step.fork(log):
         return run()
-    os.close(writing)
-    log, ended = BoundedLog(), threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda given, _: os.kill(child, given))
-    reader = threading.Thread(target=_copy, args=(reading, log), daemon=True)
     url = kept_log(folder, task)
     keeper = threading.Thread(target=_keep, args=(url, log, ended, executor_input), daemon=True)
-    reader.start()
     keeper.start()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    # Processes that the step left behind may hold the pipe open.
-    reader.join(1.0)
-    if status < 0:
-        line = f"{task}: failed: {_explain(signal.Signals(-status))}\n".encode()
-        log.add(line)
-        os.write(2, line)
+    status, tried = step.wait(), 1
+    while status not in (0, MISTAKE) and tried + log.attempts <= retries and not step.stopped:
+        pause = PAUSE * 2 ** (tried - 1)
+        _say(log, _explain(task, status), f"{task}: it is started again in {pause:g} s.")
+        log.add(_NEXT)
+        if step.sleep(pause):
+            _remove_outputs(executor_input)
+            step.start([sys.executable, "-m", COMMAND[-1], *sys.argv[1:]], log)
+            status, tried = step.wait(), tried + 1
+    _say(log, _explain(task, status))
     ended.set()
     keeper.join(_PATIENCE)
     sys.stdout.flush()
     return status if status >= 0 else 128 - status
 
 
-def _explain(number: signal.Signals) -> str:
+class _Step:
+    """The process that runs the step, and the thread that copies what it writes."""
+
+    stopped = False
+    """Whether Kubernetes, or somebody, ends the pod."""
+
+    def fork(self, log: BoundedLog) -> bool:
+        """Fork this process, and pass signals on to the child; return False in the child."""
+        reading, writing = os.pipe()
+        self._child = os.fork()
+        if not self._child:
+            os.dup2(writing, 1)
+            os.dup2(writing, 2)
+            os.close(writing)
+            return False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        self._copy(reading, writing, log)
+        return True
+
+    def start(self, command: Sequence[str], log: BoundedLog) -> None:
+        """Start a new process."""
+        reading, writing = os.pipe()
+        env = {**os.environ, _RETRY: "1"}
+        self._process = subprocess.Popen(command, stdout=writing, stderr=writing, env=env)
+        self._child = self._process.pid
+        self._copy(reading, writing, log)
+
+    def _copy(self, reading: int, writing: int, log: BoundedLog) -> None:
+        os.close(writing)
+        self._reader = threading.Thread(target=_copy, args=(reading, log), daemon=True)
+        self._reader.start()
+
+    def wait(self) -> int:
+        """Return the exit status of the process; negative: the number of a signal."""
+        status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+        self._child = 0
+        # Processes that the step left behind may hold the pipe open.
+        self._reader.join(1.0)
+        return status
+
+    def sleep(self, seconds: float) -> bool:
+        """Wait; return whether the pod still runs."""
+        deadline = time.monotonic() + seconds
+        # A signal does not end a sleep.
+        while not self.stopped and time.monotonic() < deadline:
+            time.sleep(min(1.0, seconds))
+        return not self.stopped
+
+    def _stop(self, number: int, _: object) -> None:
+        self.stopped = True
+        if self._child:
+            os.kill(self._child, number)
+
+
+def _remove_outputs(executor_input: Mapping[str, Any]) -> None:
+    """Remove what an attempt has left where the launcher takes outputs from."""
+    for artifact in artifacts_of({"outputs": executor_input["outputs"]}):
+        if (path := local_path(artifact["uri"])) != artifact["uri"]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _say(log: BoundedLog, *lines: str) -> None:
+    for line in filter(None, lines):
+        log.add(f"{line}\n".encode())
+        os.write(2, f"{line}\n".encode())
+
+
+def _explain(task: str, status: int) -> str:
+    """Return the last line of a step that a signal has ended; others say theirs themselves."""
+    if status >= 0:
+        return ""
+    number = signal.Signals(-status)
     memory = "; it may need more memory" if number == signal.SIGKILL else ""
-    return f"The step was ended by {number.name}{memory}."
+    return f"{task}: failed: The step was ended by {number.name}{memory}."
 
 
 def _copy(pipe: int, log: BoundedLog) -> None:
@@ -114,7 +198,8 @@ def _keep(
     try:
         choose_endpoint(executor_input)
         earlier = read_bytes(url) if is_file(url) else b""
-        earlier += b"--- next attempt ---\n" if earlier else b""
+        earlier += _NEXT if earlier else b""
+        log.attempts = earlier.count(_NEXT)
         kept, last = b"", False
         while not last:
             last = ended.wait(INTERVAL)

@@ -1,4 +1,4 @@
-"""Reports a run to MLflow from the pod of its last steps, the report and the push.
+"""Reports a run to MLflow from the pod of its last steps, from the evaluation to the push.
 
 No pod knows the whole run: this one has its model, metrics and report. The run is named by KFP's
 id, so that a retry of the pod completes it.
@@ -70,7 +70,7 @@ def _describe(
         },
         data=Data(str(examples.get("folder", "")), str(examples.get("input_fingerprint", ""))),
         metrics={name: measured["value"] for name, measured in report["metrics"].items()},
-        split=str(inputs["evaluation"].properties.get("split", "")),
+        split=str(outputs["evaluation"].properties.get("split", "")),
         pushed=_read_push(outputs.get("pushed_model")),
         **report["verdict"],
     )

@@ -27,7 +27,9 @@ def _without_empty(fields: Mapping[str, Any]) -> Manifest:
     return {name: value for name, value in fields.items() if value}
 
 
-def worker_job(name: str, group: WorkerGroup, command: Sequence[str], owner: Pod) -> Manifest:
+def worker_job(
+    name: str, count: int, group: WorkerGroup, command: Sequence[str], owner: Pod
+) -> Manifest:
     """Return the manifest of a Job whose workers all run `command`; the chief ends it.
 
     Worker 0 is the chief. Kubernetes restarts no worker: synchronous training cannot continue with
@@ -39,13 +41,13 @@ def worker_job(name: str, group: WorkerGroup, command: Sequence[str], owner: Pod
         "metadata": _metadata(name, owner) | {"labels": dict(group.settings.labels)},
         "spec": {
             "completionMode": "Indexed",
-            "completions": group.count,
-            "parallelism": group.count,
+            "completions": count,
+            "parallelism": count,
             "backoffLimit": 0,
             # Before Kubernetes 1.31 the Job ends with its last worker.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
-            "template": _pod_template(name, group, command, owner),
+            "template": _pod_template(name, count, group, command, owner),
         },
     }
 
@@ -67,7 +69,9 @@ def _metadata(name: str, owner: Pod) -> Manifest:
     return {"name": name, "namespace": owner.namespace, "ownerReferences": [owned_by]}
 
 
-def _pod_template(name: str, group: WorkerGroup, command: Sequence[str], owner: Pod) -> Manifest:
+def _pod_template(
+    name: str, count: int, group: WorkerGroup, command: Sequence[str], owner: Pod
+) -> Manifest:
     step = group.settings
     volumes, mounts = _volumes(step)
     container = {
@@ -75,7 +79,7 @@ def _pod_template(name: str, group: WorkerGroup, command: Sequence[str], owner: 
         "image": group.image,
         # Kubernetes would replace $(NAME).
         "command": [word.replace("$", "$$") for word in command],
-        "env": [*_environment(step), *_cluster_environment(name, group.count)],
+        "env": [*_environment(step), *_cluster_environment(name, count)],
         "ports": [{"containerPort": _PORT}],
         "resources": _resources(step),
         "volumeMounts": mounts,

@@ -22,7 +22,7 @@ from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
-from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface
+from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.worker_job import (
     condition,
@@ -44,9 +44,9 @@ _CANCELLED = 128 + signal.SIGTERM
 
 
 def run_workers(
-    step: str,
     executor_input: Mapping[str, Any],
     interface: StepInterface,
+    group: WorkerGroup,
     *,
     cluster: KubernetesClient | None = None,
     interval: float = _INTERVAL_SECONDS,
@@ -55,8 +55,7 @@ def run_workers(
 
     After SIGTERM it removes the job and raises `SystemExit`.
     """
-    assert interface.workers
-    group, name = interface.workers, job_name(step, executor_input)
+    step, name = interface.step, job_name(interface.step, executor_input)
     storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
     with _cancellation() as cancelled:
         job = _Job(cluster or KubernetesClient.of_pod(), step, name, cancelled, interval)
@@ -64,12 +63,13 @@ def run_workers(
         try:
             job.remove_earlier()
             # Each worker runs the step's own command, but the executor itself.
-            own = to_json(dataclasses.replace(interface, direct=True, workers=None, tracking=None))
+            own = to_json(dataclasses.replace(interface, direct=True, workers=1))
             sent = json.dumps(exchange.send(), sort_keys=True)
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.end_if_cancelled()
             owner = job.cluster.own_pod()
-            job.cluster.create(worker_service(name, owner), worker_job(name, group, command, owner))
+            manifest = worker_job(name, interface.workers, group, command, owner)
+            job.cluster.create(worker_service(name, owner), manifest)
             job.follow()
             return exchange.receive()
         finally:

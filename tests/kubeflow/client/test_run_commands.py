@@ -293,7 +293,7 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     assert "kubectl --namespace kubeflow logs --prefix --selector pipeline/runid=run_id-1" in said
     for task, message in (
         ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
-        ("Pusher", "Report-Pusher has no log in the run run_id-1: it is not started"),
+        ("Pusher", "Evaluator-Pusher has no log in the run run_id-1: it is not started"),
     ):
         status, said = say("logs", task)
         assert (status, message in said) == (2, True)

@@ -8,30 +8,42 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kfp_runner
 from components.contract.errors import UserError
+from components.evaluation.config import EvaluationConfig
+from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
-from components.trainer.config.model import ModelConfig
+from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import InputConfig
+from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.recipes import resolve
-from components.trainer.config.training import TrainingConfig
+from components.trainer.config.training import TrainingConfig, TransferConfig
+from components.validation.config import ValidationConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.spec_check import find_target
-from pipeline_def.kubeflow.specification import Spec, Specification, Target, pod_of
+from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of
 from pipeline_def.kubeflow.step_interface import LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
-from tests.kubeflow.conftest import MINIMAL, compile_file, config, container, interface
+from tests.kubeflow.conftest import (
+    MINIMAL,
+    compile_file,
+    config,
+    container,
+    interface,
+    settings_of,
+)
 from tests.nodes import NODES
 
 ROOT = Path(__file__).parents[3]
-LOOKUPS = ["BaselineFinder-lookup", "Data-lookup"]
 TASKS = {pod_of(name) for name in NODES}
 
 
@@ -61,16 +73,15 @@ def task(spec: Spec, name: str) -> Spec:
 def test_every_step_compiles_for_every_target(target: Target) -> None:
     made = compiler.compile_documents(EVERYTHING, {"small": {}}, target=target, image="i")
     drivers = {c.id: c.driver_class for c in create_pipeline(EVERYTHING).components}
-    looking = {
-        pod_of(f"{name}-lookup") for name in STEPS if not drivers[name].__module__.startswith("tfx")
-    }
-    assert looking == {*LOOKUPS, *(f"{name}-lookup" for name in ("ImagePredictor", *LEARNERS))}
-    assert set(steps(made[0])) == {*map(pod_of, STEPS), *looking}
-    assert interface(made[0], "ImagePredictor-lookup").lookup == "components.predict.files.look_up"
+    looking = {name for name in STEPS if not drivers[name].__module__.startswith("tfx")}
+    assert set(steps(made[0])) == {*map(pod_of, STEPS), LOOKUPS}
+    lookups = {part.step: part.lookup for part in interface(made[0], LOOKUPS).parts}
+    assert lookups.keys() == looking
+    assert lookups["ImagePredictor"] == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
     assert find_target(made) == target
     if target == "oss":
-        assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", "ImagePredictor-lookup"}
+        assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", LOOKUPS}
     else:
         assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     # What changes the training for a run, changes its search.
@@ -85,15 +96,6 @@ def test_only_training_waits_for_more_than_its_inputs(spec: Spec) -> None:
     assert waits == {"Trainer": ["Validator-Gate"]}
 
 
-def test_only_the_pod_of_the_push_reports_the_run() -> None:
-    tracked = dataclasses.replace(config(), tracking=TrackingConfig(mlflow="http://mlflow:5000"))
-    made = compiler.compile_documents(tracked, target="oss", image="i")[0]
-    tracking = {name: interface(made, name).tracking for name in steps(made)}
-    assert {name: place for name, place in tracking.items() if place} == {
-        "Report-Pusher": tracked.tracking
-    }
-
-
 def longest_chain(whole: Specification, task: str) -> list[str]:
     """Return the pods that follow one another up to a task if only lookups run."""
     waits = set(whole.tasks[task].get("dependentTasks", []))
@@ -101,18 +103,18 @@ def longest_chain(whole: Specification, task: str) -> list[str]:
         for source in whole.sources(task, kind).values():
             waits |= {one["producerTask"] for one in source.values() if "producerTask" in one}
     earlier = [longest_chain(whole, other) for other in sorted(waits)]
-    pods = [f"{task}-driver", *([task] if task in LOOKUPS else [])]
+    pods = [f"{task}-driver", *([task] if task == LOOKUPS else [])]
     return [*max(earlier, key=len, default=["root-driver"]), *pods]
 
 
-def test_a_cached_run_waits_for_eleven_pods_in_a_row(spec: Spec) -> None:
+def test_a_cached_run_has_nine_pods_eight_of_them_in_a_row(spec: Spec) -> None:
     """Each takes Argo's requeue time of 10 s at least, so that this is the time of the run."""
     whole = Specification(spec)
+    assert len(["root-driver", *(f"{task}-driver" for task in whole.tasks), LOOKUPS]) == 9
     assert max((longest_chain(whole, task) for task in whole.tasks), key=len) == [
-        *("root-driver", "Data-lookup-driver", "Data-lookup", "ImageExampleGen-driver"),
+        *("root-driver", "Lookups-driver", "Lookups", "ImageExampleGen-driver"),
         *("Statistics-Schema-driver", "Transform-driver", "Trainer-driver"),
-        *("BaselineFinder-lookup-driver", "BaselineFinder-lookup"),
-        *("Baseline-Evaluator-driver", "Report-Pusher-driver"),
+        "Evaluator-Pusher-driver",
     ]
 
 
@@ -132,36 +134,134 @@ def test_compiling_is_deterministic(tmp_path: Path, compiled_file: Path) -> None
 
 
 def test_lookups_are_never_cached_and_part_of_the_cache_key(spec: Spec) -> None:
-    assert set(steps(spec)) == {*TASKS, *LOOKUPS}
+    assert set(steps(spec)) == {*TASKS, LOOKUPS}
     for name, definition in steps(spec).items():
         enabled = definition.get("cachingOptions", {}).get("enableCache", False)
-        assert enabled is (name not in LOOKUPS), name
+        assert enabled is (name != LOOKUPS), name
     sources = {
         name: source["taskOutputParameter"]
         for definition in steps(spec).values()
         for name, source in definition["inputs"]["parameters"].items()
         if "taskOutputParameter" in source
     }
-    early = {
-        name: {"producerTask": "Data-lookup", "outputParameterKey": f"{step}_resolved"}
+    assert sources == {
+        name: {"producerTask": LOOKUPS, "outputParameterKey": f"{step}_resolved"}
         for name, step in (
             ("resolved", "ImageExampleGen"),
             ("ExampleValidator_resolved", "ExampleValidator"),
+            ("BaselineFinder_resolved", "BaselineFinder"),
         )
     }
-    late = {"producerTask": "BaselineFinder-lookup", "outputParameterKey": "resolved"}
-    assert sources == {**early, "BaselineFinder_resolved": late}
+
+
+def keys(choices: Config, image: str = "i") -> dict[str, str]:
+    """Task → all that KFP's driver and launcher hash for its cache, with the run's defaults."""
+    [spec, *platform] = compiler.compile_documents(choices, {}, target="oss", image=image)
+    whole = Specification(spec, *platform)
+    found = {}
+    for name in set(whole.tasks) - {LOOKUPS}:
+        one = whole.container(name)
+        defaults = {
+            key: whole.run_parameters[key]["defaultValue"]
+            for source in whole.sources(name, "parameters").values()
+            if (key := source.get("componentInputParameter"))
+        }
+        executors = whole.platform.get("platforms", {}).get("kubernetes", {})
+        settings = executors.get("deploymentSpec", {}).get("executors", {})
+        claims = settings.get(f"{name}_executor", {}).get("pvcMount")
+        content = [whole.component(name), whole.tasks[name]["inputs"], defaults, claims]
+        found[name] = json.dumps([*content, one["image"], one["command"], one["args"]])
+    return found
+
+
+EVALUATION = {"Evaluator-Pusher"}
+TRAINING = {"Trainer"}
+# Option → another value, and the tasks whose own keys it changes. Those after them have new inputs.
+CHANGES: dict[str, tuple[Any, set[str]]] = {
+    "data": ("gs://bucket/others", {"ImageExampleGen"}),
+    "ingest": (IngestConfig(max_image_mib=9.0), {"ImageExampleGen"}),
+    "validation": (ValidationConfig(drift="off"), {"Statistics-Schema", "Validator-Gate"}),
+    "transform": (TransformConfig(size=48), {"Transform", "Trainer"}),
+    "model": (ModelConfig(name="cnn", dropout=0.4), TRAINING),
+    "input": (InputConfig(reader="streamed"), TRAINING),
+    "augmentation": (AugmentationConfig(flip=True), TRAINING),
+    "training": (TrainingConfig(epochs=3), TRAINING),
+    "transfer": (TransferConfig(head_epochs=1), TRAINING),
+    "export": (ExportConfig(max_drop=0.5), EVALUATION),
+    "evaluation": (EvaluationConfig(min_accuracy=0.9), EVALUATION),
+    "predict": (PredictConfig(folder="gs://bucket/new"), {"ImagePredictor"}),
+    # Options of these sections that only change how fast a step is.
+    "ingest.threads": (IngestConfig(threads=3), set()),
+    "input.threads": (InputConfig(threads=3, cache="file", cache_folder="/tmp/a"), set()),
+    "training.checkpoint_steps": (TrainingConfig(checkpoint_steps=9), set()),
+    "tracking": (TrackingConfig(mlflow="http://mlflow:5000"), set()),
+    "given": (["training.epochs"], set()),
+    "beam_pipeline_args": (["--direct_num_workers=2"], set()),
+    "cache": (False, set()),
+    "keep_runs": (3, set()),
+    "output": ("elsewhere", set()),
+    # Its place is part of what it is: runs, checkpoints and pushed models of another name are not
+    # those of this one.
+    "name": ("others", {*TASKS}),
+}
+MACHINE = StepConfig(
+    cpu=8,
+    memory=64,
+    gpus=1,
+    retries=3,
+    shared_memory="4Gi",
+    env={"A": "b"},
+    secrets={"s": {"k": "V"}},
+    labels={"a": "b"},
+    node_selector={"a": "b"},
+    tolerations=[Toleration(key="a")],
+)
+KUBEFLOW: dict[str, tuple[Any, set[str]]] = {
+    "steps": ({"all": MACHINE}, set()),
+    "store_secret": ("another", set()),
+    "pipeline_root": ("gs://bucket/root", set()),
+    # Where models are pushed to; the others keep listings, statistics and checkpoints there.
+    "storage": (
+        "gs://bucket/models",
+        {"ImageExampleGen", "Validator-Gate", "Trainer", "Evaluator-Pusher"},
+    ),
+}
+
+
+@pytest.mark.slow
+def test_only_what_changes_a_result_is_in_the_cache_key_of_a_step() -> None:
+    base = config()
+    before = keys(base)
+    fields = {item.name for item in dataclasses.fields(Config)}
+    assert {name.partition(".")[0] for name in CHANGES} | {"kubeflow"} == fields
+    table = {
+        name: (dataclasses.replace(base, **{name.partition(".")[0]: value}), tasks)
+        for name, (value, tasks) in CHANGES.items()
+    }
+    table |= {f"kubeflow.{name}": (config(**{name: v}), t) for name, (v, t) in KUBEFLOW.items()}
+    for name, (choices, expected) in table.items():
+        after = keys(choices)
+        assert {task for task in after if after[task] != before.get(task)} == expected, name
+    # Other machines for the same number of workers train the same.
+    first, second = (
+        keys(config(workers=2, pipeline_root="gs://b/r", steps={"Trainer": step}))
+        for step in (StepConfig(), MACHINE)
+    )
+    assert first == second
+    assert first["Trainer"] != before["Trainer"]
 
 
 def test_run_parameters_have_defaults(spec: Spec) -> None:
     found = spec["root"]["inputDefinitions"]["parameters"]
     assert found["data"]["defaultValue"] == "gs://bucket/images"
     unseen, _ = resolve(Config(), shorter_side=96, images=0)
-    assert found["training_epochs"]["defaultValue"] == unseen.training.epochs
+    # What a run says is not told from a default that has the same value.
+    assert found["training_epochs"]["defaultValue"] == -1
+    assert f"-1: {unseen.training.epochs}, or what" in found["training_epochs"]["description"]
     assert found["training_recipe"]["defaultValue"] == unseen.training.recipe
     assert found["span"] == {**found["span"], "parameterType": "NUMBER_INTEGER", "defaultValue": -1}
     assert all("defaultValue" in definition for definition in found.values())
-    for step, name in (("ImageExampleGen", "data"), ("Data-lookup", "ImageExampleGen_data")):
+    for step, name in (("ImageExampleGen", "data"), (LOOKUPS, "ImageExampleGen_data")):
         source = task(spec, step)["inputs"]["parameters"][name]
         assert source == {"componentInputParameter": "data"}
     whole = Specification(spec)
@@ -174,7 +274,7 @@ SETTINGS = {
     "BaselineFinder": StepConfig(memory=64, gpus=1),
     "ImageReport": StepConfig(cpu=3, env={"A": "1"}, volumes={"claim": "/mnt/data"}),
     "Pusher": StepConfig(env={"B": "2"}),
-    "BaselineFinder-lookup": StepConfig(cpu=1),
+    "Lookups": StepConfig(cpu=1),
     "all": StepConfig(
         image_pull_secrets=["login"],
         cpu=2,
@@ -202,17 +302,17 @@ def test_resources_of_each_step() -> None:
     memory = {"memoryLimit": 4, "memoryRequest": 4}
     gpus = {"accelerator": {"type": "nvidia.com/gpu", "count": "2"}}
     assert trainer["resources"] == {"cpuLimit": 8, "cpuRequest": 8, **memory, **gpus}
-    assert trainer["env"] == [{"name": "A", "value": "1"}]
+    assert trainer["env"][0] == {"name": "A", "value": "1"}
+    assert settings_of(made, "Trainer").retries == 3
     # Steps that share a pod share their settings.
-    assert container(made, "Baseline-Evaluator")["resources"]["memoryLimit"] == 64
-    assert container(made, "Report-Pusher")["resources"]["cpuLimit"] == 3
-    assert [one["name"] for one in container(made, "Report-Pusher")["env"]] == ["A", "B"]
-    assert "accelerator" not in container(made, "Report-Pusher")["resources"]
-    assert (trainer["image"], container(made, "Report-Pusher")["image"]) == ("i:gpu", "i")
+    last = container(made, "Evaluator-Pusher")
+    assert (last["resources"]["memoryLimit"], last["resources"]["cpuLimit"]) == (64, 3)
+    assert [one["name"] for one in last["env"]] == ["A", "B", "STEP_SETTINGS"]
+    assert (trainer["image"], last["image"]) == ("i:gpu", "i")
     assert task(made, "Trainer")["retryPolicy"]["maxRetryCount"] == 3
-    assert "retryPolicy" not in task(made, "Report-Pusher")
+    assert "retryPolicy" not in task(made, "Evaluator-Pusher")
     # A lookup reaches what its step does, but needs no large machine for it.
-    lookup = container(made, "BaselineFinder-lookup")
+    lookup = container(made, LOOKUPS)
     assert lookup["resources"] == {"cpuLimit": 1, "cpuRequest": 1, **memory}
     settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
@@ -263,18 +363,18 @@ def test_each_run_of_a_schedule_reads_the_newest_spans_and_continues_the_model_i
     model = ModelConfig(name="cnn", warm_start=True)
     choices = dataclasses.replace(config(), data=pattern, ingest=ingest, model=model)
     made = compiler.compile_documents(choices, target="oss", image="i")[0]
-    assert {"Trainer", "Trainer-lookup"} <= with_secrets(made, choices)
+    assert {"Trainer", LOOKUPS} <= with_secrets(made, choices)
     parameters = made["root"]["inputDefinitions"]["parameters"]
     # A schedule gives no values, so that these defaults hold.
     assert parameters["data"]["defaultValue"] == pattern
     assert parameters["span"]["defaultValue"] == -1
-    properties = {"Data-lookup": "ImageExampleGen_config", "Trainer-lookup": "custom_config"}
-    for step, name in (("ImageExampleGen", "Data-lookup"), ("Trainer", "Trainer-lookup")):
-        lookup, key = steps(made)[name], properties[name]
+    lookup = steps(made)[LOOKUPS]
+    assert not lookup.get("cachingOptions", {}).get("enableCache")
+    for step, name in (("ImageExampleGen", "config"), ("Trainer", "custom_config")):
         # What it finds changes from run to run, and decides whether its step is cached.
-        assert not lookup.get("cachingOptions", {}).get("enableCache")
-        assert name in json.dumps(steps(made)[step]["inputs"])
-        found = json.loads(lookup["inputs"]["parameters"][key]["runtimeValue"]["constant"])
+        assert f"{step}_resolved" in json.dumps(steps(made)[step]["inputs"])
+        source = lookup["inputs"]["parameters"][f"{step}_{name}"]
+        found = json.loads(source["runtimeValue"]["constant"])
         wanted = {"window": 3, "span": None} if step != "Trainer" else {"warm_start": True}
         assert wanted.items() <= found.get("model", found).items()
 
@@ -285,15 +385,15 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec, compiled: lis
     [store] = executors["Trainer_executor"]["secretAsVolume"]
     assert (store["secretName"], store["optional"]) == ("mlpipeline-minio-artifact", True)
     # Every step keeps its log there.
-    assert with_secrets(spec, config()) == {*TASKS, *LOOKUPS}
+    assert with_secrets(spec, config()) == {*TASKS, LOOKUPS}
     for name, value in (("pipeline_root", "gs://b/r"), ("store_secret", "")):
         assert with_secrets(spec, config(**{name: value})) == set(), name
     other = config(pipeline_root="gs://b/r", storage="minio://b/m")
-    opening = {"Validator-Gate", "Baseline-Evaluator", "ImageExampleGen", "Report-Pusher"}
-    assert with_secrets(spec, other) == {*opening, *LOOKUPS}
+    opening = {"Validator-Gate", "ImageExampleGen", "Evaluator-Pusher", LOOKUPS}
+    assert with_secrets(spec, other) == opening
     images = dataclasses.replace(config(pipeline_root="gs://b/r"), data="minio://bucket/images")
     # The report shows rejected images.
-    reading = {"ImageExampleGen", "Data-lookup", "Report-Pusher"}
+    reading = {"ImageExampleGen", LOOKUPS, "Evaluator-Pusher"}
     assert with_secrets(spec, images) == reading
 
 
@@ -301,11 +401,9 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=p"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
     [made] = compiler.compile_documents(remote, target="oss", image="i")
-    assert interface(made, "Transform").direct
-    assert container(made, "Transform")["args"][-3:] == ["--", *arguments]
+    assert settings_of(made, "Transform").beam_args == arguments
     # The launcher has copied the shards for the Trainer, which runs no Beam.
-    assert not interface(made, "Trainer").direct
-    assert "--" not in container(made, "Trainer")["args"]
+    assert settings_of(made, "Trainer").beam_args == []
     elsewhere = dataclasses.replace(config(), beam_pipeline_args=arguments)
     with pytest.raises(UserError, match=r"set kubeflow.pipeline_root to a folder on gs://"):
         compiler.compile_documents(elsewhere, target="oss", image="i")

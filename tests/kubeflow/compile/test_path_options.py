@@ -12,7 +12,7 @@ import yaml
 import kfp_runner
 from components.ingest.source.corrections import COLUMNS
 from pipeline_def.config.options import list_options
-from pipeline_def.kubeflow.specification import Spec, Specification, parts_of, pod_of, step_of
+from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, pod_of
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL
@@ -84,7 +84,8 @@ def test_urls_are_left_to_the_cluster(
     assert kfp_runner.main(argv) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["pipeline.yaml"]
     spec, *platform = yaml.safe_load_all((tmp_path / "pipeline.yaml").read_text())
-    assert {f"{row}-lookup" for row in ("Trainer", "ImagePredictor")} <= spec["components"].keys()
+    found = spec["components"][LOOKUPS]["outputDefinitions"]["parameters"]
+    assert {"Trainer_resolved", "ImagePredictor_resolved"} <= found.keys()
     if target == "oss":
         # The keys of the store, for the steps that open a place on it.
         secrets = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
@@ -92,14 +93,13 @@ def test_urls_are_left_to_the_cluster(
         opening = {row.id for row in STEPS.values() if row.opens} - {
             "Tuner"
         }  # Nothing here searches.
-        steps = {step_of(part) for name in given for part in parts_of(name)}
-        # Steps that share a pod with one that opens the store.
-        assert steps - {"Evaluator"} == opening
+        # With steps that share a pod with one that opens the store.
+        assert given == {LOOKUPS, *map(pod_of, opening)}
 
 
-def resolved(spec: Spec, step: str, folder: Path) -> dict[str, Any]:
-    """Run the lookup of a step as Kubeflow would; return the properties that it finds."""
-    name, whole = pod_of(f"{step}-lookup"), Specification(spec)
+def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
+    """Run the lookups as Kubeflow would; return step → properties that are found."""
+    name, whole = LOOKUPS, Specification(spec)
     defaults = {key: one["defaultValue"] for key, one in whole.run_parameters.items()}
     defaults["storage"] = str(folder / "storage")
     values = {
@@ -112,10 +112,11 @@ def resolved(spec: Spec, step: str, folder: Path) -> dict[str, Any]:
     given = {"inputs": {"parameterValues": values}, "outputs": {"outputFile": str(output)}}
     command = whole.container(name)["args"]
     assert entrypoint.main([json.dumps(given) if a == "{{$}}" else a for a in command]) == 0
-    key = "resolved" if name == f"{step}-lookup" else f"{step}_resolved"
-    found = json.loads(json.loads(output.read_text())["parameterValues"][key])
+    found = json.loads(output.read_text())["parameterValues"]
+    parts = {key.removesuffix("_resolved"): json.loads(text) for key, text in found.items()}
     # The name of the listing contains the fingerprint.
-    return {key: value for key, value in found.items() if key != "listing"}
+    parts["ImageExampleGen"].pop("listing")
+    return parts
 
 
 def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
@@ -136,8 +137,9 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     corrections.write_text(f"{','.join(COLUMNS)}\n")
 
     def look() -> dict[str, dict[str, Any]]:
-        looking = ("ImageExampleGen", "Trainer", "ImagePredictor")
-        return {step: resolved(spec, step, tmp_path) for step in looking}
+        looking = ("ImageExampleGen", "Trainer", "ImagePredictor", "BaselineFinder")
+        found = resolved(spec, tmp_path)
+        return {step: found[step] for step in looking}
 
     before = look()
     assert look() == before

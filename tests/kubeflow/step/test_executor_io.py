@@ -146,6 +146,13 @@ def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) 
     ("given_to_run", "training", "flip"),
     [
         pytest.param({}, ("small", 20, "adam"), False, id="nothing is chosen"),
+        pytest.param({"training_epochs": 20.0}, ("small", 20, "adam"), False, id="as compiled"),
+        pytest.param(
+            {"training_recipe": "cifar", "training_epochs": 20.0},
+            ("cifar", 20, "sgd"),
+            True,
+            id="another, and epochs as compiled",
+        ),
         pytest.param({"training_recipe": "cifar"}, ("cifar", 40, "sgd"), True, id="another"),
         pytest.param(
             {"training_recipe": "cifar", "training_epochs": 3.0},
@@ -158,14 +165,14 @@ def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) 
 def test_the_recipe_of_a_run(
     given_to_run: dict[str, Any], training: tuple[str, int, str], flip: bool
 ) -> None:
-    """A parameter with its compiled default, as all that the user does not set, changes nothing."""
+    """Parameters that the user does not set have the default -1; a value always counts."""
     given = Config(training=TrainingConfig(recipe="small", learning_rate=0.3))
     config, recipes = resolve_each(given, shorter_side=32, images=0)
     step = replace(TRAINER, step="Tuner", recipes=recipes)
     sections = {
         name: to_dict(getattr(config, name)) for name in ("training", "augmentation", "model")
     }
-    values = {"custom_config": json.dumps(sections), "training_epochs": 20.0, **given_to_run}
+    values = {"custom_config": json.dumps(sections), "training_epochs": -1.0, **given_to_run}
     found = json.loads(properties(step, **values)["custom_config"])
     chosen = found["training"]
     assert (chosen["recipe"], chosen["epochs"], chosen["optimizer"]) == training

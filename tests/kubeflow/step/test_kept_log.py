@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 
 from components.contract.configuration import to_json
-from components.contract.errors import DataError
+from components.contract.errors import DataError, ServiceError
 from components.contract.properties import LookupInput
 from pipeline_def.kubeflow.executor_input import run_folder
 from pipeline_def.kubeflow.step import kept_log
-from pipeline_def.kubeflow.step_interface import StepInterface
+from pipeline_def.kubeflow.step_interface import (
+    SETTINGS_VARIABLE,
+    PodSettings,
+    StepInterface,
+)
 
+ROOT = Path(__file__).parents[3]
 RUN = "f9cb95c6-c67e-4910-848e-a32d34169a24"
 PASSWORD = "correct horse battery"
 
@@ -37,27 +42,43 @@ def find(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> di
         time.sleep(60)
     if end == "failed":
         raise DataError("There are no images.")
+    if end == "unavailable" or (end == "unavailable once" and not Path("seen").exists()):
+        Path("seen").touch()
+        raise ServiceError("The store is away.")
     return {}
 
 
 def arguments(folder: Path, end: str) -> list[str]:
     """The arguments of a lookup."""
     interface = StepInterface(pipeline="images", lookup=f"{__name__}.find")
-    place = {"artifacts": [{"uri": f"{folder}/images/{RUN}/Gen-lookup/1"}]}
+    place = {"artifacts": [{"uri": f"{folder}/images/{RUN}/Gen/1"}]}
     given = {
         "inputs": {"parameterValues": {"end": end}},
         "outputs": {"artifacts": {"place": place}, "outputFile": f"{folder}/output.json"},
     }
-    argv = ["--step", "Gen-lookup", "--interface", to_json(interface)]
+    argv = ["--step", "Gen", "--interface", to_json(interface)]
     return [*argv, "--executor_input", json.dumps(given)]
 
 
-def run(folder: Path, end: str) -> tuple[int, str]:
+_IMPATIENT = """
+from pipeline_def.kubeflow.step import entrypoint, kept_log
+kept_log.INTERVAL = kept_log.PAUSE = 0.05
+raise SystemExit(entrypoint.run_program())
+"""
+
+
+def run(folder: Path, end: str, *, retries: int = 0) -> tuple[int, str]:
     """Run a lookup as a program; return status and output."""
-    module = "pipeline_def.kubeflow.step.entrypoint"
+    settings = to_json(PodSettings(retries=retries))
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments(folder, end)],
-        env={**os.environ, "STORE_PASSWORD": PASSWORD},
+        [sys.executable, "-c", _IMPATIENT, *arguments(folder, end)],
+        cwd=folder,
+        env={
+            **os.environ,
+            "STORE_PASSWORD": PASSWORD,
+            "PYTHONPATH": str(ROOT),
+            SETTINGS_VARIABLE: settings,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -71,9 +92,9 @@ def run(folder: Path, end: str) -> tuple[int, str]:
     ("end", "status", "said"),
     [
         ("well", 0, "Found: {}"),
-        ("failed", 2, "Gen-lookup: error: There are no images."),
-        ("killed", 137, "Gen-lookup: failed: The step was ended by SIGKILL; it may need more"),
-        ("stopped", 143, "Gen-lookup: failed: The step was ended by SIGTERM."),
+        ("failed", 2, "Gen: error: There are no images."),
+        ("killed", 137, "Gen: failed: The step was ended by SIGKILL; it may need more"),
+        ("stopped", 143, "Gen: failed: The step was ended by SIGTERM."),
     ],
 )
 def test_the_log_is_kept_however_a_step_ends(
@@ -81,22 +102,41 @@ def test_the_log_is_kept_however_a_step_ends(
 ) -> None:
     started = time.monotonic()
     found, shown = run(tmp_path, end)
-    kept = (tmp_path / f"images/{RUN}/logs/Gen-lookup.txt").read_text()
+    kept = (tmp_path / f"images/{RUN}/logs/Gen.txt").read_text()
     assert (found, said in shown, said in kept) == (status, True, True)
     assert kept == shown.replace(PASSWORD, "***")
     assert PASSWORD in shown
     assert time.monotonic() - started < 15
 
 
-_IMPATIENT = """
-from pipeline_def.kubeflow.step import entrypoint, kept_log
-kept_log.INTERVAL = 0.05
-entrypoint.run_program()
-"""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "retries", "status", "attempts"),
+    [
+        pytest.param("unavailable once", 2, 0, 2, id="passes"),
+        pytest.param("unavailable", 1, 75, 2, id="as often as allowed"),
+        pytest.param("killed", 1, 137, 2, id="killed"),
+        pytest.param("failed", 2, 2, 1, id="a mistake stays"),
+        pytest.param("stopped", 2, 143, 1, id="the pod is ended"),
+    ],
+)
+def test_a_step_is_started_again_in_its_pod(
+    tmp_path: Path, end: str, retries: int, status: int, attempts: int
+) -> None:
+    """Where Argo's defaults keep it from retrying what fails."""
+    found, _ = run(tmp_path, end, retries=retries)
+    kept = (tmp_path / f"images/{RUN}/logs/Gen.txt").read_text()
+    assert (found, kept.count("Looking with ***")) == (status, attempts), kept
+    # Attempts of other pods count, where Argo retries as well.
+    (tmp_path / "seen").unlink(missing_ok=True)
+    if end.startswith("unavailable"):
+        assert run(tmp_path, end, retries=1)[0] == 75
+        again = (tmp_path / f"images/{RUN}/logs/Gen.txt").read_text()
+        assert again.count("Looking with ***") == attempts + 1
 
 
 def test_a_lost_pod_leaves_the_log_as_far_as_it_came(tmp_path: Path) -> None:
-    kept = tmp_path / f"images/{RUN}/logs/Gen-lookup.txt"
+    kept = tmp_path / f"images/{RUN}/logs/Gen.txt"
     command = [sys.executable, "-c", _IMPATIENT, *arguments(tmp_path, "slow")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as pod:
         deadline = time.monotonic() + 30
@@ -111,7 +151,7 @@ def test_a_lost_pod_leaves_the_log_as_far_as_it_came(tmp_path: Path) -> None:
 def test_a_retry_adds_and_a_store_that_fails_costs_only_the_log(tmp_path: Path) -> None:
     run(tmp_path, "killed")
     run(tmp_path, "well")
-    kept = (tmp_path / f"images/{RUN}/logs/Gen-lookup.txt").read_text()
+    kept = (tmp_path / f"images/{RUN}/logs/Gen.txt").read_text()
     assert kept.index("SIGKILL") < kept.index("--- next attempt ---") < kept.index("Found: {}")
     shutil.rmtree(tmp_path / "images")
     (tmp_path / "images").write_text("not a folder")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.kubeflow.specification import Spec, pod_of
+from pipeline_def.kubeflow.specification import LOOKUPS, Spec, pod_of
 from pipeline_def.kubeflow.step_interface import StepInterface
-from tests.kubeflow.compile.test_compiler import LOOKUPS
 from tests.kubeflow.conftest import interface
 from tests.nodes import NODES
 
@@ -48,8 +47,7 @@ def modules_after(script: str) -> set[str]:
 
 
 def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None:
-    interfaces = [interface(compiled[0], name) for name in LOOKUPS]
-    paths = [one.lookup for each in interfaces for one in each.parts or [each]]
+    paths = [part.lookup for part in interface(compiled[0], LOOKUPS).parts]
     paths += [
         "components.predict.files.look_up",
         "components.trainer.networks.weights_file.look_up",

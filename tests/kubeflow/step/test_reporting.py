@@ -56,12 +56,18 @@ def artifacts(folder: Path, **properties: dict[str, Any]) -> dict[str, Any]:
 
 def report(server: MlflowServer, folder: Path, made: dict[str, Any], error: str = "") -> None:
     examples = {"folder": "gs://b/pets", "input_fingerprint": "files:3"}
-    inputs = artifacts(folder, examples=examples, model={}, model_run={}, evaluation={"split": "t"})
+    inputs = artifacts(folder, examples=examples, model={}, model_run={})
     given = {
         "inputs": {"artifacts": inputs, "parameterValues": {"Pusher_code_digest": "abc"}},
         "outputs": {"artifacts": artifacts(folder, html={})},
     }
-    report_pod(TrackingConfig(mlflow=server.url), POD, given, {"artifacts": made}, error=error)
+    report_pod(
+        TrackingConfig(mlflow=server.url),
+        POD,
+        given,
+        {"artifacts": made | artifacts(folder, evaluation={"split": "t"})},
+        error=error,
+    )
 
 
 def test_the_report_and_the_push_are_one_run(server: MlflowServer, folder: Path) -> None:

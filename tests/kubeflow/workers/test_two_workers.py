@@ -12,7 +12,12 @@ from components.contract.configuration import to_json
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import entrypoint
-from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.step_interface import (
+    SETTINGS_VARIABLE,
+    PodSettings,
+    StepInterface,
+    WorkerGroup,
+)
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
 
 RUN_FN = f"{__name__}.train"
@@ -66,7 +71,7 @@ def step_arguments(folder: Path, examples: Path, parameters: dict[str, Any]) -> 
         pipeline="images",
         inputs={"examples": f"{types}.Examples", "transform_graph": f"{types}.TransformGraph"},
         outputs={"model": f"{types}.Model", "model_run": f"{types}.ModelRun"},
-        workers=WorkerGroup(2, "i", StepConfig(volumes={"claim": str(folder / "volume")})),
+        workers=2,
     )
     found = {
         "examples": {"uri": str(examples), "metadata": {"split_names": '["train"]'}},
@@ -105,6 +110,8 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr("time.sleep", lambda _: None)
         config = properties(epochs=3, checkpoints="{storage}/checkpoints")
         arguments = step_arguments(tmp_path, examples(tmp_path), config)
+        group = WorkerGroup("i", StepConfig(volumes={"claim": f"{tmp_path}/volume"}))
+        monkeypatch.setenv(SETTINGS_VARIABLE, to_json(PodSettings(workers=group)))
         assert entrypoint.main(arguments) == 0
         assert not server.jobs
         assert not server.services

@@ -12,7 +12,7 @@ from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import Target
 from pipeline_def.kubeflow.step_interface import WorkerGroup
-from tests.kubeflow.conftest import config, container, interface
+from tests.kubeflow.conftest import config, container, interface, settings_of
 
 ROOT = "gs://bucket/root"
 STEPS = {
@@ -36,7 +36,8 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
     choices = config(workers=4, pipeline_root=ROOT, steps=STEPS)
     spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
     settings = choices.kubeflow.step("Trainer")
-    assert interface(spec, "Trainer").workers == WorkerGroup(4, "i:gpu", settings)
+    assert interface(spec, "Trainer").workers == 4
+    assert settings_of(spec, "Trainer").workers == WorkerGroup("i:gpu", settings)
     resources = {"cpuLimit": 1, "cpuRequest": 1, "memoryLimit": 4, "memoryRequest": 4}
     assert container(spec, "Trainer")["resources"] == resources
     executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
@@ -44,9 +45,9 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
         "nodeSelector": {"labels": {"pool": "cpu"}},
         "pvcMount": [{"constant": "claim", "mountPath": "/mnt/shared"}],
     }
-    assert interface(spec, "Transform").workers is None
+    assert interface(spec, "Transform").workers == 1
     [alone] = compiler.compile_documents(config(pipeline_root=ROOT), target="oss", image="i")
-    assert interface(alone, "Trainer").workers is None
+    assert settings_of(alone, "Trainer").workers is None
 
 
 def test_labels_and_priorities() -> None:

@@ -86,14 +86,14 @@ WORKER: Manifest = {
 
 def test_manifest() -> None:
     settings = FULL
-    group = WorkerGroup(2, "registry/image:1", settings)
+    group = WorkerGroup("registry/image:1", settings)
     command = ("python", '{"a": "$(HOME) $$"}')
     annotations = {"sidecar.istio.io/inject": "false", **settings.annotations}
     # Kueue queues the Job as a whole.
     labels = {"labels": {"cost": "vision"}}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": OWNER.name, "uid": OWNER.uid}
     metadata = {"name": "trainer-01", "namespace": "kubeflow", "ownerReferences": [owner]}
-    assert worker_job("trainer-01", group, command, OWNER) == {
+    assert worker_job("trainer-01", 2, group, command, OWNER) == {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {**metadata, "labels": settings.labels},

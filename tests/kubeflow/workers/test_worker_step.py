@@ -63,10 +63,10 @@ class Step:
 
     def run(self) -> dict[str, Any]:
         settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
-        group = WorkerGroup(4, "registry/image:1-gpu", settings)
-        interface = StepInterface(executor=EXECUTOR, pipeline="images", workers=group)
+        group = WorkerGroup("registry/image:1-gpu", settings)
+        trainer = StepInterface(step="Trainer", executor=EXECUTOR, pipeline="images", workers=4)
         cluster = self.server.cluster()
-        return run_workers("Trainer", self.given, interface, cluster=cluster, interval=0.01)
+        return run_workers(self.given, trainer, group, cluster=cluster, interval=0.01)
 
 
 @pytest.fixture
@@ -221,12 +221,10 @@ def test_a_refused_request_is_one_sentence(step: Step) -> None:
 
 def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    interface = StepInterface(
-        pipeline="images",
-        workers=WorkerGroup(2, "i", StepConfig(volumes={"c": str(step.volume)})),
-    )
+    trainer = StepInterface(step="Trainer", pipeline="images", workers=2)
+    group = WorkerGroup("i", StepConfig(volumes={"c": str(step.volume)}))
     with pytest.raises(ServiceError, match="this container has no service account"):
-        run_workers("Trainer", step.given, interface)
+        run_workers(step.given, trainer, group)
 
 
 @pytest.mark.parametrize(
