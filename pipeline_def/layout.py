@@ -1,8 +1,17 @@
 """Paths of everything below the output folder."""
 
 import os
+from pathlib import Path
 
 from components.host.lock import LOCK_FILE
+
+
+def state_folder() -> Path:
+    """Return the folder for what must outlive a command and belongs to no output."""
+    # Relative paths are ignored, as the XDG Base Directory Specification says.
+    named = Path(os.environ.get("XDG_STATE_HOME", ""))
+    root = named if named.is_absolute() else Path("~/.local/state").expanduser()
+    return root / "tfx-image-pipeline"
 
 
 class Layout:

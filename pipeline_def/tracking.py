@@ -127,7 +127,7 @@ def _find_or_create_run(server: "_Server", record: RunRecord, experiment_id: str
         return dict(found[0]["info"])
     new = {
         "experiment_id": experiment_id,
-        "run_name": f"{record.pipeline} {record.id[:19]}",
+        "run_name": f"{record.pipeline} {record.id}",
         "start_time": _milliseconds(record.started),
         "tags": _pairs({"pipeline_run": record.id}),
     }

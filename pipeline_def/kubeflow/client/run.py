@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.contract.errors import ServiceError
@@ -76,6 +76,12 @@ class RunView:
         idle = bool(states) and states.isdisjoint({"PENDING", "RUNNING"})
         return self.state == "CANCELING" or (self.state == "RUNNING" and idle)
 
+    def stopped(self) -> "RunView":
+        """Return it as a stopped run, if it looks as if it had failed."""
+        ends = {"FAILED": STOPPED}
+        tasks = (replace(task, state=ends.get(task.state, task.state)) for task in self.tasks)
+        return replace(self, state=ends.get(self.state, self.state), tasks=tuple(tasks))
+
     def failed_task(self) -> TaskView | None:
         """Return the first failed task, preferably one that gives its reason."""
         failed = [task for task in self.tasks if task.state == "FAILED"]
@@ -109,6 +115,8 @@ class RunFollower:
     """Task → the state written last."""
     _standing: tuple[RunView | None, float] = (None, 0.0)
     """The run when it changed last, and when that was."""
+    _stopping: bool = False
+    """Whether it was seen CANCELING, which 2.17 may forget."""
     _waiting: dict[str, float] = field(default_factory=dict)
     """Pending task → since when; infinity once that was reported."""
 
@@ -147,7 +155,10 @@ class RunFollower:
         """Read the run, with retries while the API is unreachable."""
         for failures in range(_FAILED_POLLS + 1):
             try:
-                self._view = self.run.read()
+                view = self.run.read()
+                self._stopping |= view.state == "CANCELING"
+                forgotten = self._stopping and view.state == "FAILED"
+                self._view = view.stopped() if forgotten else view
                 break
             except Unreachable as error:
                 if failures == _FAILED_POLLS:

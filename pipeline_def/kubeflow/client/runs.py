@@ -16,11 +16,18 @@ from urllib.parse import quote
 
 import yaml
 
+from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
-from pipeline_def.kubeflow.client.task_details import find_reason, read_state, read_view
-from pipeline_def.kubeflow.specification import Specification, pod_of
+from pipeline_def.kubeflow.client.task_details import (
+    find_reason,
+    list_tasks,
+    note_stop,
+    read_state,
+    read_view,
+)
+from pipeline_def.kubeflow.specification import Specification, parts_of, pod_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, kept_log
 from pipeline_def.service_errors import one_line
 
@@ -201,18 +208,32 @@ def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
 def stop_run(api: Api, run_id: str) -> None:
     """Stop a run; its pods end, and its state becomes CANCELED."""
     api.call("RunServiceApi", "run_service_terminate_run", f"stop the run {run_id}", run_id)
+    note_stop(run_id)
 
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
     """Return what is kept of the log of a task, or of a step that shares a task with others."""
     run = _get(api, run_id)
+    # Runs of earlier releases have a pod for a step that shares one today.
     views = {view.name: view for view in read_view(run, [task, pod_of(task)]).tasks}
     view = views[task] if views[task].state else views[pod_of(task)]
-    if view.state in ("", "PENDING", "CACHED", "SKIPPED"):
-        raise ConfigurationError(
-            f"{view.name} has no log in the run {run_id}: it is {view.state or 'not started'}."
-        )
-    return _read_kept_log(api, run, view.name)
+    known = list_tasks(run)
+    if known and not known & views.keys():
+        steps = {part for name in known for part in parts_of(name)} | known
+        hint = did_you_mean(task, steps) or f" It has {', '.join(sorted(known))}."
+        raise ConfigurationError(f"The run {run_id} has no task {task}.{hint}")
+    waiting = ConfigurationError(
+        f"{view.name} has no log in the run {run_id}: it is {view.state or 'not started'}."
+    )
+    if view.state in ("", "CACHED", "SKIPPED"):
+        raise waiting
+    try:
+        return _read_kept_log(api, run, view.name)
+    except ServiceError:
+        # What waits may be the pod of a retry: then there is the log of the attempt before it.
+        if view.state == "PENDING":
+            raise waiting from None
+        raise
 
 
 def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:

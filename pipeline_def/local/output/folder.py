@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.contract.artifact_files import on_disk
@@ -16,7 +15,7 @@ from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE
 from components.storage.folder import CLOUD_STORAGE
 from pipeline_def.config.config import Config
-from pipeline_def.layout import Layout
+from pipeline_def.layout import Layout, state_folder
 
 if TYPE_CHECKING:
     from components.storage.mirror import Mirror
@@ -146,11 +145,7 @@ def working_folder(config: Config) -> str:
     """Return the local folder that a run works in, for a configuration with absolute paths."""
     if on_disk(config.output):
         return config.output
-    # Relative paths are ignored, as the XDG Base Directory Specification says.
-    named = Path(os.environ.get("XDG_STATE_HOME", ""))
-    root = named if named.is_absolute() else Path("~/.local/state").expanduser()
-    default = root / "tfx-image-pipeline" / config.output.replace("://", "/", 1)
-    return str(default)
+    return str(state_folder() / config.output.replace("://", "/", 1))
 
 
 def _rank(name: str) -> int:

@@ -50,7 +50,8 @@ class KfpServer(StubServer):
         self.fault: Refusal | None = None
         """Answers every request."""
         self.failures = 0
-        """Number of requests that fail; negative: all."""
+        """Number of requests that fail with `failure`; negative: all."""
+        self.failure = gateway_error(500, 13, "Internal Server Error: database is locked")
         self.pipelines: list[Row] = []
         self.versions: list[Row] = []
         self.experiments: list[Row] = []
@@ -92,7 +93,7 @@ class KfpServer(StubServer):
             time.sleep(self.hang)
         if self.failures:
             self.failures -= 1
-            raise gateway_error(500, 13, "Internal Server Error: database is locked")
+            raise self.failure
         if self.fault:
             raise self.fault
         if self.token and got != f"Bearer {self.token}":

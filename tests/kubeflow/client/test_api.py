@@ -12,9 +12,9 @@ import yaml
 
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.api import Api, Connection
-from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
+from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, StartedRun
 from pipeline_def.kubeflow.client.runs import start_run
-from tests.kubeflow.client.kfp_server import LOGIN, KfpServer, Refusal, gateway_error
+from tests.kubeflow.client.kfp_server import LOGIN, KfpServer, Refusal, gateway_error, nodes
 
 TOKEN = "eyJ-very-secret"
 
@@ -118,7 +118,37 @@ def test_what_a_server_refuses(
     assert server.runs == []
 
 
+def test_what_the_clients_of_the_sdk_get_wrong(
+    server: KfpServer, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a fault of `kfp.Client` 2.17.3, whose generated client is the same."""
+    (tmp_path / "token").write_text(TOKEN)
+    connection = Connection(server.url, "team", token_file=str(tmp_path / "token"), timeout=5.0)
+    run = start(connection, spec)
+    # A 401 makes it replace the caller's token by one of its own.
+    server.token = "renewed"
+    with pytest.raises(UserError, match="401"):
+        run.read()
+    (tmp_path / "token").write_text("renewed")
+    server.script.append(nodes("CANCELED", "Gen CANCELED 1 2"))
+    assert run.read().state == "CANCELED"
+    own = [headers["authorization"] for headers in server.headers]
+    assert own == [*[f"Bearer {TOKEN}"] * (len(own) - 1), "Bearer renewed"]
+    # It waits for ever after CANCELED, ends at one 502, and takes a login page for a run.
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", lambda _: None)
+    server.failure, server.failures = Refusal(502, "<html>Bad Gateway</html>"), 1
+    lines: list[str] = []
+    assert RunFollower(run, lines.append).follow() == "CANCELED"
+    assert "(502)" in lines[0]
+    server.fault = Refusal(200, LOGIN)
+    with pytest.raises(UserError, match=NOT_THE_API):
+        RunFollower(run, lines.append).follow()
+    # Its calls ignore the namespace that it was given.
+    assert {one["namespace"] for one in (*server.experiments, *server.pipelines)} == {"team"}
+
+
 def test_an_address_that_does_not_answer(server: KfpServer, spec: Path) -> None:
+    """The SDK's client has no time limits, and tries four times."""
     begin, server.hang = time.monotonic(), 4.0
     assert "(Read timed out" in sentence(Connection(server.url, timeout=0.2), spec)
     with socket.socket() as free:

@@ -299,6 +299,53 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
         assert (status, message in said) == (2, True)
 
 
+# Of a run that was stopped while its second driver started; 2.17 lists no stop.
+EARLY = nodes(
+    "FAILED",
+    *("workers-56m7v FAILED 1 11", "root-driver SUCCEEDED 1 7", "root FAILED 7 11"),
+    *("Gen-driver FAILED 7 11", "Gen-driver(0) FAILED 7 11", "Train - 11 11"),
+)
+
+
+def test_a_run_that_was_stopped_at_once_is_not_failed(
+    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say("run")
+    say("run")
+    assert say("stop", "run_id-2")[0] == 0
+    for run in server.runs:
+        run |= EARLY
+    listed = [line.split()[:3] for line in say("runs")[1].splitlines()[1:]]
+    assert [(row[0], row[2]) for row in listed] == [("run_id-2", "STOPPED"), ("run_id-1", "FAILED")]
+    # Another one follows it, on another machine: it has seen that the run was being stopped.
+    server.script.extend([nodes("CANCELING", "Gen-driver RUNNING 7 -"), EARLY])
+    status, lines = wait(say, monkeypatch)
+    assert (status, lines[-1].split(":")[0]) == (1, "Run STOPPED")
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("Trian", "has no task Trian. Did you mean 'Train'?"),
+        ("Nonsense", "has no task Nonsense. It has Gen, Train."),
+        ("Gen", "Gen has no log in the run run_id-1: it is PENDING"),
+        ("Train", LOG),
+    ],
+)
+def test_the_log_of_a_task_that_waits_or_does_not_exist(
+    server: KfpServer, say: Say, task: str, said: str
+) -> None:
+    """A killed pod starts again: meanwhile there is the log of its first attempt."""
+    say("run")
+    drivers = ("Gen-driver SUCCEEDED 1 9", "Train-driver SUCCEEDED 1 9")
+    pods = ("executor RUNNING 10 -", "executor(1) PENDING 10 -")
+    server.script.append(
+        nodes("RUNNING", *drivers, "Gen RUNNING 10 -", "Train RUNNING 10 -", *pods)
+    )
+    server.kept[KEPT] = LOG
+    assert said in say("logs", task)[1]
+
+
 def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:
     """Each command needs a namespace."""
     server.multi_user = True
