@@ -9,6 +9,7 @@ import yaml
 
 import kfp_runner
 from tests.kubeflow.kfp_backend import Rejected, Unavailable, argo_workflow
+from tests.kubeflow.conftest import settings_of
 from tests.missing import lack
 
 # One process, which builds KFP's packages once.
@@ -64,8 +65,26 @@ def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path
     assert (values["training_epochs"], values["data"], values["training_patience"]) == (
         3,
         "gs://other",
-        15,
+        -1,
     )
+
+
+def test_argos_defaults_make_every_failure_of_a_step_final(file: Path) -> None:
+    """With those of KFP 2.17, its retries come from its own pod alone."""
+    try:
+        workflow = argo_workflow(file, defaults={"retryStrategy": {"retryPolicy": "OnError"}})
+    except Unavailable as reason:
+        lack("kfp", f"Kubeflow Pipelines: {reason}")
+    retrying = [
+        one["retryStrategy"]
+        for one in workflow["spec"]["templates"]
+        if "limit" in one.get("retryStrategy", {})
+    ]
+    assert retrying
+    # KFP's templates set the number of retries and no policy, so that the defaults' one holds.
+    assert {one["retryPolicy"] for one in retrying} == {"OnError"}
+    settings = settings_of(next(yaml.safe_load_all(file.read_text())), "Trainer")
+    assert settings.retries == 3
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ class _Job:
     """Pod of the chief, once it is known."""
     logged: str = ""
     """Time of the newest line of the chief's log that was printed, RFC 3339."""
+    last: str = ""
+    """That line."""
     read_at: float = 0.0
     """When the log was read last, 0 if it was not; of `time.monotonic`."""
 
@@ -170,20 +172,21 @@ class _Job:
             when, _, text = line.partition(" ")
             # Fractions vary in length: 3Z < 3.25Z.
             if when.rstrip("Z") > self.logged.rstrip("Z"):
-                self.logged = when
+                self.logged, self.last = when, text
                 _print(text)
         self.read_at = began if self.logged else 0.0
 
     def _error(self, message: str) -> ServiceError:
-        """Return the error of the worker that failed first, or else the Job's message.
+        """Return the error of the worker that failed or was lost first, or else the Job's message.
 
         The other workers only lost their connection to that one.
         """
         pods = self.cluster.job_pods(self.name)
-        failed = [pod for pod in pods if pod["status"].get("phase") == "Failed"]
-        if not failed:
-            return ServiceError(f"The Job {self.name} failed: {message}")
-        first = min(failed, key=_rank)
+        failed = [pod for pod in pods if _has_failed(pod)]
+        if not pods:
+            last = f" The chief's last line: {self.last}" if self.last else ""
+            return ServiceError(f"The Job {self.name} failed: {message}{last}")
+        first = min(failed or pods, key=_rank)
         name = first["metadata"]["name"]
         lines = [line.partition(" ")[2] for line in self.cluster.log(name, tail_lines=_LAST_LINES)]
         if lines and name != self.chief:
@@ -192,6 +195,10 @@ class _Job:
         sentences = [found[1] for line in lines if (found := said.match(line))]
         if sentences:
             return ServiceError(f"{name}: {sentences[-1]}")
+        if not failed:
+            # A pod that is deleted, or whose node is lost, has not failed itself.
+            last = f", after: {lines[-1]}" if lines else ""
+            return ServiceError(f"{name} was lost{last} ({message.rstrip('.')}).")
         # A worker that Kubernetes kills has no time for a sentence.
         _, status, reason = _termination(first)
         detail = f" ({reason})" if reason else ""
@@ -215,15 +222,22 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
-def _rank(pod: Manifest) -> tuple[bool, str, bool]:
-    """Sort by time, but last the workers that report the loss of another one, or may do so."""
+def _has_failed(pod: Manifest) -> bool:
+    """Return whether a worker has failed; the phase of its pod follows later."""
+    ended, status, _ = _termination(pod)
+    return pod.get("status", {}).get("phase") == "Failed" or bool(ended and status)
+
+
+def _rank(pod: Manifest) -> tuple[bool, bool, str, bool]:
+    """Sort by time, but first what is deleted, and last who reports or may report such a loss."""
     when, status, _ = _termination(pod)
-    return status == WorkerError.exit_status, when, status == FAILED
+    kept = "deletionTimestamp" not in pod["metadata"] and not when
+    return status == WorkerError.exit_status, kept, when, status == FAILED
 
 
 def _termination(pod: Manifest) -> tuple[str, int, str]:
     """Return when the worker in a pod ended, with which status, and why."""
-    status = pod["status"]
+    status = pod.get("status", {})
     for container in status.get("containerStatuses", []):
         if ended := container.get("state", {}).get("terminated"):
             # "Error" is what Kubernetes calls every status but 0.

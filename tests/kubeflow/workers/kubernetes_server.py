@@ -114,7 +114,8 @@ class KubernetesServer(StubServer):
             if name.startswith(f"{job}-"):
                 index = name.removeprefix(f"{job}-").partition("-")[0]
                 annotations = {"batch.kubernetes.io/job-completion-index": index}
-                yield {**pod, "metadata": {"name": name, "annotations": annotations}}
+                metadata = {**pod["metadata"], "name": name, "annotations": annotations}
+                yield {**pod, "metadata": metadata}
 
     def _respond_services(self, method: str, name: str, body: Any) -> tuple[int, Any]:
         if method == "POST":

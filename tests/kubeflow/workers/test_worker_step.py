@@ -145,11 +145,37 @@ def test_the_first_failure_is_reported(step: Step, capsys: pytest.CaptureFixture
 
 
 def test_a_killed_worker_and_a_failure_without_pods(step: Step) -> None:
-    step.server.script = deque(["Failed"])
-    with pytest.raises(ServiceError, match=f"failed: Job {step.name} is Failed."):
+    step.server.script = deque(["Running", "Failed"])
+    with pytest.raises(ServiceError, match=f"failed: Job {step.name} is Failed.$"):
         step.run()
     step.server.fail_worker(step.pod(1), "epoch 3", code=137, reason="OOMKilled")
     with pytest.raises(ServiceError, match=r"-1-x7k2p ended with status 137 \(OOMKilled\)\.$"):
+        step.run()
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (False, r"-2-x7k2p was lost, after: epoch 3 \(Job .* is Failed\)\.$"),
+        (True, r"failed: Job .* is Failed\. The chief's last line: epoch 4$"),
+    ],
+)
+def test_a_lost_worker_has_the_last_word(step: Step, gone: bool, said: str) -> None:
+    """Its pod is deleted, not failed; Kubernetes then deletes the others too."""
+    step.server.logs = {
+        step.chief: [("2026-11-22T10:00:00Z", "epoch 4")],
+        step.pod(2): [("2026-11-22T10:00:00Z", "epoch 3")],
+    }
+    step.server.pods[step.pod(2)] = {"metadata": {"deletionTimestamp": "2026-11-22T10:00:01Z"}}
+    step.server.script = deque(["Running", "Failed"])
+
+    def look(state: str) -> None:
+        if state == "Failed" and gone:
+            step.server.pods.clear()
+            step.server.logs.clear()
+
+    step.server.on_look = look
+    with pytest.raises(ServiceError, match=said):
         step.run()
 
 
