@@ -1,6 +1,7 @@
 """Checks a container image from inside.
 
-Run `docker run --rm -i IMAGE python - < .ci/check_image.py`.
+Run `docker run --rm -i IMAGE python - < .ci/check_image.py`. With an argument, the folder of our
+code in an image's files that were built without Docker, it checks what these can show.
 """
 
 import ctypes
@@ -38,6 +39,7 @@ _MODULES = (
 )
 # The launcher and the steps write here.
 _WRITABLE = ("/gcs", "/minio", "/s3", "/tmp", os.environ["HOME"])
+_APP = Path(sys.argv[1] if sys.argv[1:] else "/app")
 _PACKAGES = Path(sysconfig.get_path("platlib"))
 _UNCHECKED_HASH = (1).to_bytes(4, "little")  # PEP 552
 _BUILD_TOOLS = ("cc", "gcc", "g++", "make", "git", "uv")
@@ -45,7 +47,8 @@ _BUILD_TOOLS = ("cc", "gcc", "g++", "make", "git", "uv")
 
 def main() -> int:
     """Print all faults; return 1 if there are any."""
-    checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help, _digests, _weights)
+    of_files = (_imports, _byte_code, _nvidia, _help, _digests, _weights)
+    checks = of_files if sys.argv[1:] else (_user, _folders, _leftovers, *of_files)
     faults = [fault for check in checks for fault in check()]
     for fault in faults:
         print(f"FAULT {fault}")
@@ -77,7 +80,7 @@ def _folders() -> Iterator[str]:
 
 def _leftovers() -> Iterator[str]:
     yield from (f"{name} is there" for name in _BUILD_TOOLS if shutil.which(name))
-    for name in (".git", ".venv", "tests", "benchmarks", "pyproject.toml"):
+    for name in (".git", ".venv", "tests", "benchmarks"):
         if os.path.exists(os.path.join("/app", name)):
             yield f"/app/{name} is there"
     if importlib.util.find_spec("pytest"):
@@ -85,6 +88,8 @@ def _leftovers() -> Iterator[str]:
 
 
 def _imports() -> Iterator[str]:
+    # As in every step; without it, model analysis imports another Keras.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     for module in _MODULES:
         # CPU seconds, because other programs do not affect them.
         started = time.process_time()
@@ -101,7 +106,7 @@ def _byte_code() -> Iterator[str]:
     files = [Path(name) for name in names if name and name.endswith(".py")]
     # Some modules name a file that does not exist.
     used = [file for file in files if file.is_relative_to(_PACKAGES) and file.is_file()]
-    for what, sources in (("the packages", used), ("/app", list(Path("/app").rglob("*.py")))):
+    for what, sources in (("the packages", used), (_APP, list(_APP.rglob("*.py")))):
         missing = [source for source in sources if not _is_compiled(source)]
         print(f"{len(sources) - len(missing)} of {len(sources)} with byte code in {what}")
         if missing or not sources:
@@ -130,7 +135,8 @@ def _nvidia() -> Iterator[str]:
 def _help() -> Iterator[str]:
     command = [sys.executable, "-m", "pipeline_def.kubeflow.step.entrypoint", "--help"]
     # From another folder, as a pod may set its working directory.
-    result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONPATH": str(_APP)}
+    result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, env=env)
     if result.returncode or "--executor_input" not in result.stdout:
         yield f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}"
 

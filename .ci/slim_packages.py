@@ -139,7 +139,11 @@ def _remove_empty_folders(site: Path) -> None:
 def _compile_used(site: Path) -> None:
     """Write byte code for the folders of all modules that the steps import."""
     python = str(site.parents[2] / "bin" / "python")
-    folders = {file.parent for file in imported_files(python) if file.is_relative_to(site)}
+    used = [file for file in imported_files(python) if file.is_relative_to(site)]
+    # Those above them may be imported without leaving their files' names behind.
+    folders = {folder for file in used for folder in file.parents if folder != site} - {
+        *site.parents
+    }
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for file in sorted(file for folder in folders for file in folder.glob("*.py")):
         py_compile.compile(str(file), invalidation_mode=mode, quiet=1)

@@ -176,3 +176,4 @@ def test_the_command_line_and_the_workflow(
     assert tuple(job["strategy"]["matrix"]["release"]) == command_line.RELEASES
     commands = " ".join(step.get("run", "") for step in job["steps"])
     assert "uv run python -m e2e --release ${{ matrix.release }}" in commands
+    assert {"run": ".ci/check_slim"} in workflow["jobs"]["weekly"]["steps"]

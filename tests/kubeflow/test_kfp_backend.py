@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import kfp_runner
-from tests.kubeflow.kfp_backend import Rejected, Unavailable, argo_workflow
 from tests.kubeflow.conftest import settings_of
+from tests.kubeflow.kfp_backend import Rejected, Unavailable, argo_workflow
 from tests.missing import lack
 
 # One process, which builds KFP's packages once.
