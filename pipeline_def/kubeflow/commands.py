@@ -120,14 +120,25 @@ def check(arguments: list[str]) -> int:
     parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
     add_specification(parser)
     add_target(parser, default=None)
+    preflight = "Also ask the kubeconfig's cluster whether it starts failing steps again."
+    parser.add_argument("--preflight", action="store_true", help=preflight)
+    where = "Namespace of Argo's controller, for --preflight. Default: kubeflow."
+    parser.add_argument("--namespace", default="kubeflow", help=where)
     options = parser.parse_args(arguments)
 
-    from pipeline_def.kubeflow.spec_check import check_documents, find_target, read_documents
+    from pipeline_def.kubeflow.spec_check import (
+        check_documents,
+        describe_retries,
+        find_target,
+        read_documents,
+    )
 
     documents = read_documents(options.spec)
     target = options.target or find_target(documents)
     check_documents(documents, target)
     print(f"Valid for {target}: {options.spec}")
+    if options.preflight:
+        print(describe_retries(options.namespace))
     return 0
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError, ServiceError, StorageError
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.specification import Specification, Target, task_of
 
 # Parts of names of Kubernetes objects.
@@ -60,6 +61,30 @@ def find_target(documents: list[Any]) -> Target:
     executors = Specification(documents[0]).executors.values()
     direct = [_DIRECT in str(executor.get("container", {}).get("args")) for executor in executors]
     return "vertex" if direct and all(direct) else "oss"
+
+
+def describe_retries(namespace: str) -> str:
+    """Return a sentence about what Argo's defaults make of the retries of steps.
+
+    It asks the cluster of the kubeconfig, where this user may read the configuration.
+    """
+    try:
+        found = KubernetesClient.of_user(namespace).config_map("workflow-controller-configmap")
+    except ServiceError as error:
+        return f"Whether Argo starts failing steps again is unknown: {error}"
+    try:
+        whole = yaml.safe_load(found.get("config") or "") or {}
+        defaults = yaml.safe_load(found.get("workflowDefaults") or "") or whole["workflowDefaults"]
+        policy = str(defaults["spec"]["templateDefaults"]["retryStrategy"]["retryPolicy"])
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError):
+        policy = ""
+    if policy in ("OnError", "OnTransientError"):
+        return (
+            f"Argo's templateDefaults say retryPolicy: {policy}: it starts lost pods again, but no "
+            "step that fails. Its pod does, but for a pod that is killed as a whole; see "
+            "docs/how-to/kubeflow.md, section Resources."
+        )
+    return "Argo starts failing steps again, as often as their retries say."
 
 
 def check_name(name: str) -> None:

@@ -16,6 +16,7 @@ from e2e import __main__ as command_line
 from e2e import runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import DATA, Store
+from pipeline_def.kubeflow.specification import LOOKUPS
 from tests.kubeflow.client.kfp_server import KfpServer, nodes
 from tests.kubeflow.small_spec import SPEC
 from tests.storage.s3_server import serve_s3
@@ -98,7 +99,7 @@ class Cluster(KfpServer):
         self.read[run_id] += 1
         [run] = [run for run in self.runs if run["run_id"] == run_id]
         if self.read[run_id] == 1:
-            return run | nodes("RUNNING", f"{runs.LOOKUPS} RUNNING 10 -")
+            return run | nodes("RUNNING", f"{LOOKUPS} RUNNING 10 -")
         return run | self.finish(run_id, run["display_name"])
 
     def finish(self, run_id: str, name: str) -> dict[str, Any]:

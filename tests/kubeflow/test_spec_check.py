@@ -2,18 +2,21 @@
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kubernetes.config import kube_config
 
 import kfp_runner
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.kubeflow.spec_check import find_problems, find_target, read_documents
 from pipeline_def.kubeflow.specification import Spec, Target
-from tests.kubeflow.small_spec import SPEC, platform
+from tests.kubeflow.small_spec import SPEC, platform, write_spec
+from tests.kubeflow.workers.kubernetes_server import TOKEN, KubernetesServer
 
 PLATFORM = platform({"nodeSelector": {"labels": {"gpu": "a100"}}})
 
@@ -25,6 +28,39 @@ def container(spec: Spec, task: str = "Train") -> Spec:
 
 def accelerator(kind: str) -> Spec:
     return {"resources": {"accelerator": {"type": kind, "count": "1"}}}
+
+
+DEFAULTS = "spec: {templateDefaults: {retryStrategy: {limit: '2', retryPolicy: OnError}}}"
+NESTED = f"workflowDefaults:\n  {DEFAULTS}"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"workflowDefaults": DEFAULTS}, "retryPolicy: OnError: it starts lost pods again, but no"),
+        ({"config": NESTED}, "retryPolicy: OnError: it starts lost pods again, but no"),
+        ({"executor": "a: b"}, "Argo starts failing steps again"),
+        (None, "is unknown: .* could not read the config map .*403"),
+    ],
+)
+def test_preflight_tells_what_argo_makes_of_retries(
+    tmp_path: Path,
+    data: dict[str, str] | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    with KubernetesServer() as server:
+        if data is not None:
+            server.config_maps["workflow-controller-configmap"] = data
+            server.role = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+        entry = {"name": "a", "cluster": {"server": server.url}, "user": {"token": TOKEN}}
+        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+        lists = {"clusters": [entry], "users": [entry], "contexts": [context]}
+        (tmp_path / "config").write_text(yaml.safe_dump({"current-context": "a", **lists}))
+        assert kfp_runner.main(["check", str(write_spec(tmp_path / "a.yaml")), "--preflight"]) == 0
+    assert re.search(said, capsys.readouterr().out)
 
 
 Edit = Callable[[Spec], Any]

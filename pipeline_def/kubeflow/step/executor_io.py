@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.contract.errors import ConfigurationError, ServiceError, UserError
+from components.contract.errors import ConfigurationError, UserError
 from components.storage.folder import replace_file
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step_interface import (
@@ -64,7 +64,7 @@ def _restore_types(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[s
     for key, path in types.items():
         artifacts = found.get(key, {}).get("artifacts", [])
         if not artifacts:
-            raise ServiceError(
+            raise ConfigurationError(
                 f"The step got no artifact {key!r}: did the step that produces it run?"
             )
         schema = {"instanceSchema": f"title: {path}\n"}
