@@ -218,6 +218,12 @@ QUIRKS: Sequence[Quirk] = [
     ),
     Quirk(
         MANIFEST,
+        "`ClassLabel`",
+        {"m.parquet": _Named([{"path": "1.png", "label": 1}], ["dog", "bird"])},
+        "bird",
+    ),
+    Quirk(
+        MANIFEST,
         "text as bytes",
         {"m.parquet": [{"path": b"1.png", "label": b"cat", "split": b"test"}]},
         "cat",

@@ -1,7 +1,6 @@
 """Parquet and Arrow files with a column of images, as Hugging Face datasets keep them."""
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from components.ingest.datasets.record import (
     Shard,
     explain_damage,
 )
+from components.ingest.source.manifest import read_class_labels
 
 # Of one batch, unless a single row is larger.
 _BATCH_BYTES = 2**20
@@ -76,23 +76,7 @@ def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | No
 def class_names(shard: Shard) -> Mapping[str, Sequence[str]]:
     """Return column → names of its integers, as `datasets.ClassLabel` keeps them."""
     with _opened(shard, [], set()) as batches:
-        metadata = next(batches)[2].schema.metadata or {}
-    try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
-        labels = {name: _find_class_label(feature) for name, feature in features.items()}
-        return {name: tuple(map(str, of["names"])) for name, of in labels.items() if "names" in of}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-
-
-def _find_class_label(feature: Any) -> Mapping[str, Any]:
-    """Return a ClassLabel, or that of a list's items; nothing for other features."""
-    if isinstance(feature, list):
-        feature = next(iter(feature), None)
-    if not isinstance(feature, dict):
-        return {}
-    is_label = feature.get("_type") == "ClassLabel"
-    return feature if is_label else _find_class_label(feature.get("feature"))
+        return read_class_labels(next(batches)[2].schema)
 
 
 def _pixels(batch: Any, image: str) -> Any:

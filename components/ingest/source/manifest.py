@@ -335,9 +335,35 @@ def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
         further = [name for name in further if spell(name) in wanted]
     read += further
     unread = dict.fromkeys((name for name in schema.names if name not in read), b"")
+    classes = {names[name]: of for name, of in read_class_labels(schema).items()}.get("label", ())
     for row in file.read(columns=read, use_threads=False).to_pylist():
-        yield {**unread, **{names[name]: value for name, value in row.items()}}
+        fields = {**unread, **{names[name]: value for name, value in row.items()}}
+        if classes and isinstance(number := fields.get("label"), int) and number >= 0:
+            if number >= len(classes):
+                raise ValueError(f"it has the label {number}, but {len(classes):,} names of labels")
+            fields["label"] = classes[number]
+        yield fields
         unread = {}
+
+
+def read_class_labels(schema: Any) -> Mapping[str, Sequence[str]]:
+    """Return column → names of its integers, as `datasets.ClassLabel` keeps them in a schema."""
+    try:
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        labels = {name: _find_class_label(feature) for name, feature in features.items()}
+        return {name: tuple(map(str, of["names"])) for name, of in labels.items() if "names" in of}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _find_class_label(feature: Any) -> Mapping[str, Any]:
+    """Return a ClassLabel, or that of a list's items; nothing for other features."""
+    if isinstance(feature, list):
+        feature = next(iter(feature), None)
+    if not isinstance(feature, dict):
+        return {}
+    is_label = feature.get("_type") == "ClassLabel"
+    return feature if is_label else _find_class_label(feature.get("feature"))
 
 
 def _is_plain(kind: Any) -> bool:
