@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from components.host.stopping import stop_with
+from components.host.stopping import require_libraries, stop_with
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_program() -> None:
     """Run as a program, which ends here."""
     stop_with("kfp_runner.py: stopped.")
+    require_libraries("kfp_runner.py")
     sys.exit(main())
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from components.host.stopping import stop_with
+from components.host.stopping import require_libraries, stop_with
 
 _STOPPED = "stopped; finished steps are kept."
 
@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_program() -> None:
     """Run as a program, which ends here."""
     stop_with(f"local_runner.py: {_STOPPED}")
+    require_libraries("local_runner.py")
     status = main()
     from components.host.startup import end_process
 

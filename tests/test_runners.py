@@ -20,6 +20,7 @@ from tests.config.command import parsed
 from tests.local.run_samples import configure, write_run
 from tests.local.test_comparison_command import write_evaluated_run
 from tests.pictures import write_folder
+from tests.repository import ROOT
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -207,6 +208,19 @@ def test_each_command_has_a_screen_of_its_own(
     assert lines[0].startswith(f"usage: local_runner.py {name} ")
     assert len(lines) <= 36
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("program", ["local_runner.py", "kfp_runner.py"])
+def test_a_python_without_the_libraries_is_named(program: str) -> None:
+    # -S: without installed packages.
+    done = subprocess.run(
+        [sys.executable, "-S", ROOT / program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"{program}: error: {sys.executable} does not have the libraries of this program: start "
+        f"it with `uv run {program}`.\n"
+    )
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ imported first, so it imports little.
 """
 
 import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -59,6 +60,15 @@ def first_interrupt_raises() -> Iterator[None]:
             # Otherwise `_watch` may still have to hear of it.
             _caught.clear()
         signal.signal(signal.SIGINT, before)
+
+
+def require_libraries(program: str) -> None:
+    """End the process with a sentence if its Python has not the libraries of `program`."""
+    if importlib.util.find_spec("pydantic") is None:
+        sys.exit(
+            f"{program}: error: {sys.executable} does not have the libraries of this program: "
+            f"start it with `uv run {program}`."
+        )
 
 
 def stop_with(sentence: str) -> None:
