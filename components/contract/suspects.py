@@ -26,7 +26,7 @@ Reason = Literal[
 ]
 
 REASONS: dict[str, str] = {
-    "label": "The label is probably wrong",
+    "label": "The label may be wrong",
     "near_duplicate": "Nearly the same as another image",
     "blank": "Blank: a single color",
     "odd_shape": "Odd shape: long and narrow",

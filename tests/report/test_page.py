@@ -146,9 +146,10 @@ TEXTS = {
         "and 3 more files",
         "14 of 19 rejected files.",
         "6 more mistakes",
-        "About 20 of 300 labels are probably wrong (12 to 31).",
+        "About 20 of 300 labels are probably wrong (12 to 31). The suspects are the 1 label that",
         "remove them: local_runner.py review --output OUT",
-        "Labels that are probably wrong 1 image. zero → one 90.0% zero/0.jpg , train "
+        "Labels that may be wrong 1 image. zero → one wrong with probability 90.0% zero/0.jpg , "
+        "train "
         "Most similar in training: zero zero",
         "Odd images 9 of 49 images, the most conspicuous first. Very dark zero",
         "300 of 3,000 images. Images that the model finds similar lie close together",

@@ -11,7 +11,7 @@ from components.report.facts import ReportFacts
 from components.report.page.formatting import shorten
 from components.report.shown import ShownSuspect
 
-_TITLES = {"label": "Labels that are probably wrong", "near_duplicate": "Near duplicates"}
+_TITLES = {"label": "Labels that may be wrong", "near_duplicate": "Near duplicates"}
 _ODD = "Odd images"
 
 _WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14

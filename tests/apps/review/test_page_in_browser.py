@@ -63,7 +63,9 @@ def test_by_keyboard_alone(browser: Page, tmp_path: Path) -> None:
         wait(browser, "document.querySelectorAll('.neighbors img').length === 2")
         press(browser, "r", "k", "n", *"odd", "Enter", "x")
         wait(browser, f"{DECIDED} === '3 of 6 decided'")
-        assert text_of(browser, "spoken").startswith("Image 4 of 6. The label is probably wrong")
+        assert text_of(browser, "spoken").startswith(
+            "Image 4 of 6. Probability that the label is wrong, 60%. Given label blue."
+        )
         press(browser, "z")
         wait(browser, f"{DECIDED} === '2 of 6 decided'")
         press(browser, "3")
@@ -87,6 +89,38 @@ def test_by_keyboard_alone(browser: Page, tmp_path: Path) -> None:
         ("relabel", "green", "label 0.70"),
         ("relabel", "blue", "dark 0.20"),
     ]
+
+
+def test_several_images_at_once(browser: Page, tmp_path: Path) -> None:
+    output = make_output(tmp_path, ["blue", "green", "red"])
+    cells = "[...document.querySelectorAll('.cells button')].map(cell => cell.innerText)"
+    with reviewing(output) as port:
+        address = f"http://127.0.0.1:{port}/"
+        browser.visit(address, width=1440)
+        wait(browser, SHOWN)
+        press(browser, "k", "g")
+        wait(browser, "document.querySelector('#grid').open")
+        assert browser.evaluate(cells) == [], "the image with 90% is decided"
+        browser.evaluate("document.querySelector('#least').value = 60")
+        browser.evaluate("document.querySelector('#least').dispatchEvent(new Event('input'))")
+        assert browser.evaluate(cells) == ["green → red\n80%", "blue → red\n60%"]
+        wait(browser, "[...document.querySelectorAll('.cells img')].every(it => it.naturalWidth)")
+        assert browser.evaluate(CONTRAST) == []
+        for said in ("Relabel 1 image", "Relabel 2 images"):
+            browser.evaluate("document.querySelectorAll('.cells button')[1].click()")
+            assert text_of(browser, "accept") == said
+        browser.evaluate("document.querySelector('#accept').click()")
+        wait(browser, f"{DECIDED} === '3 of 6 decided'")
+        wait(browser, "document.querySelector('#place').textContent.startsWith('3 of 6')")
+        rows = read_corrections(f"{output}/corrections.csv")
+        assert [(row.action, row.to_label, row.why) for row in rows] == [
+            ("keep", "", "label 0.90"),
+            ("relabel", "red", "one of 2 at once, at least 60% (label 0.80)"),
+            ("relabel", "red", "one of 2 at once, at least 60% (label 0.60)"),
+        ]
+        press(browser, "z")
+        wait(browser, f"{DECIDED} === '1 of 6 decided'")
+        check_silence(browser, address)
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -7,7 +7,7 @@ const POLL_SECONDS = 3;
 const DONE = { keep: "Kept", relabel: "Relabeled to", remove: "Removed", unsure: "Unsure" };
 const KEYS = {
   k: "keep", r: "relabel", l: "other", x: "remove", Delete: "remove", u: "unsure", z: "undo",
-  Backspace: "undo", ArrowLeft: "back", ArrowRight: "forward", n: "note",
+  Backspace: "undo", ArrowLeft: "back", ArrowRight: "forward", n: "note", g: "together",
 };
 const find = id => document.getElementById(id);
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 0 });
@@ -17,7 +17,7 @@ let version = "";
 // Numbers of the images that match the filters, and the place among them.
 let chosen = [];
 let place = 0;
-// Digests in the order in which this page has decided.
+// Digests in the order in which this page has decided, those decided at once together.
 const made = [];
 // Actions run one after the other, each on the image that is visible by then.
 let queue = Promise.resolve();
@@ -54,6 +54,8 @@ function make(kind, text = "", className = "") {
 
 const current = () => facts.images[chosen[place]];
 const pictureOf = (image, size) => `/api/pictures/${image.sha256}?size=${size}`;
+
+const odds = score => score > .99 ? "over 99%" : percent.format(score);
 
 function labelOf(number) {
   return number < 0 ? "" : facts.labels[number];
@@ -148,7 +150,7 @@ function show() {
   find("place").textContent = `${[`${place + 1} of ${chosen.length}`, image.split].filter(Boolean).join(" · ")} ·`;
   find("path").textContent = image.path;
   const reasons = image.reasons.map(([reason, score]) =>
-    [facts.words[reason] ?? reason, score > .99 ? "over 99%" : percent.format(score)]);
+    [reason === "label" ? "Probability that the label is wrong" : facts.words[reason] ?? reason, odds(score)]);
   find("reasons").replaceChildren(...reasons.map(([words, score]) => {
     const item = make("li", `${words} `);
     item.append(make("span", score, "score"));
@@ -222,14 +224,19 @@ async function refresh() {
 async function decide(action, to, note) {
   const image = current();
   const said = await ask("/api/decisions", { sha256: image.sha256, action, to, note });
-  made.push(image.sha256);
+  made.push([image.sha256]);
   await take(said);
+  showNext(image);
+}
+
+// Goes to the next undecided image.
+function showNext(image) {
   const isOpen = step => {
     const number = chosen[(place + step) % chosen.length];
     return !(facts.images[number].sha256 in decisions);
   };
   const step = chosen.map((_, number) => number).find(isOpen);
-  if (step) {
+  if (step !== undefined) {
     place = (place + step) % chosen.length;
     show();
     return;
@@ -241,14 +248,68 @@ async function decide(action, to, note) {
 }
 
 async function undo() {
-  const said = await ask("/api/undo", made.length ? { sha256: made.at(-1) } : {});
-  made.pop();
-  await take(said);
-  const seen = chosen.findIndex(number => facts.images[number].sha256 === said.sha256);
+  const last = made.pop() ?? [null];
+  let digest;
+  while (last.length) {
+    const said = await ask("/api/undo", last[0] ? { sha256: last.at(-1) } : {});
+    last.pop();
+    await take(said);
+    digest = said.sha256;
+  }
+  const seen = chosen.findIndex(number => facts.images[number].sha256 === digest);
   if (seen >= 0) place = seen;
   show();
-  const image = facts.images.find(one => one.sha256 === said.sha256);
+  const image = facts.images.find(one => one.sha256 === digest);
   say(`Undone: ${image.path}`);
+}
+
+const oddsOf = image => image.reasons.find(([reason]) => reason === "label")?.[1] ?? 0;
+
+// Shows all undecided images of the filters whose labels are wrong with some probability.
+function showGrid() {
+  const least = Number(find("least").value) / 100;
+  find("least-shown").textContent = percent.format(least);
+  const shown = chosen.map(number => facts.images[number]).filter(image =>
+    !(image.sha256 in decisions) && image.proposed >= 0 && image.proposed !== image.label
+    && oddsOf(image) >= least);
+  find("cells").replaceChildren(...shown.map(image => {
+    const [item, cell, picture] = [make("li"), make("button"), new Image()];
+    cell.type = "button";
+    cell.value = image.sha256;
+    cell.title = image.path;
+    cell.setAttribute("aria-pressed", "true");
+    picture.loading = "lazy";
+    picture.alt = `Image ${image.path}`;
+    picture.src = pictureOf(image, "small");
+    const labels = make("bdi", `${labelOf(image.label)} → ${labelOf(image.proposed)}`);
+    cell.append(picture, labels, make("span", odds(oddsOf(image))));
+    item.append(cell);
+    return item;
+  }));
+  showAccepted();
+  if (!find("grid").open) find("grid").showModal();
+}
+
+const listAccepted = () => [...document.querySelectorAll(".cells [aria-pressed=true]")].map(cell => cell.value);
+
+function showAccepted() {
+  const count = listAccepted().length;
+  find("accept").disabled = !count;
+  find("accept").textContent = `Relabel ${count} image${count === 1 ? "" : "s"}`;
+}
+
+async function accept() {
+  const [accepted, together] = [new Set(listAccepted()), []];
+  find("grid").close();
+  const note = `one of ${accepted.size} at once, at least ${find("least-shown").textContent}`;
+  for (const { sha256, proposed } of facts.images.filter(image => accepted.has(image.sha256))) {
+    say(`Relabeling ${together.length + 1} of ${accepted.size} …`);
+    const said = await ask("/api/decisions", { sha256, action: "relabel", to: labelOf(proposed), note });
+    if (!together.length) made.push(together);
+    together.push(sha256);
+    await take(said);
+  }
+  showNext(current());
 }
 
 function act(name, value) {
@@ -267,6 +328,7 @@ function act(name, value) {
       return;
     }
     if (name === "undo") return undo();
+    if (name === "together") return showGrid();
     await visible;
     const { label, proposed } = current();
     const lacks = name === "relabel" && value === undefined && (proposed < 0 || proposed === label);
@@ -382,7 +444,7 @@ for (const id of ["reason", "label", "state"]) {
 document.addEventListener("keydown", event => {
   const isTyping = event.target.matches("input, select, textarea");
   if (event.target === find("note") && ["Enter", "Escape"].includes(event.key)) find("note").blur();
-  if (isTyping || find("chooser").open || event.altKey) return;
+  if (isTyping || document.querySelector("dialog[open]") || event.altKey) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if ((event.ctrlKey || event.metaKey) && key !== "z") return;
   const name = KEYS[key];
@@ -403,6 +465,18 @@ find("query").addEventListener("keydown", event => {
   if (event.key === "Enter" && items[at]) pick(items[at].dataset.label);
   if (step || event.key === "Enter") event.preventDefault();
 });
+find("together").addEventListener("click", () => act("together"));
+find("least").addEventListener("input", showGrid);
+find("cells").addEventListener("click", event => {
+  const cell = event.target.closest("button");
+  if (!cell) return;
+  cell.setAttribute("aria-pressed", String(cell.getAttribute("aria-pressed") === "false"));
+  showAccepted();
+});
+find("accept").addEventListener("click", () => {
+  queue = queue.then(accept).catch(error => say(error.message, true));
+});
+find("leave").addEventListener("click", () => find("grid").close());
 find("cancel").addEventListener("click", () => find("chooser").close());
 find("filters").addEventListener("submit", event => event.preventDefault());
 start().catch(error => say(error.message, true));
