@@ -80,7 +80,7 @@ def _has_other_colors(image: Image.Image, config: ImageOptions) -> bool:
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     orientation = _agreed_orientation(data, image)
-    if orientation and _is_kept(image, config):
+    if orientation and _is_kept(data, image, config):
         return _check_kept(data, image, orientation, config)
     compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
     if compared and orientation == 1:
@@ -120,10 +120,11 @@ def _see(data: bytes, image: Image.Image, config: ImageOptions) -> Pixels:
     return as_seen(image, orientation=find_orientation(data, image), color=config.color)
 
 
-def _is_kept(image: Image.Image, config: ImageOptions) -> bool:
+def _is_kept(data: bytes, image: Image.Image, config: ImageOptions) -> bool:
     # TensorFlow does not know the background behind transparency, nor profiles.
     modes = _KEPT_MODES.get(str(image.format), frozenset())
     plain = image.mode in modes and "transparency" not in image.info
+    plain &= _STORED_FORMAT.get(str(image.format)) != "jpeg" or jpeg_check.is_plain(data)
     return plain and not _has_other_colors(image, config)
 
 
@@ -133,8 +134,6 @@ def _check_kept(
     """Check a JPEG or PNG that the served graph shows as a person sees it."""
     gray = image.mode in _GRAY_MODES
     if _STORED_FORMAT[str(image.format)] == "jpeg":
-        if not jpeg_check.is_in_order(data):
-            return _store(data, image, config)
         # The fast check left it for its metadata, unless libjpeg-turbo found something odd.
         if checked := jpeg_check.decode_jpeg(
             data, *image.size, gray=gray, orientation=orientation, config=config
@@ -213,7 +212,7 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
     """
     image = _open_untrusted(data, options)
     with rejecting(image):
-        if _is_kept(image, options) and _agreed_orientation(data, image):
+        if _is_kept(data, image, options) and _agreed_orientation(data, image):
             return data
         buffer = io.BytesIO()
         Image.fromarray(_see(data, image, options)).save(buffer, "BMP")

@@ -6,6 +6,7 @@ other pixels than a person sees.
 
 import contextlib
 import io
+import itertools
 import re
 import struct
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from PIL import Image, UnidentifiedImageError
 
 from components.images.check_result import Category, Rejected, check_size
 from components.images.iso_media import check_boxes
+from components.images.jpeg_frame import FRAMES, MOST_SEGMENTS, START, walk_segments
 from components.images.lazy_image import LazyImage
 from components.images.options import ImageOptions
 from components.images.transcode import drop_png_profile
@@ -33,7 +35,6 @@ _OTHERS = {
     "PSD": rb"8BPS",
     "JPEG XR": rb"II\xbc",
     "JPEG XL": rb"\xff\x0a|\x00\x00\x00\x0cJXL ",
-    "JPEG-LS": rb"\xff\xd8\xff\xf7",
     "a camera's raw format": rb"II\*\x00.{4}CR|II(?:RO|RS|U\x00)|FUJIFILMCCD|\x00MRM|.{4}ftypcrx",
     "video": rb".{4}ftyp(?:isom|iso\d|mp4|avc1|M4V|qt|3g)|\x1aE\xdf\xa3|RIFF.{4}AVI ",
     "ICO": rb"\x00\x00[\x01\x02]\x00[^\x00]",
@@ -65,6 +66,7 @@ _OTHERS = {
     "ZIP": rb"PK\x03\x04",
 }
 _OTHER = re.compile(b"|".join(b"(%s)" % start for start in _OTHERS.values()), re.DOTALL)
+_JPEG_LS = 0xF7
 _TARGA_END = b"TRUEVISION-XFILE.\0"
 
 # Pillow's own limit, pixels.
@@ -108,6 +110,12 @@ def _name_other(data: bytes) -> str | None:
     """Return the name of a format that is known not to be supported."""
     if found := _OTHER.match(data):
         return list(_OTHERS)[found.lastindex - 1] if found.lastindex else None
+    if data.startswith(START):
+        for marker, place in itertools.islice(walk_segments(data), MOST_SEGMENTS):
+            if marker == _JPEG_LS:
+                return "JPEG-LS"
+            if marker in FRAMES and data[place + 4] != 8:
+                return f"JPEG of {data[place + 4]} bits"
     return "TGA" if data.endswith(_TARGA_END) else None
 
 

@@ -99,12 +99,14 @@ def check_scans(data: bytes, most: int) -> bool:
     raise Rejected(Category.UNSUPPORTED, f"JPEG: more than {_MOST_MARKERS:,} markers")
 
 
-def is_in_order(data: bytes) -> bool:
-    """Return whether segments follow one another up to the frame, as the served model requires.
+def is_plain(data: bytes) -> bool:
+    """Return whether every decoder reads the pixels, that of the served model included.
 
-    Some decoders skip bytes in between.
+    Segments must follow one another up to the frame: some decoders skip bytes in between. The frame
+    must be sequential or progressive, with 8 bits: TensorFlow's libjpeg decodes neither arithmetic
+    nor lossless ones.
     """
-    return _find_frame_and_scan(data)[0] > 0
+    return _read_head(data)[0]
 
 
 def _find_frame_and_scan(data: bytes) -> tuple[int, int]:
@@ -122,9 +124,8 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
     """Read the segments before the image.
 
     Returns:
-        Whether any decoder can read the pixels: segments in order and an 8-bit frame, sequential or
-        progressive, as TensorFlow's libjpeg decodes neither arithmetic nor lossless ones. And
-        whether the first scan holds the whole image, so decoders stop there.
+        What `is_plain` says; and whether the first scan holds the whole image, so decoders stop
+        there.
     """
     frame, scan = _find_frame_and_scan(data)
     code, bits, components = (data[frame + at : frame + at + 1] for at in (1, 4, 9))

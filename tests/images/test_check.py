@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pytest
 import simplejpeg
@@ -252,12 +253,21 @@ def test_transform_dataset_and_pillow_agree_on_every_jpeg_to_one_level() -> None
             assert np.abs(found - read).max() <= 1, kind
 
 
-def test_a_jpeg_with_bytes_between_its_segments_is_transcoded() -> None:
-    """The served model would consider it damaged."""
-    checked = check_image(data := JPEG[:20] + b"\0\0" + JPEG[20:], CONFIG)
-    assert checked.encoded != data
-    differences = np.abs(seen_by_the_model(checked.encoded) - seen_by_a_person(data))
-    assert differences.mean() < 1
+@pytest.mark.parametrize("check", ["pixels", "header"])
+@pytest.mark.parametrize("name", ["bytes between segments", "lossless", "lossless gray"])
+def test_a_jpeg_that_the_served_model_would_not_read_is_transcoded(name: str, check: Any) -> None:
+    pixels = np.asarray(picture(1))
+    data = {
+        "bytes between segments": lambda: JPEG[:20] + b"\0\0" + JPEG[20:],
+        "lossless": lambda: bytes(imagecodecs.jpeg8_encode(pixels, lossless=True)),
+        "lossless gray": lambda: bytes(imagecodecs.ljpeg_encode(pixels[..., 1].copy())),
+    }[name]()
+    for encoded in (
+        check_image(data, dataclasses.replace(CONFIG, check=check)).encoded,
+        convert(data, CONFIG),
+    ):
+        assert encoded != data
+        assert np.abs(seen_by_the_model(encoded) - seen_by_a_person(data)).mean() < 1
 
 
 def test_a_jpeg_with_too_many_scans_is_rejected() -> None:

@@ -174,7 +174,10 @@ REFUSED = {
             "PSD": b"8BPS\0\1" + bytes(60),
             "JPEG XR": b"II\xbc\1" + bytes(40),
             "JPEG XL": b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(50),
-            "JPEG-LS": b"\xff\xd8\xff\xf7" + bytes(50),
+            "JPEG-LS": bytes(imagecodecs.jpegls_encode(GRAY.astype(np.uint8))),
+            "JPEG of 12 bits": bytes(
+                imagecodecs.jpeg8_encode((GRAY * 16).astype(np.uint16), bitspersample=12)
+            ),
             "OpenEXR": b"v/1\1" + bytes(50),
             "SVG": b'<?xml version="1.0"?>\n<!-- drawn -->\n<svg xmlns="http://www.w3.org/2000/svg">',
             "video": b"\0\0\0\x18ftypisom" + bytes(12),

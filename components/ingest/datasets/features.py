@@ -24,7 +24,9 @@ _MASKS |= {"label", "labels", "gt", "panoptic", "disparity", "normals", "alpha",
 _SIDES = re.compile("(width|height|depth|channels)$")
 
 _START_OF_IMAGE = re.compile(
-    rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|BM|RIFF....WEBP|II\*\0|MM\0\*|....ftyp", re.DOTALL
+    rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|BM|RIFF....WEBP|II[*+]\0|MM\0[*+]|....ftyp"
+    rb"|....jP  |\xffO\xffQ",
+    re.DOTALL,
 )
 _MOST_NAMED = 12
 
