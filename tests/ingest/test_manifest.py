@@ -111,11 +111,6 @@ MISTAKES: dict[str, tuple[str, str | bytes | None, str]] = {
     "no such file": ("m.csv", None, r"Cannot read .*m\.csv: No such file or directory\.$"),
     "unknown format": ("m.xls", "path,label\n", r"must end in one of \.csv"),
     "no rows": ("m.csv", "path,label\n", "has no rows"),
-    "a header like Vertex AI's": (
-        "m.csv",
-        "test,gs://b/1.jpg,cat\n",
-        "'test,gs://b/1.jpg,cat': put a line split,path,label above",
-    ),
     "URLs of another bucket": ("m.csv", "path,label\ngs://b/1.jpg,c\n", "'gs://b/1.jpg': write pa"),
     "too few fields": ("m.csv", "label,path,split\ncat,a/1\n\ncat\n", "Row 2 .* has no path\\.$"),
     "no label column": ("m.csv", "path,class\na.jpg,cat\n", "first line must be .* 'path,class'"),
