@@ -55,7 +55,9 @@ def test_the_table_of_versions_agrees_with_pyproject(column: int, marker: str) -
 
 def test_the_documentation_stays_short_and_its_lines_readable() -> None:
     texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in (*PAGES, "CHANGELOG.md")}
-    assert sum(len(text.split()) for text in texts.values()) <= MOST_WORDS
+    # A table of tests is looked up, not read.
+    read = (text for page, text in texts.items() if ROOT / page != quirks.PAGE)
+    assert sum(len(text.split()) for text in read) <= MOST_WORDS
     # Tables, commands and links cannot be broken.
     long = [
         f"{page}: {line}"

@@ -120,68 +120,58 @@ _IMAGES = {CSV: "1.png", JSONL: "1.png", MANIFEST: "1.png", FOLDERS: "cat/1.png"
 _IMAGES |= {PARQUET: "image", RECORDS: "image", TAR: "jpg"}
 _LABEL, _PNG = ("1.cls", b"cat"), ("1.jpg", PNG)
 
+
+def _csv(quirk: str, text: str, *taken: Any) -> Quirk:
+    return Quirk(CSV, quirk, {"m.csv": text}, *taken)
+
+
+def _parquet(quirk: str, files: Mapping[str, Any], *taken: Any) -> Quirk:
+    return Quirk(PARQUET, quirk, files, *taken)
+
+
+def _named(quirk: str, records: Any, names: str, *taken: Any) -> Quirk:
+    return Quirk(RECORDS, quirk, {"a.tfrecord": records, "labels.txt": names}, *taken)
+
+
+def _record(quirk: str, features: Any, refused: str) -> Quirk:
+    return Quirk(RECORDS, quirk, {"a.tfrecord": [features]}, refused=refused)
+
+
+def _tar(quirk: str, members: Any, labels: str, refused: str = "", image: str = "") -> Quirk:
+    return Quirk(TAR, quirk, {"a.tar": members}, labels, refused, image=image)
+
+
 QUIRKS: Sequence[Quirk] = [
-    *(
-        Quirk(CSV, quirk, {"m.csv": text}, labels, refused, splits)
-        for quirk, text, labels, refused, splits in [
-            (
-                "Hugging Face's columns",
-                "file_name,label\n1.png,cat\n2.png,dog\n",
-                "cat, dog",
-                "",
-                ANY,
-            ),
-            (
-                "empty rows",
-                "path,label,,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n",
-                "cat, dog",
-                "",
-                ANY,
-            ),
-            ("`0` and `0.0`", "path,label\n1.png,0\n2.png,0.0\n", "0, 0", "", ANY),
-            (
-                "numbers in `label`, their names in `label_name`",
-                "path,label,label_name\n1.png,0,cat\n2.png,1,dog\n",
-                "cat, dog",
-                "",
-                ANY,
-            ),
-            (
-                "a number with two names",
-                "path,label,label_name\n1.png,0,cat\n2.png,0,dog\n",
-                "",
-                "pairs the label 0 with",
-                ANY,
-            ),
-            (
-                "`_unlabeled`, `no_label`, −1 or nothing as label",
-                "path,label\n1.png,cat\n2.png,_unlabeled\n",
-                "cat",
-                "no label",
-                ANY,
-            ),
-            (
-                "a column twice",
-                "path,label,Label\n1.png,cat,dog\n",
-                "",
-                "it has the column label twice",
-                ANY,
-            ),
-            (
-                "no header",
-                "training,gs://b/1.png,cat\n",
-                "",
-                "put a line split,path,label above it",
-                ANY,
-            ),
-            (
-                "synonyms of splits",
-                "path,label,split\n1.png,cat,Training\n2.png,cat,validation\n",
-                "cat, cat",
-                "",
-                "train, eval",
-            ),
-        ]
+    _csv("Hugging Face's columns", "file_name,label\n1.png,cat\n2.png,dog\n", "cat, dog"),
+    _csv("empty rows", "path,label,,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n", "cat, dog"),
+    _csv("`0` and `0.0`", "path,label\n1.png,0\n2.png,0.0\n", "0, 0"),
+    _csv(
+        "numbers in `label`, their names in `label_name`",
+        "path,label,label_name\n1.png,0,cat\n2.png,1,dog\n",
+        "cat, dog",
+    ),
+    _csv(
+        "a number with two names",
+        "path,label,label_name\n1.png,0,cat\n2.png,0,dog\n",
+        "",
+        "pairs the label 0 with",
+    ),
+    _csv(
+        "`_unlabeled`, `no_label`, −1 or nothing as label",
+        "path,label\n1.png,cat\n2.png,_unlabeled\n",
+        "cat",
+        "no label",
+    ),
+    _csv(
+        "a column twice", "path,label,Label\n1.png,cat,dog\n", "", "it has the column label twice"
+    ),
+    _csv("no header", "training,gs://b/1.png,cat\n", "", "put a line split,path,label above it"),
+    _csv(
+        "synonyms of splits",
+        "path,label,split\n1.png,cat,Training\n2.png,cat,validation\n",
+        "cat, cat",
+        "",
+        "train, eval",
     ),
     *(
         Quirk(
@@ -229,110 +219,84 @@ QUIRKS: Sequence[Quirk] = [
         "cat",
         splits="test",
     ),
-    *(
-        Quirk(PARQUET, quirk, files, labels, refused)
-        for quirk, files, labels, refused in [
-            (
-                "`ClassLabel` in another order in each shard",
-                {
-                    "a.parquet": named(0, ["dog", "bird"]),
-                    "b.parquet": named(0, ["bird", "dog"]),
-                },
-                "dog, bird",
-                "",
-            ),
-            (
-                "a list of one `ClassLabel`, a struct of bytes and path",
-                {"a.parquet": named([1], ["dog", "bird"], image={"bytes": PNG, "path": "x"})},
-                "bird",
-                "",
-            ),
-            (
-                "numbers without names beside names",
-                {"a.parquet": named(0, ["dog", "bird"]), "b.parquet": [row(0)]},
-                "",
-                "The labels of b.parquet are numbers, such as 0, but those of a.parquet are names",
-            ),
-            (
-                "a number outside of `ClassLabel`",
-                {"a.parquet": named(2, ["dog", "bird"])},
-                "",
-                "has the label 2, but a.parquet names only the numbers 0 to 1",
-            ),
-            (
-                "numbers in `label`, their names in `label_name`",
-                {"a.parquet": [row(0, label_name="cat")]},
-                "cat",
-                "",
-            ),
-            (
-                "a number with two names, or a name with two numbers",
-                {"a.parquet": [row(0, label_name="crane"), row(1, label_name="crane")]},
-                "",
-                "has the number 0 with the label 'crane', but also the number 1 with",
-            ),
-            (
-                "`label` and `Label`",
-                {"a.parquet": [row("cat", Label="dog")]},
-                "",
-                "has the features 'Label', 'label': name one with ingest.features",
-            ),
-            ("a mask as label", {"a.parquet": [row(PNG)]}, "", "holds images, not the label"),
-            (
-                "a struct as label",
-                {"a.parquet": [row({"id": 0, "name": "cat"})]},
-                "",
-                "its label is neither text nor a whole number",
-            ),
-            (
-                "a list of images in a row",
-                {"a.parquet": [row("cat", image=[PNG, PNG])]},
-                "",
-                "holds several images in a record",
-            ),
-            (
-                "URLs",
-                {"a.parquet": [row("cat", image="http://a/1.jpg")]},
-                "",
-                "holds text, such as 'http://a/1.jpg', not images",
-            ),
-        ]
+    _parquet(
+        "`ClassLabel` in another order in each shard",
+        {"a.parquet": named(0, ["dog", "bird"]), "b.parquet": named(0, ["bird", "dog"])},
+        "dog, bird",
     ),
-    *(
-        Quirk(RECORDS, quirk, {"a.tfrecord": rows, "labels.txt": names}, labels, refused)
-        for quirk, rows, names, labels, refused in [
-            (
-                "TF-slim's lines `0:daisy`, CRLF",
-                [row(0), row(1)],
-                "0:daisy\r\n1:rose\r\n",
-                "daisy, rose",
-                "",
-            ),
-            (
-                "labels from 1, numbered names",
-                [row(1), row(2)],
-                "1:daisy\n2:rose\n",
-                "daisy, rose",
-                "",
-            ),
-            (
-                "labels from 1, names without numbers",
-                [row(1), row(2)],
-                "daisy\nrose\n",
-                "",
-                "the labels seem to start at 1, so write its lines as 1:daisy",
-            ),
-            (
-                "a name twice, or an empty line",
-                [row(1)],
-                "crane\ndog\ncrane\n",
-                "",
-                "labels.txt gives the labels 0 and 2 the same name, 'crane'",
-            ),
-            ("TFDS's −1 for no label", [row(-1), row(0)], "cat\n", "cat", "no label"),
-            ("a one-hot label", [row([0, 1]), row([1, 0])], "cat\ndog\n", "dog, cat", ""),
-        ]
+    _parquet(
+        "a list of one `ClassLabel`, a struct of bytes and path",
+        {"a.parquet": named([1], ["dog", "bird"], image={"bytes": PNG, "path": "x"})},
+        "bird",
     ),
+    _parquet(
+        "numbers without names beside names",
+        {"a.parquet": named(0, ["dog", "bird"]), "b.parquet": [row(0)]},
+        "",
+        "The labels of b.parquet are numbers, such as 0, but those of a.parquet are names",
+    ),
+    _parquet(
+        "a number outside of `ClassLabel`",
+        {"a.parquet": named(2, ["dog", "bird"])},
+        "",
+        "has the label 2, but a.parquet names only the numbers 0 to 1",
+    ),
+    _parquet(
+        "numbers in `label`, their names in `label_name`",
+        {"a.parquet": [row(0, label_name="cat")]},
+        "cat",
+    ),
+    _parquet(
+        "a number with two names, or a name with two numbers",
+        {"a.parquet": [row(0, label_name="crane"), row(1, label_name="crane")]},
+        "",
+        "has the number 0 with the label 'crane', but also the number 1 with",
+    ),
+    _parquet(
+        "`label` and `Label`",
+        {"a.parquet": [row("cat", Label="dog")]},
+        "",
+        "has the features 'Label', 'label': name one with ingest.features",
+    ),
+    _parquet("a mask as label", {"a.parquet": [row(PNG)]}, "", "holds images, not the label"),
+    _parquet(
+        "a struct as label",
+        {"a.parquet": [row({"id": 0, "name": "cat"})]},
+        "",
+        "its label is neither text nor a whole number",
+    ),
+    _parquet(
+        "a list of images in a row",
+        {"a.parquet": [row("cat", image=[PNG, PNG])]},
+        "",
+        "holds several images in a record",
+    ),
+    _parquet(
+        "URLs",
+        {"a.parquet": [row("cat", image="http://a/1.jpg")]},
+        "",
+        "holds text, such as 'http://a/1.jpg', not images",
+    ),
+    _named(
+        "TF-slim's lines `0:daisy`, CRLF", [row(0), row(1)], "0:daisy\r\n1:rose\r\n", "daisy, rose"
+    ),
+    _named("labels from 1, numbered names", [row(1), row(2)], "1:daisy\n2:rose\n", "daisy, rose"),
+    _named(
+        "labels from 1, names without numbers",
+        [row(1), row(2)],
+        "daisy\nrose\n",
+        "",
+        "the labels seem to start at 1, so write its lines as 1:daisy",
+    ),
+    _named(
+        "a name twice, or an empty line",
+        [row(1)],
+        "crane\ndog\ncrane\n",
+        "",
+        "labels.txt gives the labels 0 and 2 the same name, 'crane'",
+    ),
+    _named("TFDS's −1 for no label", [row(-1), row(0)], "cat\n", "cat", "no label"),
+    _named("a one-hot label", [row([0, 1]), row([1, 0])], "cat\ndog\n", "dog, cat"),
     Quirk(
         RECORDS,
         "an image of float32 by TFDS",
@@ -355,85 +319,63 @@ QUIRKS: Sequence[Quirk] = [
         "bird, dog",
         splits=f"test, {ANY}",
     ),
-    *(
-        Quirk(RECORDS, quirk, {"a.tfrecord": [{**features}]}, "", refused)
-        for quirk, features, refused in [
-            (
-                "two images in a record",
-                row("cat", image=[PNG, PNG]),
-                "holds several images in a record",
-            ),
-            (
-                "raw pixels, with width and height",
-                row(1, image=bytes(12), width=3, height=4, depth=1),
-                "holds raw pixels, not encoded images: store them as PNG or JPEG",
-            ),
-            ("a list of pixels", row(1, image=[7, 8]), "raw pixels, not encoded images"),
-            ("no label", {"image": PNG}, "'image', but none is known to be the label"),
-            ("no image", {"label": 1}, "'label', but none is known to be the image"),
-        ]
+    _record(
+        "two images in a record", row("cat", image=[PNG, PNG]), "holds several images in a record"
     ),
-    *(
-        Quirk(TAR, quirk, {"a.tar": members}, labels, refused, image=image)
-        for quirk, members, labels, refused, image in [
-            (
-                "a mask beside the image",
-                [_PNG, ("1.seg.png", PNG), _LABEL, ("2.seg.png", PNG), ("2.cls", b"dog")],
-                "cat",
-                "no image",
-                "",
-            ),
-            (
-                "a mask of the same name as the image",
-                [_PNG, ("1.png", PNG), _LABEL, ("2.png", PNG), ("2.cls", b"dog")],
-                "cat",
-                "no image",
-                "",
-            ),
-            ("masks alone", [("1.seg.png", PNG), _LABEL], "", "none is known to be the image", ""),
-            (
-                "images of several formats",
-                [_PNG, _LABEL, ("2.webp", PNG), ("2.cls", b"dog")],
-                "cat, dog",
-                "",
-                "",
-            ),
-            (
-                "extensions of two parts",
-                [("1.input.jpg", PNG), _LABEL, ("2.input.png", PNG), ("2.cls", b"dog")],
-                "cat, dog",
-                "",
-                "input.jpg",
-            ),
-            (
-                "several images in a sample",
-                [("1.left.jpg", PNG), ("1.right.jpg", PNG), _LABEL],
-                "",
-                "has the features 'left.jpg', 'right.jpg', which are all images: name one",
-                "",
-            ),
-            (
-                "all images, then all labels",
-                [*((f"{n}.jpg", PNG) for n in range(9)), _LABEL],
-                "",
-                "if images and labels lie apart in it, sort them",
-                "",
-            ),
-            (
-                "torn samples",
-                [_PNG, ("2.jpg", PNG), ("2.cls", b"dog"), _LABEL],
-                "dog",
-                "the members of its sample do not lie next to each other",
-                "",
-            ),
-            (
-                "keys with dots",
-                [(f"frame.{n:04}.{of}", PNG) for n in range(3000) for of in ("jpg", "cls")],
-                "",
-                "rename these without dots before the extension",
-                "",
-            ),
-        ]
+    _record(
+        "raw pixels, with width and height",
+        row(1, image=bytes(12), width=3, height=4, depth=1),
+        "holds raw pixels, not encoded images: store them as PNG or JPEG",
+    ),
+    _record("a list of pixels", row(1, image=[7, 8]), "raw pixels, not encoded images"),
+    _record("no label", {"image": PNG}, "'image', but none is known to be the label"),
+    _record("no image", {"label": 1}, "'label', but none is known to be the image"),
+    _tar(
+        "a mask beside the image",
+        [_PNG, ("1.seg.png", PNG), _LABEL, ("2.seg.png", PNG), ("2.cls", b"dog")],
+        "cat",
+        "no image",
+    ),
+    _tar(
+        "a mask of the same name as the image",
+        [_PNG, ("1.png", PNG), _LABEL, ("2.png", PNG), ("2.cls", b"dog")],
+        "cat",
+        "no image",
+    ),
+    _tar("masks alone", [("1.seg.png", PNG), _LABEL], "", "none is known to be the image"),
+    _tar(
+        "images of several formats", [_PNG, _LABEL, ("2.webp", PNG), ("2.cls", b"dog")], "cat, dog"
+    ),
+    _tar(
+        "extensions of two parts",
+        [("1.input.jpg", PNG), _LABEL, ("2.input.png", PNG), ("2.cls", b"dog")],
+        "cat, dog",
+        "",
+        "input.jpg",
+    ),
+    _tar(
+        "several images in a sample",
+        [("1.left.jpg", PNG), ("1.right.jpg", PNG), _LABEL],
+        "",
+        "has the features 'left.jpg', 'right.jpg', which are all images: name one",
+    ),
+    _tar(
+        "all images, then all labels",
+        [*((f"{n}.jpg", PNG) for n in range(9)), _LABEL],
+        "",
+        "if images and labels lie apart in it, sort them",
+    ),
+    _tar(
+        "torn samples",
+        [_PNG, ("2.jpg", PNG), ("2.cls", b"dog"), _LABEL],
+        "dog",
+        "the members of its sample do not lie next to each other",
+    ),
+    _tar(
+        "keys with dots",
+        [(f"frame.{n:04}.{of}", PNG) for n in range(3000) for of in ("jpg", "cls")],
+        "",
+        "rename these without dots before the extension",
     ),
     Quirk(
         FOLDERS,
