@@ -17,6 +17,7 @@ from components.metrics.evaluation_files import FormatResult, Verdict
 from components.metrics.unknowns import Unknowns
 from components.report.shown import (
     ClassSample,
+    Corrected,
     DuplicateImage,
     Leaks,
     PredictedImage,
@@ -167,6 +168,8 @@ class ReportFacts:
     """Images with the lowest scores of `known`."""
     suspects: SuspectFacts | None = None
     """None if the trainer described no images."""
+    corrected: Corrected | None = None
+    """None if no correction changed a label."""
     leaks: Leaks | None = None
     """Evaluated images with copies among the training images; None if there are none."""
     formats: tuple[FormatResult, ...] = ()

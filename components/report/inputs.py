@@ -43,7 +43,7 @@ from components.metrics.unknowns import Unknowns
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, SpanFacts, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
-from components.report.suspects.gathering import find_suspects
+from components.report.suspects.gathering import find_suspects, measure_corrected
 from components.report.suspects.similar import Columns, measure_leaks
 
 _PACKAGES = (
@@ -73,6 +73,7 @@ def gather_facts(
     training = read_json(os.path.join(run, TRAINING_FILE))
     folds = (training.get("folds") or {}).get("count", 0)
     fits = _measure_fits(training, evaluated, split)
+    before = evaluated.baseline.stats.right if evaluated.baseline else None
     # The largest part of the memory, which is free again before the images are read.
     evaluated = replace(evaluated, candidate=drop_probabilities(evaluated.candidate), baseline=None)
     trim_memory()
@@ -85,6 +86,9 @@ def gather_facts(
         split=split,
         verdict=read_verdict(evaluation.uri),
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
+        corrected=measure_corrected(given["rejects"].uri, evaluated, suspects.columns, before)
+        if suspects
+        else None,
         leaks=measure_leaks(
             given["rejects"].uri, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
         ),

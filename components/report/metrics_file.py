@@ -34,7 +34,8 @@ def write_metrics(facts: ReportFacts) -> str:
     `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
     `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
-    `formats`: the fields of `FormatResult` of each. `known`: null, or the fields of
+    `corrected`: null, or the fields of `components.report.shown.Corrected`. `formats`: the fields
+    of `FormatResult` of each. `known`: null, or the fields of
     `components.metrics.unknowns.Unknowns`. `warm_start` and `search`: those of `training.json`, or
     null.
     """
@@ -55,6 +56,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "slices": [asdict(part) for part in comparison.slices],
         "confused": [asdict(pair) for pair in comparison.confused],
         "confusion": _confusion(facts.metrics),
+        "corrected": asdict(facts.corrected) if facts.corrected else None,
         "calibration": _calibration(facts.metrics),
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
         "label_sets": asdict(facts.sets) if facts.sets else None,

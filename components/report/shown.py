@@ -145,6 +145,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Corrected:
+    """The evaluated images whose label a correction has changed, and the accuracy without them."""
+
+    images: int
+    accuracy: float
+    """Of all evaluated images, 0 to 1."""
+    accuracy_without: float | None
+    """Of the others; None if there are none."""
+    before: float | None = None
+    """`accuracy` of the current model on the same labels; None without one."""
+    before_without: float | None = None
+
+
+@dataclass(frozen=True)
 class Leaks:
     """Evaluated images that have a copy, exact or near, among the training images."""
 

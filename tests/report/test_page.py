@@ -16,7 +16,7 @@ from components.report.page.classes import ImageLinks
 from components.report.page.document import render_section
 from components.report.page.formatting import clip, escape, isolate, number, percent, signed
 from components.report.page.training import describe_training
-from components.report.shown import LabelErrors, PredictedImage, SuspectFacts
+from components.report.shown import Corrected, LabelErrors, PredictedImage, SuspectFacts
 from tests.report.conftest import say, words
 from tests.report.samples import comparison_sample, report_sample
 from tests.report.samples.picture_sample import make_suspects
@@ -329,6 +329,23 @@ def test_the_result_in_words() -> None:
     assert f"{round(accuracy * images)} correctly: {100 * accuracy:.1f}" in said
     assert "would most likely be right. Always answering “" in said
     assert f"“{confused.label}” taken for “{confused.predicted}”, {confused.examples} time" in said
+
+
+@pytest.mark.parametrize(
+    ("corrected", "words"),
+    [
+        (
+            Corrected(20, 0.9, 0.95, 0.85, 0.9),
+            "Corrections have changed 23 labels, 20 of them of evaluated images. On the others the "
+            "accuracy is 95.0%; that of the current model is 90.0%, 85.0% on all.",
+        ),
+        (Corrected(20, 0.9, 0.95), "20 of them of evaluated images. On the others the accuracy is"),
+        (Corrected(0, 0.9, 0.9, 0.8, 0.8), "23 labels, 0 of them of evaluated images."),
+    ],
+)
+def test_the_first_screen_says_what_corrections_changed(corrected: Corrected, words: str) -> None:
+    files = {**report_sample.small().files, "corrections": {"relabeled": 23}}
+    assert words in say("summary", corrected=corrected, files=files)
 
 
 def test_a_worse_model_stands_out() -> None:

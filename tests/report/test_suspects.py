@@ -14,9 +14,10 @@ from PIL import Image
 from components.contract.example import CORRECTIONS_FILE
 from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.images.pixel_statistics import measure_pixels
+from components.metrics.predictions import Evaluated, Predictions
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
-from components.report.shown import PredictedImage
-from components.report.suspects.gathering import find_suspects
+from components.report.shown import Corrected, PredictedImage
+from components.report.suspects.gathering import find_suspects, measure_corrected
 from tests.pictures import encode
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
 
@@ -117,3 +118,21 @@ def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "model_run" / IMAGES_FILE).unlink()
     assert find_suspects(given, side=SIZE) is None
+
+
+def test_accuracy_is_measured_with_and_without_relabeled_images(given: dict[str, Any]) -> None:
+    found = find_suspects(given, side=SIZE)
+    assert found
+    *_, first, second, third = found.columns["path"]
+    *_, digest = found.columns["sha256"]
+    names, probabilities = (first, second, third), np.array([[1, 0], [0, 1], [1, 0]], np.float32)
+    truth = Predictions(("a", "b"), np.array([0, 0, 0]), probabilities)
+    rejects, before = given["rejects"].uri, np.array([True, False, False])
+
+    def measure() -> Corrected | None:
+        return measure_corrected(rejects, Evaluated(names, {}, truth), found.columns, before)
+
+    assert measure() is None
+    row = {"sha256": digest, "result": "relabeled", "reason": ""}
+    Path(rejects, CORRECTIONS_FILE).write_text(json.dumps(row) + "\n")
+    assert measure() == Corrected(1, 2 / 3, 0.5, 1 / 3, 0.5)

@@ -77,6 +77,21 @@ def _tell(facts: ReportFacts) -> Iterator[str]:
         label, predicted = (shorten(p, _LONGEST_LABEL) for p in (pair.label, pair.predicted))
         taken = f"“{label}” taken for “{predicted}”"
         yield f"The most frequent mistake is {taken}, {count(pair.examples, 'time')}."
+    yield from _tell_corrections(facts)
+
+
+def _tell_corrections(facts: ReportFacts) -> Iterator[str]:
+    """Say how many labels corrections have changed, and what remains without these images."""
+    if not (found := facts.corrected):
+        return
+    changed = count(facts.files["corrections"]["relabeled"], "label")
+    yield f"Corrections have changed {changed}, {found.images:,} of them of evaluated images."
+    if found.images and found.accuracy_without is not None:
+        rest = f"On the others the accuracy is {percent(found.accuracy_without)}"
+        if found.before_without is not None and found.before is not None:
+            all_images = f"{percent(found.before)} on all"
+            rest += f"; that of the current model is {percent(found.before_without)}, {all_images}"
+        yield f"{rest}."
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:

@@ -4,16 +4,18 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from components.contract.artifact_files import open_file
-from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
+from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY, spell_path
 from components.contract.image_table import open_images, read_embeddings
 from components.contract.properties import PropertiesLike
 from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
-from components.report.shown import LabelErrors
+from components.metrics.predictions import Evaluated, Flags
+from components.report.shown import Corrected, LabelErrors
 from components.report.suspects.labels import find_wrong_labels
 from components.report.suspects.odd_images import find_odd, read_columns
 from components.report.suspects.similar import (
@@ -70,13 +72,44 @@ def read_decided(rejects_uri: str) -> set[str]:
 
     Such images need no second look: they are no suspects.
     """
-    try:
-        with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE)) as file:
-            rows = [json.loads(line) for line in file]
-    except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
-        return set()
     return {
         row["sha256"]
-        for row in rows
+        for row in _read_corrections(rejects_uri)
         if row["result"] in ("kept", "relabeled") or row["reason"].startswith(LABEL_IS_ALREADY)
     }
+
+
+def measure_corrected(
+    rejects_uri: str, evaluated: Evaluated, columns: Columns, before: Flags | None
+) -> Corrected | None:
+    """Compare the accuracy with and without the images that were relabeled; None if none were.
+
+    Args:
+        rejects_uri: of ingest.
+        evaluated: images and the predictions for them.
+        columns: `sha256` and `path` of all images.
+        before: whether the current model is right about each; None without one.
+    """
+    rows = _read_corrections(rejects_uri)
+    digests = {row["sha256"] for row in rows if row["result"] == "relabeled"}
+    if not digests:
+        return None
+    keys = zip(columns["path"], columns["sha256"], strict=True)
+    paths = {path for path, key in keys if key in digests}
+    rest = np.array([spell_path(name) not in paths for name in evaluated.filenames], bool)
+
+    def measure(right: Flags | None) -> tuple[float | None, float | None]:
+        if right is None:
+            return None, None
+        return float(right.mean()), float(right[rest].mean()) if rest.any() else None
+
+    accuracy, without = measure(evaluated.candidate.stats.right)
+    return Corrected(int((~rest).sum()), accuracy or 0.0, without, *measure(before))
+
+
+def _read_corrections(rejects_uri: str) -> list[dict[str, Any]]:
+    try:
+        with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE)) as file:
+            return [json.loads(line) for line in file]
+    except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
+        return []
