@@ -71,6 +71,7 @@ _OTHER_ENDINGS = (
         ".sh",
     ),
     *(".npy", ".npz", ".mat", ".h5", ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".db", ".sqlite"),
+    *(".parquet", ".arrow", ".feather", ".orc", ".avro", ".tfrecord"),
     *(".zip", ".tgz", ".tar.gz", ".7z", ".rar", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".wmv"),
     *(".mp3", ".wav"),
 )

@@ -264,8 +264,8 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
         {*TWO},
     ),
     "Kaggle Intel": (
-        [*place("seg_train/seg_train", *TWO), *place("seg_test/seg_test", *TWO)],
-        "(seg_test and seg_train): set ingest.layout to label or split",
+        [*place("seg_train/seg_train", *TWO), *place("seg_test/seg_test", *TWO), "seg_pred/1.jpg"],
+        {*TWO},
     ),
     "Kaggle's PlantVillage": (
         ["cat/1.jpg", "dog/1.jpg", *place("PlantVillage", *TWO)],
@@ -376,7 +376,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "few named pictures": (
         [*place("train", *TWO, ends="1"), *place("val", *TWO, ends="1"), "docs/logo.png"],
-        "some have names of splits (train and val) and some do not (docs)",
+        {*TWO},
     ),
     "GTSRB": (
         [*place("Final_Training/Images", *TWO, ends="1.ppm"), "Final_Test/Images/1.ppm"],

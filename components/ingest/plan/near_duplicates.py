@@ -199,7 +199,7 @@ def bind_copies(
     """Return what keeps copies of an image in one split, though they are in several groups.
 
     The groups become one: the key of each → the key that decides. If they are too large for that,
-    the copies leave their groups: the digest of the image → itself.
+    or were in several splits before, the copies leave them: the digest of the image → itself.
     """
     units = _Units(reports)
     sets = {
@@ -209,10 +209,11 @@ def bind_copies(
     sets = {sha256: keys for sha256, keys in sets.items() if len(keys) > 1}
     bound: dict[str, str] = {}
     for keys in units.join(sets.values()):
-        if units.is_too_large(keys) or units.fill_classes(keys):
+        are_apart = len({earlier[key] for key in keys if key in earlier}) > 1
+        if are_apart or units.is_too_large(keys) or units.fill_classes(keys):
             shared = [sha256 for sha256, of in sets.items() if of[0] in keys]
             logging.warning(
-                "%s groups share %s images, too many groups for one split: the copies of an image "
+                "%s groups share %s images, but cannot be in one split: the copies of each image "
                 "stay together, whatever their group.",
                 *(f"{len(keys):,}", f"{len(shared):,}"),
             )

@@ -58,8 +58,9 @@ def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]
 
     Args:
         tree: folders with images.
-        layout: what the top folders are. "auto": splits if each has the name of a split and one of
-            them is train; labels if nothing suggests splits or other levels.
+        layout: what the top folders are. "auto": splits if each has the name of a split, or a word
+            of it and the same labels, and one of them is train; labels if nothing suggests splits
+            or other levels.
 
     Raises:
         DataError: the folders could be both, hold no labels, or a folder cannot be a split.
@@ -67,7 +68,7 @@ def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]
     splits = {name: split_of_name(name) for name in sorted(tree.below())}
     if layout == "label":
         return {}
-    if layout == "auto" and not (TRAIN in splits.values() and all(splits.values())):
+    if layout == "auto" and not _are_splits(tree, splits):
         _check_clear(tree, splits)
         return {}
     found = {name: split or guess_split(name) or name for name, split in splits.items()}
@@ -87,6 +88,18 @@ def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]
         if layout == "auto":
             check_level(tree, place, "split")
     return places
+
+
+def _are_splits(tree: FolderTree, splits: Mapping[str, str | None]) -> bool:
+    if all(splits.values()):
+        return TRAIN in splits.values()
+    inner = ((name, tree.below(_pass_through(tree, name))) for name in splits)
+    labels = {name: names for name, names in inner if names}
+    guessed = {guess_split(name) for name in labels}
+    shared = set.intersection(*labels.values()) if labels else ()
+    if None in guessed or TRAIN not in guessed or len(guessed) < 2:
+        return False
+    return len(shared) > 1 and 2 * len(shared) >= max(map(len, labels.values()))
 
 
 def _pass_through(tree: FolderTree, top: str) -> str:

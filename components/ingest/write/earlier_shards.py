@@ -1,6 +1,5 @@
 """Find shards of earlier ingests whose files have not changed, and the splits of all images."""
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -91,17 +90,19 @@ def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division:
     suffixes = [PICTURES] if config.finds_near_duplicates else []
     read = {of: [*_read_plans(of, suffixes)] for of in {uri, divided} - {""}}
     facts = [of for of, is_intact in read.get(uri, ()) if is_intact]
-    splits: dict[str, str] = {}
-    groups: dict[str, collections.Counter[str]] = {}
-    for of, _ in read.get(divided, ()):
-        for file, fact in zip(of.plan.files, of.facts, strict=True):
-            if fact.split and file.split is None:
-                splits[fact.sha256] = fact.split
-                if file.group is not None:
-                    counts = groups.setdefault(key_of(file, ""), collections.Counter())
-                    counts[fact.split] += 1
-    # Images that groups share may have left them.
-    splits |= {key: counts.most_common(1)[0][0] for key, counts in groups.items()}
+    known = [
+        (key_of(file, fact.sha256), fact)
+        for of, _ in read.get(divided, ())
+        for file, fact in zip(of.plan.files, of.facts, strict=True)
+        if fact.split and file.split is None
+    ]
+    splits = {fact.sha256: fact.split for _, fact in known}
+    keys: dict[str, str] = {}
+    shared = {f.sha256 for key, f in known if keys.setdefault(f.sha256, key) != key}
+    splits |= {key: fact.split for key, fact in known if fact.sha256 not in shared}
+    # Copies that groups share may have left them.
+    for key, fact in known:
+        splits.setdefault(key, fact.split)
     is_planned_alike = uri and read_index(uri).get("planned_by") == plan_key(config)
     plans = [of.plan for of in facts] if is_planned_alike else ()
     return Earlier(uri, facts, plans, splits)
