@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform import impl_helper
+from tensorflow_transform.tf_metadata import dataset_metadata, metadata_io, schema_utils
 from tfx import types
 from tfx.components.transform import executor
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
-from tfx.utils import proto_utils
+from tfx.utils import io_utils, proto_utils
 
 from components.contract.artifact_files import list_names, make_folders, open_file
 from components.contract.artifacts import Artifacts
@@ -77,14 +81,15 @@ class Executor(executor.Executor):
             # It travels with the shards, also into other pipelines.
             custom["ingest"] = index["ingest"]
         transformed = artifact_utils.get_single_instance(output_dict[key])
-        known = _write_vocabulary(index, transformed.uri)
-        properties = {
-            **exec_properties,
-            standard_component_specs.SPLITS_CONFIG_KEY: splits,
-            standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(custom | known),
-        }
-        super().Do(input_dict, analysis, properties)
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
+        if index:
+            known = _write_vocabulary(index, transformed.uri)
+            _write_graph(
+                graph_uri, artifact_utils.get_single_uri(input_dict["schema"]), known | custom
+            )
+        else:
+            properties = {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits}
+            super().Do(input_dict, analysis, properties)
         shards = index["splits"] if index else _list_shards(examples)
         config, _ = read_custom_config(custom)
         labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
@@ -117,14 +122,31 @@ def _find_index(examples_uri: str) -> dict[str, Any] | None:
         return None
 
 
-def _write_vocabulary(index: Mapping[str, Any] | None, transformed_uri: str) -> dict[str, str]:
+def _write_graph(graph_uri: str, schema_uri: str, custom_config: Mapping[str, Any]) -> None:
+    """Write the transform graph, for which no image needs to be read, and its metadata.
+
+    TFX's executor would do the same with Beam: a lookup in a table depends on data, as it sees it.
+    """
+    [schema_file] = list_names(schema_uri)
+    schema = io_utils.parse_pbtxt_file(os.path.join(schema_uri, schema_file), schema_pb2.Schema())
+    specs = schema_utils.schema_as_feature_spec(schema).feature_spec
+    folder = os.path.join(graph_uri, tft.TFTransformOutput.RAW_METADATA_DIR)
+    metadata_io.write_metadata(dataset_metadata.DatasetMetadata(schema), folder)
+    impl_helper.analyze_in_place(
+        partial(preprocessing_fn, custom_config=dict(custom_config)),
+        force_tf_compat_v1=False,
+        feature_specs=specs,
+        type_specs=impl_helper.get_type_specs_from_feature_specs(specs),
+        transform_output_path=graph_uri,
+    )
+
+
+def _write_vocabulary(index: Mapping[str, Any], transformed_uri: str) -> dict[str, str]:
     """Write the vocabulary of the labels, so that TFX reads no images to count them.
 
     TFX's order, by frequency, would change the numbers of labels, and so all shards, as images are
     added. The file lies where workers on other machines see it; `write_index` removes it.
     """
-    if index is None:
-        return {}
     labels = sorted(label.encode() for label in index["labels"]["train"])
     path = os.path.join(transformed_uri, UNFINISHED, LABEL_VOCABULARY)
     make_folders(os.path.dirname(path))

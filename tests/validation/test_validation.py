@@ -107,11 +107,13 @@ def test_schema_knows_all_labels_and_no_names(labels: list[str]) -> None:
 @pytest.fixture(scope="module")
 def counted(
     ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
-) -> dict[type, types.Artifact]:
-    """Class of an executor → the statistics of the same examples."""
+) -> dict[str, types.Artifact]:
+    """Statistics of the same examples by TFX's executor, and by ours with and without Beam."""
     found = {}
-    for executor in (statistics_gen.Executor, image_statistics_gen.Executor):
-        found[executor] = statistics = standard_artifacts.ExampleStatistics()
+    ours, few = image_statistics_gen.Executor, image_statistics_gen._FEW
+    for name, executor in (("tfx", statistics_gen.Executor), ("beam", ours), ("here", ours)):
+        image_statistics_gen._FEW = 0 if name == "beam" else few
+        found[name] = statistics = standard_artifacts.ExampleStatistics()
         statistics.uri = str(tmp_path_factory.mktemp("statistics"))
         context = BaseBeamExecutor.Context(beam_pipeline_args=list(nodes.IN_MEMORY))
         executor(context).Do(
@@ -123,10 +125,11 @@ def counted(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["beam", "here"])
 def test_statistics_without_the_images_are_those_that_tfx_would_write(
-    counted: dict[type, types.Artifact],
+    counted: dict[str, types.Artifact], name: str
 ) -> None:
-    theirs, ours = counted.values()
+    theirs, ours = counted["tfx"], counted[name]
     assert (ours.split_names, ours.span) == (theirs.split_names, theirs.span)
     for split in artifact_utils.decode_split_names(theirs.split_names):
         expected, found = (read_statistics(of.uri, split) for of in (theirs, ours))
@@ -144,8 +147,8 @@ def rounded(statistics: Statistics) -> str:
 
 
 @pytest.mark.slow
-def test_the_pipelines_own_schema(counted: dict[type, types.Artifact], tmp_path: Path) -> None:
-    statistics, schema = counted[image_statistics_gen.Executor], standard_artifacts.Schema()
+def test_the_pipelines_own_schema(counted: dict[str, types.Artifact], tmp_path: Path) -> None:
+    statistics, schema = counted["beam"], standard_artifacts.Schema()
     schema.uri = str(tmp_path / "inferred")
     image_schema_gen.Executor().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
     inferred = read_schema(f"{schema.uri}/schema.pbtxt")
