@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from components.images.check_result import Category, Rejected, check_size
-from components.images.iso_media import check_boxes
+from components.images.iso_media import check_boxes, walk_boxes
 from components.images.jpeg_frame import FRAMES, MOST_SEGMENTS, START, walk_segments
 from components.images.lazy_image import LazyImage
 from components.images.options import ImageOptions
@@ -163,13 +163,17 @@ def _check_components(data: bytes, image: Image.Image) -> None:
 
     Source: ITU-T T.800, A.5.1 (components) and I.5.3.3 (colors).
     """
-    start = data.find(_JPEG_2000)
+    boxes = {kind: start for kind, start, _ in walk_boxes(data)}
+    start = 0 if data.startswith(_JPEG_2000) else boxes.get(b"jp2c", 0)
+    right, bottom, left, top = struct.unpack_from(">4I", data, start + 8)
     [count] = struct.unpack_from(">H", data, start + 40)
     parts = [struct.unpack_from("BBB", data, start + 42 + 3 * i) for i in range(min(count, 5))]
     problem = ""
     if {*parts} != {(7, 1, 1)} or count > 4:
         bits = "/".join(f"{depth % 128 + 1}" for depth, *_ in parts)
         problem = f"{count} components of {bits} bits"
+    if (right - left, bottom - top) != image.size:
+        problem = f"sides of {right - left} and {bottom - top} pixels beside {image.size}"
     if (place := data.find(b"colr", 0, start)) > 0:
         size, _, method, space = struct.unpack_from(">I4sB2xI", data, place - 4)
         if method == 1 and space not in _JPEG_2000_SPACES:

@@ -5,6 +5,8 @@ Importing this module lets Pillow read HEIC and HEIF.
 Source: ISO/IEC 14496-12, 4.2 (boxes); ISO/IEC 23008-12, 6.5.3 (`ispe`).
 """
 
+from collections.abc import Iterator
+
 import pi_heif
 
 from components.images.check_result import Category, Rejected, check_size
@@ -36,7 +38,8 @@ def check_boxes(data: bytes, config: ImageOptions) -> None:
         sides = data[place + 12 : place + 16], data[place + 16 : place + 20]
         width, height = (int.from_bytes(side, "big") for side in sides)
         _check_large(width, height, config)
-    if (end := _find_end(data)) > len(data):
+    end = max((end for _, _, end in walk_boxes(data)), default=0)
+    if end > len(data):
         reason = f"the file ends after {len(data):,} of {end:,} bytes"
         raise Rejected(Category.TRUNCATED, reason)
 
@@ -49,16 +52,19 @@ def _check_large(width: int, height: int, config: ImageOptions) -> None:
             raise
 
 
-def _find_end(data: bytes) -> int:
-    """Return the offset at which the boxes say that the file ends; its length if it is unknown."""
+def walk_boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield type, start of the content and end of each box; the last ends with the file if open."""
     place = 0
     for _ in range(_MOST_BOXES):
         if place + 8 > len(data):
-            break
-        size = int.from_bytes(data[place : place + 4], "big")
+            return
+        size, kind, start = (
+            int.from_bytes(data[place : place + 4], "big"),
+            data[place + 4 : place + 8],
+            8,
+        )
         if size == 1:
-            size = int.from_bytes(data[place + 8 : place + 16], "big")
-        if size < 8:  # 0: up to the end of the file.
-            return len(data)
-        place += size
-    return place
+            size, start = int.from_bytes(data[place + 8 : place + 16], "big"), 16
+        end = place + size if size >= 8 else len(data)
+        yield kind, place + start, end
+        place = end

@@ -11,6 +11,7 @@ import importlib.util
 import io
 import itertools
 import logging
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -73,6 +74,8 @@ _IN_ONE_PLANE = {(_GRAY, _ALPHA), (_RGB, _UNDECLARED)}
 # Pages and SubIFDs among which a picture is looked for.
 _MOST_PAGES = 64
 _REDUCED, _MASK = 1, 4
+# Bytes. A picture of 100 million pixels in strips of a row has 1 MB of them.
+_MOST_TAG_BYTES = 2**24
 _COLORMAP, _SUBIFDS, _INK_SET, _PROFILE, _XMP = 320, 330, 332, 34675, 700
 
 _SAMPLE_FORMAT, _RESOLUTION = 339, 282
@@ -145,7 +148,8 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
     Raises:
         Rejected: the picture has no colors to show, or a layout that is not supported.
     """
-    page, several = _find_picture(tifffile.TiffFile(io.BytesIO(data)))
+    file = _TagReader(data)
+    page, several = _find_picture(tifffile.TiffFile(file))
     sides = page.imagewidth, page.imagelength, page.tilewidth, page.tilelength
     if not all(isinstance(side, int) for side in sides):
         raise ValueError(f"the size is {sides}")
@@ -163,11 +167,11 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
     is_doubted |= _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
     image: _PillowImage | LazyImage
     if layout.suits_pillow(page.tags.valueof(_COLORMAP, (0,))):
-        image = _PillowImage(io.BytesIO(_with_first(data, page)))
+        image = _PillowImage(_TagReader(_with_first(data, page)))
         image.is_doubted = is_doubted
         image.cut = _explain_cut(data, page)
     elif layout.compression in _BY_TIFFFILE:
-        image = _open_with_tifffile(data, page, layout, is_doubted=is_doubted)
+        image = _open_with_tifffile(file, page, layout, is_doubted=is_doubted)
     else:
         name = _name_compression(layout.compression)
         raise Rejected(
@@ -278,7 +282,22 @@ class _PillowImage(TiffImagePlugin.TiffImageFile):
             _check_alpha(self)
 
 
-def _open_with_tifffile(data: bytes, page: Any, layout: _Layout, *, is_doubted: bool) -> LazyImage:
+class _TagReader(io.BytesIO):
+    """A file of which readers of tags, which may all lie in one place, get a limited amount."""
+
+    left: float = _MOST_TAG_BYTES
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise Rejected(Category.TOO_LARGE, f"TIFF with more than {_MOST_TAG_BYTES:,} B of tags")
+        return content
+
+
+def _open_with_tifffile(
+    file: _TagReader, page: Any, layout: _Layout, *, is_doubted: bool
+) -> LazyImage:
     gray = layout.photometric in (_WHITE_IS_ZERO, _GRAY)
     color = "L" if gray else "CMYK" if layout.photometric == _CMYK else "RGB"
     mode = color + ("" if layout.extra in ((), _UNSPECIFIED) else "A")
@@ -289,7 +308,8 @@ def _open_with_tifffile(data: bytes, page: Any, layout: _Layout, *, is_doubted: 
     sides = page.imagewidth, page.imagelength
 
     def decode() -> Image.Image:
-        pixels = _to_bytes(_decode(data, page, layout), page, layout)
+        file.left = math.inf
+        pixels = _to_bytes(_decode(file.getvalue(), page, layout), page, layout)
         image = Image.frombytes(raw_mode, sides, pixels.tobytes()).convert(mode)
         image.getexif()[ORIENTATION_TAG] = orientation
         ImageOps.exif_transpose(image, in_place=True)

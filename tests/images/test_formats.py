@@ -157,6 +157,10 @@ REFUSED = {
         jpeg_2000(np.dstack([DEEP_RGB, DEEP_GRAY]), bits=16, dtype=np.uint16),
         "4 components of 16/16/16/16 bits",
     ),
+    "JPEG 2000 of two sizes": (
+        jpeg_2000(GRAY).replace(struct.pack(">2I", 32, 24), struct.pack(">2I", 60_000, 60_000)),
+        "sides of 60000 and 60000 pixels",
+    ),
     "JPEG 2000 in CIELab": (
         jpeg_2000(RGB).replace(b"colr\1\0\0\0\0\0\x10", b"colr\1\0\0\0\0\0\x0e"),
         "color space 14",

@@ -394,6 +394,23 @@ def test_what_is_cut_or_larger_than_it_says_is_rejected(data: bytes, category: C
     assert caught.value.category == category
 
 
+@pytest.mark.parametrize("code", [273, 40_000])
+def test_tags_that_share_their_values_exhaust_no_memory(code: int) -> None:
+    """tifffile keeps the values of a tag that is repeated, Pillow those of every tag."""
+    values, count = bytes(4_000_000), 500
+    data = write_tiff(PICTURE)
+    [directory] = struct.unpack_from("<I", data, 4)
+    [known] = struct.unpack_from("<H", data, directory)
+    entries = data[directory + 2 : directory + 2 + 12 * known]
+    for number in range(count):
+        of = code if code == 273 else code + number
+        entries += struct.pack("<HHII", of, 4, len(values) // 4, len(data))
+    place = len(data) + len(values)
+    tags = struct.pack("<H", known + count) + entries + bytes(4)
+    with pytest.raises(Rejected, match="more than 16,777,216 B of tags"):
+        see(data[:4] + struct.pack("<I", place) + data[8:] + values + tags)
+
+
 def test_without_imagecodecs_rare_layouts_say_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
