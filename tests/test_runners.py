@@ -15,6 +15,7 @@ import local_runner
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import lock_output
+from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.preparation import prepare, use_corrections, write_digits
 from tests.config.command import parsed
 from tests.local.run_samples import configure, write_run
@@ -177,7 +178,7 @@ def test_corrections_of_an_output_are_not_forgotten(
     write_run(output, 2, configuration=configure("/elsewhere"))
     if own:
         (output / "corrections.csv").touch()
-    config = parsed("--data", str(images), "--output", str(output), *argv)
+    config = make_absolute(parsed("--data", str(images), "--output", str(output), *argv))
     found = use_corrections(config, str(output)).ingest.corrections
     assert found == (used and str(tmp_path / used))
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
 from components.storage.folder import is_file
@@ -70,11 +69,8 @@ def use_corrections(config: Config, output: str) -> Config:
     Raises:
         ConfigurationError: these are different files.
     """
-    named = config.ingest.corrections
-    if named or "ingest.corrections" in config.given:
-        # Absolute, as the record of a run is read in other folders.
-        path = os.path.abspath(named) if named and on_disk(named) else named
-        return _with_corrections(config, path)
+    if config.ingest.corrections or "ingest.corrections" in config.given:
+        return config
     data, own = config.data or Layout(config.output).sample, Layout(output).corrections
     last = None
     # Records that cannot be read must not prevent a run.
@@ -94,12 +90,10 @@ def use_corrections(config: Config, output: str) -> Config:
         why = "as in the last run" if last else "which review has written"
         text = f"{make_printable(file)}, {why}; --ingest.corrections none leaves them out"
         print(f"Corrections: {text}", flush=True)
-    return _with_corrections(config, *files) if files else config
-
-
-def _with_corrections(config: Config, file: str | None) -> Config:
-    ingest = dataclasses.replace(config.ingest, corrections=file)
-    return dataclasses.replace(config, ingest=ingest)
+        config = dataclasses.replace(
+            config, ingest=dataclasses.replace(config.ingest, corrections=file)
+        )
+    return config
 
 
 def _check_task(

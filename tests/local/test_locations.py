@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
+from components.ingest.config import IngestConfig
 from pipeline_def.config.config import Config
 from pipeline_def.local.output.checks import check_writable
 from pipeline_def.local.output.locations import choose_output, find_output, locate, make_absolute
@@ -98,6 +99,15 @@ def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> 
         with too_long if size == 505 else contextlib.nullcontext():
             check_writable(long + name)
             sqlite3.connect(f"{long}{name}/metadata.sqlite").execute("CREATE TABLE t (c)")
+
+
+def test_tables_are_found_from_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ingest = IngestConfig(manifest="labels.csv", corrections="gs://b/c.csv")
+    found = make_absolute(Config(data="/images", output="/out", ingest=ingest)).ingest
+    assert (found.manifest, found.corrections) == (f"{tmp_path}/labels.csv", "gs://b/c.csv")
 
 
 @pytest.mark.parametrize("option", ["data", "output"])

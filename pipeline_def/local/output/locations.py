@@ -43,7 +43,10 @@ def make_absolute(config: Config) -> Config:
     """
     output = locate(config.output, "output", OUTPUT_SCHEMES)
     data = None if config.data is None else locate(config.data, "data", None)
-    config = dataclasses.replace(config, data=data, output=output)
+    tables = {name: getattr(config.ingest, name) for name in ("manifest", "corrections")}
+    found = {name: os.path.abspath(at) for name, at in tables.items() if at and on_disk(at)}
+    ingest = dataclasses.replace(config.ingest, **found)
+    config = dataclasses.replace(config, data=data, output=output, ingest=ingest)
     _check_apart(config)
     return config
 
