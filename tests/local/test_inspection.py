@@ -190,7 +190,7 @@ def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     _, out, _ = inspect(capsys, tmp_path)
     assert "few for random weights" not in out
     assert "Weights      ImageNet's for efficientnet_lite0\n" in out
-    assert "a short run judges all by cross-validation" in out
+    assert "judges all, to ± 0.22, unless that takes too long" in out
     _, out, _ = inspect(capsys, tmp_path, "--training.folds", "0")
     assert "cross-validation" not in out
     words = ("--model.weights", "none", "--augmentation.flip", "true")

@@ -43,10 +43,10 @@ class TrainingConfig:
     folds: Annotated[Count, Interval(le=20)] | Literal["auto"] = "auto"
     """Cross-validation below 1,000 images besides `test`, or 2,000 with pretrained weights, unless
     you name the eval split. Each fold of the images is judged by a model that has not seen it, and
-    the exported model is trained on all. auto: 5 folds if they take less than about 5 minutes on
-    two cores, or a quarter of `minutes`, judging by the images, epochs and network; with pretrained
-    weights 3 if these take less than twice as long; else 0, none. With `model.warm_start` always
-    0."""
+    the exported model is trained on all. auto: 5 folds if they are worth their time, which images,
+    epochs and network tell: about 5 minutes on two cores, a quarter of `minutes`, or one for each
+    0.01 by which they narrow the interval of the accuracy; with pretrained weights 3 if these take
+    less than twice as long; else 0, none. With `model.warm_start` always 0."""
 
     metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
     """Metric on the eval split that chooses the best epoch. loss: cross-entropy, which still ranks

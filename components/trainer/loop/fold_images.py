@@ -15,8 +15,10 @@ import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
-from components.contract.example import ENCODED, EVAL, LABEL_ID, SHA256, TRAIN
+from components.contract.confidence import Z
+from components.contract.example import ENCODED, EVAL, LABEL_ID, SHA256, TEST, TRAIN
 from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS, FEW_IMAGES
+from components.host.progress import report_result
 from components.records.record_index import write_indexed_shard
 from components.records.record_reader import read_features
 from components.records.shard_files import read_index, write_index
@@ -30,6 +32,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Of `training.folds: auto`; fewer for many images and pretrained weights, where more take longer.
 _FOLDS, _FEWER_FOLDS, _SECONDS = 5, 3, 300
+# Or the seconds that each hundredth is worth by which they narrow the interval of the accuracy.
+_SECONDS_A_HUNDREDTH = 60
 # Or the fraction of a search that its first trial may take.
 _SEARCHED = 0.25
 # Fewer prove nothing in any case.
@@ -155,24 +159,39 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
         level = logging.INFO if wanted == "auto" else logging.WARNING
         _LOGGER.log(level, "training.folds is %s, but is not used: %s.", wanted, reason)
         return 0
-    if wanted != "auto":
-        return wanted
     multiplications = count_multiplications(model)
-    seconds = estimate_seconds(data, multiplications, folds=_FOLDS)
-    most = max(_SECONDS, _SEARCHED * 60 * (data.config.training.minutes or 0))
-    if seconds <= most:
-        return _FOLDS
-    if data.config.model.pretrained and data.config.transfer.unfreeze != "all":
+    seconds = estimate_seconds(data, multiplications, folds=folds)
+    gain, narrower = _describe_gain(data)
+    worth = max(_SECONDS, _SECONDS_A_HUNDREDTH * 100 * narrower)
+    most = max(worth, _SEARCHED * 60 * (data.config.training.minutes or 0))
+    if wanted == "auto" and seconds > most:
         fewer = estimate_seconds(data, multiplications, folds=_FEWER_FOLDS)
-        if fewer <= 2 * most:
-            return _FEWER_FOLDS
-    _LOGGER.warning(
-        "The eval split has few images. Cross-validation judges the training on all %d images of "
-        "train and eval, and then trains on all, in about %d more minutes on two cores: "
-        "--training.folds %d.",
-        *(data.train.total + data.evaluation.total, math.ceil(seconds / 60), _FOLDS),
+        is_cheap = data.config.model.pretrained and data.config.transfer.unfreeze != "all"
+        if not is_cheap or fewer > 2 * most:
+            cost = f"but takes {_say(seconds)}: --training.folds {folds}"
+            report_result(f"no cross-validation: it {gain}, {cost}")
+            return 0
+        folds, seconds = _FEWER_FOLDS, fewer
+    report_result(f"cross-validation with {folds} folds {gain}; it takes {_say(seconds)}")
+    return folds
+
+
+def _say(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"about {minutes:,} more minute{'s' * (minutes != 1)} on two cores"
+
+
+def _describe_gain(data: TrainingInput) -> tuple[str, float]:
+    """Say what cross-validation brings, and by how much it narrows the interval of the accuracy."""
+    images = data.train.total + data.evaluation.total
+    # Half of the widest 95% interval.
+    before, after = (Z / 2 / math.sqrt(max(n, 1)) for n in (data.evaluation.total, images))
+    if TEST in read_index(data.train.uri)["splits"]:
+        return f"trains on all {images:,} images, and the test split judges", 0.0
+    return (
+        f"judges all {images:,} images, to ± {after:.2f} instead of ± {before:.2f}",
+        before - after,
     )
-    return 0
 
 
 def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds: int) -> str:

@@ -192,9 +192,9 @@ def _describe_folds(listing: Listing, config: Config) -> str:
     few = FEW_FOR_WEIGHTS if config.model.pretrained else FEW_IMAGES
     if unwanted or not by_hash or len(listing.files) >= few:
         return ""
-    sure = "a run" if config.training.folds != "auto" else "a short run"
+    doubt = "" if config.training.folds != "auto" else ", unless that takes too long"
     half_interval = 0.98 / math.sqrt(len(listing.files))
-    return f"; {sure} judges all by cross-validation (training.folds), to ± {half_interval:.2f}"
+    return f"; cross-validation (training.folds) judges all, to ± {half_interval:.2f}{doubt}"
 
 
 def _range(values: tuple[int, ...]) -> str:

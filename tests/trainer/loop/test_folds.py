@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,12 @@ import tensorflow_transform as tft
 import tf_keras
 
 from components.contract.configuration import to_dict
-from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256
+from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256, TEST
 from components.contract.model_files import HISTORY_FILE, TRAINING_FILE
 from components.images.options import TransformConfig
 from components.metrics.fold_predictions import read_folds
 from components.records.record_index import write_indexed_shard
-from components.records.shard_files import write_index
+from components.records.shard_files import read_index, write_index
 from components.trainer import run_fn as trainer
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
@@ -225,20 +226,47 @@ def network() -> tf_keras.Model:
     return tf_keras.Sequential([tf_keras.layers.Input([1])])
 
 
-def test_auto_follows_from_the_work_not_from_the_clock(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("splits", "wanted", "work", "chosen", "said"),
+    [
+        ([], 0, 0, 0, ""),
+        ([], 7, 10**12, 7, "with 7 folds judges all 48 images, to ± 0.14 instead of ± 0.28; it"),
+        ([], "auto", 10**6, 5, "about 1 more minute on two"),
+        # Worth it for an interval that is narrower by 0.14, but not if the test split judges.
+        ([], "auto", 12 * 10**9, 5, "about 9 more minutes"),
+        (
+            [TEST],
+            "auto",
+            12 * 10**9,
+            0,
+            "trains on all 48 images, and the test split judges, but",
+        ),
+        ([], "auto", 10**12, 0, "--training.folds 5"),
+    ],
+)
+def test_auto_follows_from_the_gain_and_the_work_not_from_the_clock(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    splits: list[str],
+    wanted: Any,
+    work: int,
+    chosen: int,
+    said: str,
 ) -> None:
     folder = write_images(tmp_path, groups={})
-    for wanted, work, chosen in (
-        (0, 0, 0),
-        (7, 10**12, 7),
-        ("auto", 10**6, 5),
-        ("auto", 10**12, 0),
-    ):
-        data = read_input(folder, folds=wanted)
-        monkeypatch.setattr(fold_images, "count_multiplications", lambda _, work=work: work)
-        assert choose_folds(data, network()) == chosen
-    assert "--training.folds 5" in caplog.text
+    index = read_index(str(folder))
+    for split in splits:
+        index["splits"][split] = {}
+    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
+    monkeypatch.setattr(fold_images, "count_multiplications", lambda _: work)
+    with caplog.at_level(logging.INFO):
+        assert choose_folds(read_input(folder, folds=wanted), network()) == chosen
+    assert said in caplog.text
+
+
+def test_a_search_has_time_for_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_images(tmp_path, groups={})
     for minutes, chosen in ((60, 5), (1, 0)):
         data = read_input(folder, folds="auto", minutes=minutes)
         # Fourteen minutes.
