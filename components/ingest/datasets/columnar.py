@@ -48,14 +48,16 @@ def _flat(value: Any) -> Any:
 
 def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the rows of a shard."""
+    classes: Mapping[str, Sequence[str]] | None = None
     with _opened(shard, names, sized=image) as batches:
         for group, first, batch in batches:
+            classes = read_class_labels(batch.schema) if classes is None else classes
             sizes = batch.column(batch.num_columns - 1).to_pylist()
             known = [name for name in names if name in batch.schema.names]
             columns = {name: batch.column(name).to_pylist() for name in known}
             for row, size in enumerate(sizes):
                 found = {name: values[row] for name, values in columns.items()}
-                yield Record(f"{group} {first + row}", size, found)
+                yield Record(f"{group} {first + row}", size, found, class_names=classes)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
@@ -165,7 +167,9 @@ def _append(columns: Any, sizes: Sequence[int | None]) -> Any:
     names = [] if columns is None else columns.schema.names
     arrays = [columns.column(name) for name in names]
     arrays = [a.combine_chunks() if isinstance(a, pyarrow.ChunkedArray) else a for a in arrays]
-    return pyarrow.table([*arrays, pyarrow.array(sizes, pyarrow.int64())], names=[*names, ""])
+    metadata = None if columns is None else columns.schema.metadata
+    arrays.append(pyarrow.array(sizes, pyarrow.int64()))
+    return pyarrow.table(arrays, names=[*names, ""], metadata=metadata)
 
 
 def _leaf(schema: Any, name: str) -> str:

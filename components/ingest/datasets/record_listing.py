@@ -243,14 +243,7 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
     """List the records of a shard; from where it is damaged on, they are one entry."""
     path, form = shard.file.path, FORMATS[source.layout]
     scanned = form.scan(shard, source.features.image, source.features.further)
-    names = source.names.get(path, NO_NAMES)
-    try:
-        own = form.class_names(shard).get(source.features.label)
-    except Exception:  # The scan says why it cannot be read.
-        own = None
-    if own:
-        names = ClassNames.of(enumerate(own), path)
-    listed = _ShardList([], {}, [], ShardLabels(path, names))
+    listed = _ShardList([], {}, [], ShardLabels(path, source.names.get(path, NO_NAMES)))
     number = 0
     while True:
         try:
@@ -261,6 +254,8 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
             record, scanned = Record("", 0, {}, why), iter(())
         if record is None:
             break
+        if number == 0 and (own := record.class_names.get(source.features.label)):
+            listed.labels.names = ClassNames.of(enumerate(own), path)
         name = f"{path}#{number}"
         found = _as_image(name, record, shard.file, source, listed.labels, config)
         if isinstance(found, ImageFile):
@@ -315,11 +310,14 @@ def _read(record: Record, feature: str, name: str, read: Callable[[Any], str | N
     Raises:
         DataError: it cannot be a split or a group.
     """
+    value, classes = record.features.get(feature), record.class_names.get(feature, ())
+    if isinstance(value, int) and 0 <= value < len(classes):
+        value = classes[value]
     try:
-        return read(record.features.get(feature))
+        return read(value)
     except RefusedValueError as error:
         raise DataError(
-            f"The feature {quote(feature)} of {name} is {quote(record.features[feature])}, which "
+            f"The feature {quote(feature)} of {name} is {quote(value)}, which "
             f"{error}; or take another feature with ingest.features."
         ) from None
 
