@@ -127,27 +127,28 @@ def _find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanRepo
 
 
 class _Units:
-    """The images that a hash divides, by the key of what each must stay with."""
+    """Images that must stay together, by their keys (see `key_of`)."""
 
-    def __init__(self, reports: Sequence[PlanReport], alone: Set[str] = frozenset()) -> None:
-        """Count all images; digests in `alone` have left their groups."""
-        self._alone = alone
+    def __init__(
+        self, reports: Sequence[PlanReport], sets: Sequence[Sequence[str]], alone: Set[str]
+    ) -> None:
+        """Join sets of keys, which may overlap; digests in `alone` are keys of their own."""
+        wanted = set(itertools.chain.from_iterable(sets))
         self.labels: dict[str, collections.Counter[str]] = {}
         self.spans: dict[str, int] = {}
         """Key → first span."""
-        for file, sha256 in each_image(reports):
+        self.classes = collections.Counter[str]()
+        for file, sha256 in each_image(reports) if wanted else ():
             if file.split is None:
-                key, span = self.key_of(file, sha256), int(file.columns.get(SPAN, 0))
-                self.labels.setdefault(key, collections.Counter())[file.label] += 1
-                self.spans[key] = min(span, self.spans.get(key, span))
-        self.classes = sum(self.labels.values(), collections.Counter())
+                self.classes[file.label] += 1
+                if (key := _key_of(file, sha256, alone)) in wanted:
+                    self.labels.setdefault(key, collections.Counter())[file.label] += 1
+                    span = int(file.columns.get(SPAN, 0))
+                    self.spans[key] = min(span, self.spans.get(key, span))
+        self.joined = self._join(sets)
 
-    def key_of(self, file: ImageFile, sha256: str) -> str:
-        """Return the key of an image."""
-        return sha256 if sha256 in self._alone else key_of(file, sha256)
-
-    def join(self, sets: Iterable[Sequence[str]]) -> list[list[str]]:
-        """Return the keys that sets, which may overlap, connect."""
+    def _join(self, sets: Iterable[Sequence[str]]) -> list[list[str]]:
+        # An image may have been dropped meanwhile.
         known = [[key for key in keys if key in self.labels] for keys in sets]
         names = list(dict.fromkeys(itertools.chain.from_iterable(known)))
         numbers = {key: number for number, key in enumerate(names)}
@@ -173,9 +174,8 @@ class _Units:
     ) -> list[str]:
         """Return the classes that have hardly any other images, unless one key has most of them.
 
-        `counts` is class → images, if not all of `keys` count.
-
-        No model could know such a class without having seen one of these images.
+        No model could know such a class without having seen one of these images. `counts` is class
+        → images, if not all of `keys` count.
         """
         return sorted(
             label
@@ -193,6 +193,11 @@ class _Units:
         return dict.fromkeys(keys, min(keys, key=order.__getitem__))
 
 
+def _key_of(file: ImageFile, sha256: str, alone: Set[str]) -> str:
+    """Return the key of an image; digests in `alone` have left their groups."""
+    return sha256 if sha256 in alone else key_of(file, sha256)
+
+
 def bind_copies(
     copies: Files, reports: Sequence[PlanReport], earlier: Mapping[str, str]
 ) -> dict[str, str]:
@@ -201,17 +206,18 @@ def bind_copies(
     The groups become one: the key of each → the key that decides. If they are too large for that,
     or were in several splits before, the copies leave them: the digest of the image → itself.
     """
-    units = _Units(reports)
     sets = {
         sha256: list({key_of(file, sha256): 0 for file in files if file.split is None})
         for sha256, files in copies.items()
     }
     sets = {sha256: keys for sha256, keys in sets.items() if len(keys) > 1}
+    units = _Units(reports, list(sets.values()), set())
     bound: dict[str, str] = {}
-    for keys in units.join(sets.values()):
+    for keys in units.joined:
         are_apart = len({earlier[key] for key in keys if key in earlier}) > 1
         if are_apart or units.is_too_large(keys) or units.fill_classes(keys):
-            shared = [sha256 for sha256, of in sets.items() if of[0] in keys]
+            together = set(keys)
+            shared = [sha256 for sha256, of in sets.items() if of[0] in together]
             logging.warning(
                 "%s groups share %s images, but cannot be in one split: the copies of each image "
                 "stay together, whatever their group.",
@@ -234,7 +240,7 @@ def bind(
     Clusters that share a group become one. The classes that follow have almost no images but near
     duplicates: these are not kept together. `copies` is what `bind_copies` returns.
     """
-    units = _Units(reports, {key for key, first in copies.items() if key == first})
+    alone = {key for key, first in copies.items() if key == first}
     files = _find_files(clusters, reports)
     sets: list[Sequence[str]] = [*copies.items()]
     alike: dict[str, collections.Counter[str]] = {}
@@ -242,11 +248,12 @@ def bind(
         keys = []
         for file, sha256 in ((file, of) for of in cluster.digests for file in files[of]):
             if file.split is None:
-                keys.append(key := units.key_of(file, sha256))
+                keys.append(key := _key_of(file, sha256, alone))
                 alike.setdefault(key, collections.Counter())[file.label] += 1
         sets.append(keys)
     bound, divided = dict(copies), set[str]()
-    for keys in units.join(sets):
+    units = _Units(reports, sets, alone)
+    for keys in units.joined:
         counts = sum((alike[key] for key in keys if key in alike), collections.Counter[str]())
         if classes := units.fill_classes(keys, counts):
             divided |= set(classes)

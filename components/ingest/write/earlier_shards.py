@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,22 +91,32 @@ def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division:
     suffixes = [PICTURES] if config.finds_near_duplicates else []
     read = {of: [*_read_plans(of, suffixes)] for of in {uri, divided} - {""}}
     facts = [of for of, is_intact in read.get(uri, ()) if is_intact]
-    known = [
-        (key_of(file, fact.sha256), fact)
-        for of, _ in read.get(divided, ())
-        for file, fact in zip(of.plan.files, of.facts, strict=True)
-        if fact.split and file.split is None
-    ]
-    splits = {fact.sha256: fact.split for _, fact in known}
-    keys: dict[str, str] = {}
-    shared = {f.sha256 for key, f in known if keys.setdefault(f.sha256, key) != key}
-    splits |= {key: fact.split for key, fact in known if fact.sha256 not in shared}
-    # Copies that groups share may have left them.
-    for key, fact in known:
-        splits.setdefault(key, fact.split)
+    splits = _find_splits([of for of, _ in read.get(divided, ())])
     is_planned_alike = uri and read_index(uri).get("planned_by") == plan_key(config)
     plans = [of.plan for of in facts] if is_planned_alike else ()
     return Earlier(uri, facts, plans, splits)
+
+
+def _find_splits(plans: Sequence[PlanFacts]) -> dict[str, str]:
+    """Return key of an image or group that a hash divided → its split."""
+    splits: dict[str, str] = {}
+    groups: dict[str, set[str]] = {}
+    grouped: list[tuple[str, str, str]] = []
+    for file, fact in itertools.chain.from_iterable(of.files() for of in plans):
+        if fact.split and file.split is None:
+            splits[fact.sha256] = fact.split
+            if file.group is not None:
+                key = key_of(file, fact.sha256)
+                grouped.append((key, fact.sha256, fact.split))
+                groups.setdefault(fact.sha256, set()).add(key)
+    for file, fact in itertools.chain.from_iterable(of.files() for of in plans if grouped):
+        if file.group is None and fact.sha256 in groups:
+            groups[fact.sha256].add(fact.sha256)
+    # Copies of an image that is elsewhere, too, may have left their groups.
+    grouped.sort(key=lambda image: len(groups[image[1]]) > 1)
+    for key, _, split in grouped:
+        splits.setdefault(key, split)
+    return splits
 
 
 def take_over(
