@@ -2,7 +2,9 @@
 
 import re
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.commands import Commands, Failure
@@ -38,27 +40,35 @@ class Runner:
     endpoint: str
     pipeline: str
     """Name of the pipeline, under which the cluster keeps its cache and its pushed models."""
+    user: Sequence[str] = ()
+    """Options that say who starts the runs."""
+    rows: list[str] = field(default_factory=list)
+    """What each run printed, rows of a table."""
 
     @property
     def spec(self) -> Path:
         """The compiled specification."""
         return self.output / "pipeline.yaml"
 
-    def compile(self, image: str, data: str) -> None:
+    def compile(self, image: str, data: str, *options: str) -> None:
         """Compile for small images and few epochs."""
         small = ["--transform.size", "8", "--model.name", "cnn"]
         small += ["--training.epochs", "5", "--training.folds", "0"]
         where = ["--name", self.pipeline, "--image", image, "--data", data]
         where += ["--output", str(self.spec)]
-        self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small)
+        self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small, *options)
 
     def run(self, name: str, **parameters: object) -> RunOutput:
         """Start a run and follow it to its end, whether it succeeds or not."""
         given = [word for p, v in parameters.items() for word in ("--parameter", f"{p}={v}")]
-        own = (str(self.spec), "--endpoint", self.endpoint, "--run-name", name)
+        own = (str(self.spec), "--endpoint", self.endpoint, "--run-name", name, *self.user)
         words = (sys.executable, "kfp_runner.py", "run", *own, *given, "--wait")
+        begin = time.monotonic()
         _, said = self.commands.follow(*words)
         lines = said.splitlines()
+        tasks = ", ".join(f"{task} {state}" for task, state in _STATE.findall(said))
+        seconds = time.monotonic() - begin
+        self.rows.append(f"| {name} | {seconds:.0f} s | {tasks} | {(lines or [''])[-1]} |")
         if not lines or not lines[0].startswith("Run: "):
             raise Failure(f"{name} did not start: {said.strip()[-500:]}")
         run_id = lines[0].removeprefix("Run: ")

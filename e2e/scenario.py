@@ -19,11 +19,13 @@ from e2e.runs import (
     check_failed,
     check_ran,
 )
-from e2e.store import DATA, Store
+from e2e.store import Store
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT
 from tests.report.browser import Page, browse, find_chromium
 
 # Seconds for the page to load its data.
 _DRAWN = 60
+_STATES_DRAWN = 15
 _SIZE = {"width": 1600, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
 
 # Of 1,797 digits, more than `ingest.max_reject_fraction`.
@@ -40,16 +42,50 @@ class Options:
     kubeconfig: str | None = None
     keep: bool = False
     browser: bool = True
+    steps: str = "{}"
+    root: str | None = None
+    namespace: str | None = None
+    token_file: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The pipeline root, given or the cluster's own."""
+        private = PRIVATE_ROOT.format(self.namespace) if self.namespace else DEFAULT_ROOT
+        return self.root or private
 
 
 def run(options: Options) -> None:
     """Create or use a cluster, run everything, and clean up."""
     options.output.mkdir(parents=True, exist_ok=True)
     commands = Commands({"KUBECONFIG": options.kubeconfig} if options.kubeconfig else {})
-    with _cluster(options, commands), _access(commands) as endpoint:
+    with _cluster(options, commands), _access(options, commands) as endpoint:
         # A name of its own, as another call has left a cache and pushed models.
         pipeline = time.strftime("images-e2e-%Y%m%d-%H%M%S")
-        play(options, Runner(commands, options.output, endpoint, pipeline), Store(pipeline))
+        given = {"--namespace": options.namespace, "--token-file": options.token_file}
+        user = [word for name, value in given.items() if value for word in (name, value)]
+        runner = Runner(commands, options.output, endpoint, pipeline, user)
+        with reporting(options, runner):
+            play(options, runner, Store(pipeline, options.url))
+
+
+@contextlib.contextmanager
+def reporting(options: Options, runner: Runner) -> Iterator[None]:
+    """Write what was seen, whether all passes or not, as a page for an issue."""
+    result = "Interrupted."
+    try:
+        yield
+        result = "Everything passed."
+    except Failure as failure:
+        result = f"Failed: {failure}"
+        raise
+    finally:
+        deployments = ("--namespace", cluster.NAMESPACE, "get", "deployments", "--output=wide")
+        asked = [("version",), ("get", "nodes", "--show-labels"), deployments]
+        seen = [f"```\n{runner.commands.read('kubectl', *words)}```" for words in asked]
+        chosen = f"`--release {options.release} --steps '{options.steps}' --root {options.url}`"
+        table = ["| run | took | tasks | end |", "|---|---|---|---|", *runner.rows]
+        page = ["# End-to-end test on Kubeflow", result, chosen, "\n".join(table), *seen]
+        (options.output / "report.md").write_text("\n\n".join(page) + "\n")
 
 
 @contextlib.contextmanager
@@ -70,14 +106,16 @@ def _cluster(options: Options, commands: Commands) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _access(commands: Commands) -> Iterator[str]:
+def _access(options: Options, commands: Commands) -> Iterator[str]:
     """Reach the store and the interface from here; yield the interface's address."""
-    with (
-        cluster.forward(commands, cluster.find_store(commands), 9000) as address,
-        cluster.forward(commands, "ml-pipeline-ui", 80) as endpoint,
-    ):
+    with contextlib.ExitStack() as stack:
+        endpoint = stack.enter_context(cluster.forward(commands, "ml-pipeline-ui", 80))
         before = dict(os.environ)
-        os.environ.update(cluster.store_environment(commands, address))
+        # Google's has its own address, and the credentials of whoever calls.
+        if not options.url.startswith("gs://"):
+            store = cluster.forward(commands, cluster.find_store(commands), 9000)
+            environment = cluster.store_environment(commands, stack.enter_context(store))
+            os.environ.update(environment)
         try:
             yield endpoint
         finally:
@@ -89,7 +127,8 @@ def play(options: Options, runner: Runner, store: Store) -> None:
     """Run the pipeline five times and check each run."""
     store.mend_images()
     store.put_digits()
-    runner.compile(options.image, DATA)
+    root = ("--kubeflow.pipeline_root", options.root) if options.root else ()
+    runner.compile(options.image, store.data, "--kubeflow.steps", options.steps, *root)
     first = runner.run("first")
     check_all_ran(first)
     _check_results(first, store, pushed=1)
@@ -106,7 +145,7 @@ def play(options: Options, runner: Runner, store: Store) -> None:
     store.mend_images()
     if options.browser:
         photograph(first.url, options.output, words=NODES, name="graph")
-    print(f"Everything passed; pictures are in {options.output}.")
+    print(f"Everything passed; what was seen is in {options.output}.")
 
 
 def _check_results(run: RunOutput, store: Store, *, pushed: int) -> None:
@@ -132,6 +171,8 @@ def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
         page.call("Emulation.setDeviceMetricsOverride", **_SIZE)
         page.call("Page.navigate", url=url)
         missing = _wait(page, words)
+        # The states of the tasks are drawn after their names.
+        time.sleep(_STATES_DRAWN)
         page.photograph(picture)
     if missing:
         raise Failure(f"{url} does not show {', '.join(missing)}; see {picture}.")

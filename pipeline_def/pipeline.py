@@ -20,6 +20,7 @@ from components.trainer.component import ImageTrainer
 from components.trainer.config.model import ExportConfig
 from components.trainer.config.training import TrainerConfig
 from components.transform.component import ImageTransform
+from components.validation.config import ValidationConfig
 from components.validation.gate import AnomalyGate
 from components.validation.schema_gen import ImageSchemaGen
 from components.validation.statistics_gen import ImageStatisticsGen
@@ -88,9 +89,13 @@ def _ingest_and_validate(config: Config, layout: Layout, listing: str) -> list[B
     statistics = ImageStatisticsGen(examples=example_gen.outputs["examples"]).with_id(
         steps.STATISTICS_GEN.id
     )
+    # What the gate makes of an anomaly is not in the schema: changing it must not train again.
+    limits = dataclasses.replace(
+        validation, anomalies=ValidationConfig.anomalies, drift=ValidationConfig.drift
+    )
     schema_gen = ImageSchemaGen(
         statistics=statistics.outputs["statistics"],
-        config=validation,
+        config=limits,
         curated=read_schema(config.validation.schema) if config.validation.schema else None,
     ).with_id(steps.SCHEMA_GEN.id)
     validator = ImageValidator(

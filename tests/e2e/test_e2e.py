@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from components.storage.object_store import open_store
 from e2e import __main__ as command_line
 from e2e import runs, scenario
 from e2e.commands import Commands, Failure
-from e2e.store import DATA, Store
+from e2e.store import Store
 from pipeline_def.kubeflow.specification import LOOKUPS
 from tests.kubeflow.client.kfp_server import KfpServer, nodes
 from tests.kubeflow.small_spec import SPEC
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 def test_images_and_models_in_the_store() -> None:
     store = Store("mine")
     with serve_s3("mlpipeline"):
-        fs, path = open_store(DATA)
+        fs, path = open_store(store.data)
         zeros = [f"{path}/0/{number}.png" for number in range(3)]
         for file in zeros:
             fs.pipe_file(file, file.encode())
@@ -124,11 +125,14 @@ class InProcess(Commands):
             status = kfp_runner.main(words[2:])
         return status, said.getvalue()
 
+    def read(self, *words: str) -> str:
+        return f"what {words[-1]} says\n"
+
 
 class Compiled(runs.Runner):
     """Has a specification with the names of all tasks."""
 
-    def compile(self, image: str, data: str) -> None:
+    def compile(self, image: str, data: str, *options: str) -> None:
         spec = copy.deepcopy(SPEC)
         container = spec["deploymentSpec"]["executors"]["Gen_executor"]
         spec["pipelineInfo"]["name"] = self.pipeline
@@ -150,7 +154,8 @@ def test_the_scenario_passes_twice_on_a_cluster(
     with Cluster() as server:
         for name in ("images-e2e-1", "images-e2e-2"):
             runner = Compiled(InProcess(), tmp_path, server.url, name)
-            scenario.play(options, runner, Kept(name))
+            with scenario.reporting(options, runner):
+                scenario.play(options, runner, Kept(name))
         assert [run["display_name"] for run in server.runs[5:]] == [
             *("first", "second", "changed-image", "against-the-baseline", "broken-images")
         ]
@@ -161,6 +166,13 @@ def test_the_scenario_passes_twice_on_a_cluster(
         # The page of the run itself, whatever its place in the list.
         assert "GET /apis/v2beta1/runs" not in server.requests
     assert capsys.readouterr().out.count("Everything passed") == 2
+    page = (tmp_path / "report.md").read_text()
+    assert "Everything passed.\n" in page
+    assert re.search(r"^\| second \| \d+ s \| Lookups RUNNING, .* \| Run SUCCEEDED: ", page, re.M)
+    assert "what --show-labels says" in page
+    with pytest.raises(Failure), scenario.reporting(options, runner):
+        raise Failure("no node has a GPU")
+    assert "Failed: no node has a GPU\n" in (tmp_path / "report.md").read_text()
 
 
 def test_the_command_line_and_the_workflow(

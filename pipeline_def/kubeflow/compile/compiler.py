@@ -22,13 +22,7 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import (
-    drop_implied,
-    share_pods,
-    tell_training,
-    transform_beside_validation,
-    write_commands,
-)
+from pipeline_def.kubeflow.compile.pods import share_pods, tell_training, write_commands
 from pipeline_def.kubeflow.compile.tasks import add_lookup, describe, runs_beam
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import (
@@ -113,7 +107,6 @@ def compile_documents(
         )
     _name_system_types(document)
     _tidy(document, config)
-    transform_beside_validation(document)
     interfaces = share_pods(document, interfaces)
     write_commands(document, interfaces)
     running_beam = {pod_of(one.id) for one in pipeline.components if runs_beam(one)}
@@ -123,8 +116,6 @@ def compile_documents(
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
-    if target == "oss":
-        drop_implied(document)
     check_documents(documents, target)
     return documents
 

@@ -21,38 +21,13 @@ from pipeline_def.kubeflow.specification import (
     pod_of,
 )
 from pipeline_def.kubeflow.step_interface import COMMAND, LEARNERS, StepInterface
-from pipeline_def.steps import ANOMALY_GATE, BASELINE_FINDER, TRAINER, TRANSFORM
+from pipeline_def.steps import ANOMALY_GATE, BASELINE_FINDER, TRAINER
 
 # Kind of an input → how its source names an output of another task, and that output.
 _SOURCES = {
     "artifacts": ("taskOutputArtifact", "outputArtifactKey"),
     "parameters": ("taskOutputParameter", "outputParameterKey"),
 }
-
-
-def transform_beside_validation(document: Specification) -> None:
-    """Let training wait for the gate in the place of Transform, so that both sides run at once."""
-    document.tasks[TRANSFORM.id]["dependentTasks"].remove(ANOMALY_GATE.id)
-    for step in document.tasks.keys() & LEARNERS:
-        waits = document.tasks[step]["dependentTasks"]
-        waits[:] = sorted({*waits, ANOMALY_GATE.id})
-
-
-def drop_implied(document: Specification) -> None:
-    """Drop dependencies that others imply: TFX lists everything upstream."""
-    producers = {task: set(_producers(document, task)) for task in document.tasks}
-    waits = {
-        task: producers[task] | set(definition.pop("dependentTasks", ()))
-        for task, definition in document.tasks.items()
-    }
-
-    def before(task: str) -> set[str]:
-        return waits[task].union(*map(before, waits[task]))
-
-    for task, definition in document.tasks.items():
-        implied = set().union(*map(before, waits[task]), producers[task])
-        if needed := sorted(waits[task] - implied):
-            definition["dependentTasks"] = needed
 
 
 def _producers(document: Specification, task: str) -> Iterator[str]:
@@ -81,9 +56,10 @@ def share_pods(
                 if producer and pod_of(producer) != producer:
                     output["producerTask"] = pod_of(producer)
                     output[key] = _shared_name(parts[producer], kind, output[key])
-        waits = {pod_of(name) for name in definition.get("dependentTasks", ())} - {task}
-        waits |= set(_producers(document, task))
-        definition["dependentTasks"] = sorted(waits)
+        # TFX lists everything upstream, and lets Transform wait for the gate in place of training.
+        waits = {*_producers(document, task)}
+        waits |= {pod_of(ANOMALY_GATE.id)} if task in LEARNERS else set()
+        definition |= {"dependentTasks": sorted(waits)} if waits else {}
     return interfaces
 
 
@@ -112,9 +88,7 @@ class _Pod:
         self.interfaces.append(dataclasses.replace(interface, received=received))
         self.executor = document.executors.pop(document.component(part)["executorLabel"])
         del document.components[part]
-        definition = document.tasks.pop(part)
-        waits = [*self.task.get("dependentTasks", ()), *definition.get("dependentTasks", ())]
-        self.task = {**definition, "inputs": self.task["inputs"], "dependentTasks": waits}
+        self.task = {**document.tasks.pop(part), "inputs": self.task["inputs"]}
 
     def _add_inputs(self, part: str, interface: StepInterface, kind: str) -> dict[str, str]:
         """Add the inputs from outside; return the others, with the outputs that they read."""

@@ -90,19 +90,25 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     assert given[0].keys() - given[1].keys() == {"tuner_fn"}
 
 
+def producers(whole: Specification, task: str) -> set[str]:
+    """Tasks whose outputs a task reads."""
+    kinds = (whole.sources(task, kind).values() for kind in ("parameters", "artifacts"))
+    found = (part for sources in kinds for source in sources for part in source.values())
+    return {part["producerTask"] for part in found if "producerTask" in part}
+
+
 def test_only_training_waits_for_more_than_its_inputs(spec: Spec) -> None:
-    tasks = spec["root"]["dag"]["tasks"]
-    waits = {name: one["dependentTasks"] for name, one in tasks.items() if "dependentTasks" in one}
-    assert waits == {"Trainer": ["Validator-Gate"]}
+    whole = Specification(spec)
+    more = {
+        name: {*one.get("dependentTasks", [])} ^ producers(whole, name)
+        for name, one in whole.tasks.items()
+    }
+    assert {name: tasks for name, tasks in more.items() if tasks} == {"Trainer": {"Validator-Gate"}}
 
 
 def longest_chain(whole: Specification, task: str) -> list[str]:
     """Return the pods that follow one another up to a task if only lookups run."""
-    waits = set(whole.tasks[task].get("dependentTasks", []))
-    for kind in ("artifacts", "parameters"):
-        for source in whole.sources(task, kind).values():
-            waits |= {one["producerTask"] for one in source.values() if "producerTask" in one}
-    earlier = [longest_chain(whole, other) for other in sorted(waits)]
+    earlier = [longest_chain(whole, other) for other in whole.tasks[task].get("dependentTasks", [])]
     pods = [f"{task}-driver", *([task] if task == LOOKUPS else [])]
     return [*max(earlier, key=len, default=["root-driver"]), *pods]
 
@@ -180,7 +186,13 @@ TRAINING = {"Trainer"}
 CHANGES: dict[str, tuple[Any, set[str]]] = {
     "data": ("gs://bucket/others", {"ImageExampleGen"}),
     "ingest": (IngestConfig(max_image_mib=9.0), {"ImageExampleGen"}),
-    "validation": (ValidationConfig(drift="off"), {"Statistics-Schema", "Validator-Gate"}),
+    "validation.drift": (ValidationConfig(drift="off"), {"Validator-Gate"}),
+    "validation.anomalies": (ValidationConfig(anomalies="warn"), {"Validator-Gate"}),
+    # The schema holds it.
+    "validation.max_label_drift": (
+        ValidationConfig(max_label_drift=0.5),
+        {"Statistics-Schema", "Validator-Gate"},
+    ),
     "transform": (TransformConfig(size=48), {"Transform", "Trainer"}),
     "model": (ModelConfig(name="cnn", dropout=0.4), TRAINING),
     "input": (InputConfig(reader="streamed"), TRAINING),
