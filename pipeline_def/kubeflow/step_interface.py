@@ -85,8 +85,8 @@ class PodSettings:
     """Pods of the workers, if the step starts some."""
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     """Server that the pod reports the run to."""
-    options: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Step → execution property, JSON → what is left out of it, see `LEFT_OUT`."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Step → place of an option of `LEFT_OUT`, joined by dots → its value."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class StepInterface:
     """Instead of an executor or lookup: those that share the pod, in their order."""
     received: Mapping[str, str] = field(default_factory=dict)
     """Input, an artifact or a parameter → output of an earlier part of the pod."""
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """The step's `PodSettings.options`, which the pod itself sets."""
 
     def shared(self, parameter: str) -> str:

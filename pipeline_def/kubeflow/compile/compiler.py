@@ -7,7 +7,7 @@ Each function here closes one of these gaps; `spec_check` then looks for the res
 import dataclasses
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -45,6 +45,8 @@ from pipeline_def.kubeflow.step_interface import (
     Recipes,
     RunParameter,
     StepInterface,
+    get_value,
+    set_value,
     uses_other_machines,
 )
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, PUSHER, TRAINER
@@ -109,8 +111,7 @@ def compile_documents(
     _tidy(document, config)
     interfaces = share_pods(document, interfaces)
     write_commands(document, interfaces)
-    running_beam = {pod_of(one.id) for one in pipeline.components if runs_beam(one)}
-    settings = _settings(config, image, options, running_beam)
+    settings = _pod_settings(document, config, pipeline.components, options, image)
     add_resources(document, config.kubeflow, target, settings)
     tell_training(document)
     documents = [document.spec]
@@ -146,39 +147,36 @@ def _compile(pipeline: Any, image: str) -> Spec:
     return spec
 
 
-Options = dict[str, dict[str, dict[str, Any]]]
-
-
-def _leave_out(document: Specification) -> Options:
-    """Remove the options that change no result from the properties; return them by step."""
-    options: Options = {}
+def _leave_out(document: Specification) -> dict[str, dict[str, Any]]:
+    """Blank the options that change no result; return step → place → value."""
+    options: dict[str, dict[str, Any]] = {}
     for step in document.tasks.keys() & LEFT_OUT:
-        for name, *parents, last in LEFT_OUT[step]:
-            source = document.sources(step, "parameters")[name]["runtimeValue"]
-            value = part = json.loads(source["constant"])
-            kept = options.setdefault(step, {}).setdefault(name, {})
-            for parent in parents:
-                part, kept = part[parent], kept.setdefault(parent, {})
-            kept[last] = part.pop(last)
-            source["constant"] = json.dumps(value, sort_keys=True)
+        for name, *keys in LEFT_OUT[step]:
+            source, path = document.sources(step, "parameters")[name]["runtimeValue"], tuple(keys)
+            value = get_value(source["constant"], path)
+            options.setdefault(step, {})[".".join((name, *keys))] = value
+            source["constant"] = set_value(source["constant"], path, None)
     return options
 
 
-def _settings(
-    config: Config, image: str, options: Options, running_beam: set[str]
-) -> Callable[[str], PodSettings]:
-    """Return what gives the settings of a task's pod, but for its retries."""
-
-    def settings(task: str) -> PodSettings:
-        steps = {step_of(part) for part in parts_of(task)}
-        return PodSettings(
+def _pod_settings(
+    document: Specification,
+    config: Config,
+    components: Iterable[Any],
+    options: Mapping[str, Mapping[str, Any]],
+    image: str,
+) -> dict[str, PodSettings]:
+    """Return task → what its pod is told in its environment, but for its retries."""
+    running_beam = {pod_of(component.id) for component in components if runs_beam(component)}
+    return {
+        task: PodSettings(
             beam_args=config.beam_pipeline_args if task in running_beam else (),
             workers=worker_group(config, image) if task == TRAINER.id else None,
             tracking=config.tracking if task == pod_of(PUSHER.id) else TrackingConfig(),
-            options={step: options[step] for step in sorted(steps & options.keys())},
+            options={s: options[s] for s in map(step_of, parts_of(task)) if s in options},
         )
-
-    return settings
+        for task in document.tasks
+    }
 
 
 def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:

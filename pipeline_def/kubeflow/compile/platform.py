@@ -1,7 +1,7 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,7 @@ def add_resources(
     document: Specification,
     config: KubeflowConfig,
     target: Target,
-    settings: Callable[[str], PodSettings],
+    settings: Mapping[str, PodSettings],
 ) -> None:
     """Write what the specification itself has of every task: resources, retries, environment."""
     for task, definition in document.tasks.items():
@@ -49,7 +49,7 @@ def add_resources(
         container["image"] = step.image or container["image"]
         if resources := _resources(step, target):
             container["resources"] = resources
-        env, pod = dict(step.env), replace(settings(task), retries=step.retries or 0)
+        env, pod = dict(step.env), replace(settings[task], retries=step.retries or 0)
         if pod != PodSettings():
             env[SETTINGS_VARIABLE] = to_json(pod)
         if env:

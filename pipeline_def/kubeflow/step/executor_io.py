@@ -81,9 +81,9 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     of_the_run |= {RECIPE_PARAMETER} if interface.recipes else set()
     properties = {key: value for key, value in values.items() if key not in of_the_run}
     try:
-        for name, options in interface.options.items():
-            document = _merge(json.loads(str(properties[name])), options)
-            properties[name] = json.dumps(document, sort_keys=True)
+        for place, value in interface.options.items():
+            name, *keys = place.split(".")
+            properties[name] = set_value(properties[name], tuple(keys), value)
         if interface.recipes and RECIPE_PARAMETER in values:
             changes = _recipe_changes(str(values[RECIPE_PARAMETER]), interface.recipes)
             for place, value in changes.items():
@@ -105,13 +105,6 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
         ) from error
     return properties | {key: value for key, value in resolved.items() if value is not None}
-
-
-def _merge(document: Any, added: Any) -> Any:
-    """Add nested values to a JSON document, which has none of them."""
-    if not isinstance(document, dict) or not isinstance(added, Mapping):
-        return added
-    return document | {key: _merge(document.get(key), value) for key, value in added.items()}
 
 
 def _recipe_changes(wanted: str, recipes: Recipes) -> dict[str, Any]:

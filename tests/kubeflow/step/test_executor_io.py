@@ -184,6 +184,12 @@ def test_the_recipe_of_a_run(
         properties(step, **values | {"training_recipe": "large"})
 
 
+def test_options_that_change_no_result_come_from_the_environment() -> None:
+    step = replace(TRAINER, options={"custom_config.input.threads": 3})
+    found = properties(step, custom_config='{"input": {"reader": "auto", "threads": null}}')
+    assert json.loads(found["custom_config"]) == {"input": {"reader": "auto", "threads": 3}}
+
+
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
