@@ -29,8 +29,10 @@ def _find_logins(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in fields.items():
         if isinstance(value, dict) and f"{prefix}{name}" != "kubeflow.steps":
             yield from _find_logins(value, f"{prefix}{name}.")
-        elif isinstance(value, str) and hide_login(value) != value:
-            yield f"{prefix}{name}"
+        else:
+            texts = value if isinstance(value, list) else [value]
+            if any(isinstance(text, str) and hide_login(text) != text for text in texts):
+                yield f"{prefix}{name}"
 
 
 @configuration()

@@ -157,6 +157,11 @@ WRONG = {
     ),
     "too large": (["--training.seed", "99999999999"], "it must be at most 2,147,483,647"),
     "a network for photographs": (["--model.name", "ResNet18"], "Did you mean 'resnet50'"),
+    "a larger one": (["--model.name", "resnet152"], "Did you mean 'resnet50'"),
+    "a password in a list": (
+        ["--beam_pipeline_args", "[--flink_master=http://me:secret@h]"],
+        "beam_pipeline_args has a password in its URL",
+    ),
     "not above zero": (["--training.learning_rate", "0"], "it must be a number above 0"),
     "width of a fixed network": (
         ["--model.name", "mobilenet_v2", "--model.width", "8"],

@@ -230,8 +230,10 @@ class ExportConfig:
 
 
 def _suggest(name: str) -> str:
-    # Networks for photographs first: resnet18 is meant as one of them, unlike resnet9.
-    return did_you_mean(name, APPLICATIONS) or did_you_mean(name, _NAMES)
+    # Networks for photographs first: resnet18 and resnet101 are meant as one, unlike resnet9.
+    family = name.rstrip("0123456789")
+    related = [one for one in APPLICATIONS if len(family) > 3 and one.startswith(family)]
+    return did_you_mean(next(iter(related), name), APPLICATIONS) or did_you_mean(name, _NAMES)
 
 
 def check_path(option: str, path: str | None) -> None:
