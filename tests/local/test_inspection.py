@@ -161,7 +161,7 @@ def test_status_2_when_a_run_would_not_start(
     status, out, err = inspect(capsys, tmp_path)
     assert status == 2
     assert "only one class" in err
-    assert "red" in out
+    assert "red/000.png: label red, split by hash" in out
     write_folder(tmp_path, each=4, labels=("blue",))
     status, _, err = inspect(capsys, tmp_path)
     assert status == 2

@@ -232,7 +232,7 @@ def _by_rows(
     unlabeled = [path for path, row in rows.items() if not row.label and path not in excluded]
     if unlabeled:
         notes.append(
-            f"{len(unlabeled):,} rows of {manifest} have no label, such as that of "
+            f"{len(unlabeled):,} rows of {manifest} have no label, or -1, such as that of "
             f"{quote_path(unlabeled[0])}: they are skipped."
         )
     rows = {path: row for path, row in rows.items() if row.label and path not in excluded}

@@ -33,7 +33,7 @@ _HEADER = "path,label[,split][,group][,...]"
 # Hugging Face's metadata.csv has the first.
 _PATHS = ("file_name", "filename")
 _INTEGER = re.compile(r"-?\d+")
-_MOST_NAMED = 12
+_MOST_NAMED, _LONGEST = 12, 80
 _TWICE = "it has the column {} twice: remove one"
 
 
@@ -188,7 +188,7 @@ def _find_column(columns: Sequence[str], wanted: str, path: str) -> str:
 
 def _join(columns: Sequence[str]) -> str:
     more = f" and {len(columns) - _MOST_NAMED:,} more" if columns[_MOST_NAMED:] else ""
-    return f"{', '.join(columns[:_MOST_NAMED])}{more}"
+    return f"{', '.join(name[:_LONGEST] for name in columns[:_MOST_NAMED])}{more}"
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def name_columns(names: tuple[str, ...]) -> list[str]:
     ]
     for name in filter(None, spelled):
         if spelled.count(name) > 1:
-            raise ValueError(_TWICE.format(name))
+            raise ValueError(_TWICE.format(name[:_LONGEST]))
     return spelled
 
 
@@ -311,7 +311,7 @@ def _read_json_lines(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
 def _read_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if doubled := [name for name in names if names.count(name) > 1]:
-        raise ValueError(_TWICE.format(doubled[0]))
+        raise ValueError(_TWICE.format(doubled[0][:_LONGEST]))
     return dict(pairs)
 
 
