@@ -35,6 +35,7 @@ logging.getLogger("tifffile").propagate = False
 _WHITE_IS_ZERO, _GRAY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6
 _BANDS = {_WHITE_IS_ZERO: 1, _GRAY: 1, _RGB: 3, _PALETTE: 1, _CMYK: 4, _YCBCR: 3}
 _OTHER_COLORS = {
+    -1: "no color space",
     4: "a transparency mask",
     **dict.fromkeys((8, 9, 10), "CIELab colors"),
     **dict.fromkeys((32803, 34892), "the raw data of a camera"),
@@ -52,7 +53,7 @@ _NEEDS_CODECS = (
 # What the samples beyond the colors are.
 _UNSPECIFIED, _PREMULTIPLIED, _ALPHA, _UNDECLARED = (0,), (1,), (2,), (-1,)
 
-_UNSIGNED, _SIGNED, _FLOAT, _UNDEFINED = 1, 2, 3, 4
+_UNSIGNED, _SIGNED, _FLOAT = 1, 2, 3
 
 # Photometric interpretation and meaning of extra samples → bits that Pillow decodes right, in one
 # plane or several.
@@ -76,7 +77,8 @@ _MOST_PAGES = 64
 _REDUCED, _MASK = 1, 4
 # Bytes. A picture of 100 million pixels in strips of a row has 1 MB of them.
 _MOST_TAG_BYTES = 2**24
-_COLORMAP, _SUBIFDS, _INK_SET, _PROFILE, _XMP = 320, 330, 332, 34675, 700
+_PREDICTOR, _COLORMAP, _SUBIFDS, _INK_SET = 317, 320, 330, 332
+_PROFILE, _XMP = 34675, 700
 
 _SAMPLE_FORMAT, _RESOLUTION = 339, 282
 
@@ -97,30 +99,40 @@ class _Layout(NamedTuple):
 
     def refuse(self, page: Any) -> str:
         """Return why the picture has no colors that can be shown; empty if it has."""
-        colors, tags = _BANDS.get(self.photometric), page.tags
-        few = self.bands > 1 and (self.photometric in (_WHITE_IS_ZERO, _GRAY))
-        if colors is None:
-            kind = _OTHER_COLORS.get(self.photometric, f"color space {self.photometric}")
-            return f"{kind}: convert it to RGB"
-        if page.imagedepth > 1:
-            return f"a volume of {page.imagedepth} slices: store one slice as a file"
-        if self.bands > 4:
-            return f"{self.bands} bands: store the three to be seen as RGB, 8 or 16 bits"
-        if self.kind not in (_UNSIGNED, _SIGNED) or not 0 < self.bits <= 16:
-            name = f"{self.bits}-bit numbers" if self.bits else "bands of unlike bits"
-            name = "floating-point numbers" if self.kind == _FLOAT else name
-            return f"{name}, whose range from black to white is unknown: scale them to 8 or 16 bits"
-        if few and not (self.extra in (_ALPHA, _PREMULTIPLIED) and self.photometric == _GRAY):
-            return f"{self.bands} bands without colors: store the three to be seen as RGB"
-        if self.bands != colors + len(self.extra) or len(self.extra) > 1:
-            return f"{self.bands} bands, of which not all have a meaning: store three as RGB"
-        if self.extra and (self.photometric not in (_GRAY, _RGB) or self.extra[0] > 2):
-            return "an extra band that is not transparency: leave it out"
-        if self.photometric == _PALETTE and _COLORMAP not in tags:
-            return "a palette is missing"
-        if tags.valueof(_INK_SET, 1) != 1:
-            return "inks other than CMYK: convert it to RGB"
-        return ""
+        colors, tags = _BANDS.get(self.photometric, 0), page.tags
+        is_gray = self.photometric in (_WHITE_IS_ZERO, _GRAY)
+        has_alpha = self.extra in (_ALPHA, _PREMULTIPLIED) and self.photometric == _GRAY
+        numbers = f"{self.bits}-bit numbers" if self.bits else "bands of unlike bits"
+        numbers = "floating-point numbers" if self.kind == _FLOAT else numbers
+        has_range = 0 < self.bits <= 16 and self.kind == _UNSIGNED
+        if self.bits in (8, 16) and self.photometric not in (_PALETTE, _YCBCR):
+            has_range |= self.kind == _SIGNED
+        color_space = _OTHER_COLORS.get(self.photometric, f"color space {self.photometric}")
+        wrong = {
+            f"{color_space}: convert it to RGB": not colors,
+            f"a volume of {page.imagedepth} slices: store one as a file": page.imagedepth > 1,
+            f"{self.bands} bands: store the three to be seen as RGB": self.bands > 4,
+            f"{numbers}, whose range from black to white is unknown: scale them to 8 or 16 bits": (
+                not has_range
+            ),
+            f"{self.bands} bands without colors: store the three to be seen as RGB": (
+                is_gray and self.bands > 1 and not has_alpha
+            ),
+            f"{self.bands} bands, of which not all have a meaning: store three as RGB": (
+                self.bands != colors + len(self.extra) or len(self.extra) > 1
+            ),
+            "an extra band that is not transparency: leave it out": (
+                self.extra > _ALPHA or (bool(self.extra) and self.photometric not in (_GRAY, _RGB))
+            ),
+            "no palette: convert it to RGB": (
+                self.photometric == _PALETTE and _COLORMAP not in tags
+            ),
+            "inks other than CMYK: convert it to RGB": tags.valueof(_INK_SET, 1) != 1,
+            f"a predictor of {self.bits} bits: store it without": (
+                tags.valueof(_PREDICTOR, 1) != 1 and self.bits not in (8, 16)
+            ),
+        }
+        return next((reason for reason, is_so in wrong.items() if is_so), "")
 
     def suits_pillow(self, colors: Any) -> bool:
         """Return whether Pillow decodes it right; `colors` are those of the palette."""
@@ -170,12 +182,15 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
         image = _PillowImage(_TagReader(_with_first(data, page)))
         image.is_doubted = is_doubted
         image.cut = _explain_cut(data, page)
-    elif layout.compression in _BY_TIFFFILE:
+    elif layout.compression in _BY_TIFFFILE and (
+        layout.photometric != _YCBCR or layout.compression == _JPEG
+    ):
         image = _open_with_tifffile(file, page, layout, is_doubted=is_doubted)
     else:
         name = _name_compression(layout.compression)
         raise Rejected(
-            Category.UNSUPPORTED, f"TIFF compressed with {name}: store it with LZW or Deflate"
+            Category.UNSUPPORTED,
+            f"TIFF of this layout compressed with {name}: store it as RGB with LZW or Deflate",
         )
     image.is_animated = several
     return image
@@ -221,7 +236,7 @@ def _read_layout(page: Any) -> _Layout:
         value = tags.valueof(tag, default)
         return (int(value),) if isinstance(value, int) else tuple(map(int, value))
 
-    [photometric], [bands], [planes] = numbers(262, 0), numbers(277, 1), numbers(284, 1)
+    [photometric], [bands], [planes] = numbers(262, -1), numbers(277, 1), numbers(284, 1)
     [compression], [fill_order] = numbers(259, _NONE), numbers(266, 1)
     bits, kinds, extra = numbers(258, 1), numbers(_SAMPLE_FORMAT, _UNSIGNED), numbers(338)
     if (photometric, bands, extra) == (_RGB, 4, ()):
@@ -232,7 +247,7 @@ def _read_layout(page: Any) -> _Layout:
         bits[0] if len({*bits}) == 1 else 0,
         bands,
         extra,
-        _UNSIGNED if kind == _UNDEFINED else kind,
+        kind,
         planes,
         compression,
         fill_order,

@@ -318,6 +318,8 @@ def from_gdal(bands: int, photometric: int, extra: list[int]) -> bytes:
     return write_tiff(page(samples(8, bands), photometric, tags=tags))
 
 
+without_colors = page(samples(8, 1), GRAY)
+del without_colors[0][262]
 REFUSED = {
     "three bands of GDAL": (from_gdal(3, GRAY, [0, 0]), "3 bands without colors: store the three"),
     "two bands": (from_gdal(2, GRAY, [0]), "2 bands without colors: store the three"),
@@ -342,14 +344,24 @@ REFUSED = {
         "the raw data of a camera",
     ),
     "other inks": (write_tiff(page(samples(8, 4), CMYK, tags={332: 2})), "inks other than CMYK"),
-    "no palette": (write_tiff(page(samples(8, 1), PALETTE)), "a palette is missing"),
+    "YCbCr of 16 bits": (write_tiff(page(samples(16, 3), YCBCR, bits=16)), "compressed with NONE"),
+    "a signed palette": (
+        write_tiff(page(samples(8, 1), PALETTE, tags={339: 2, 320: [0] * 768})),
+        "8-bit numbers, whose range",
+    ),
+    "12 bits, predicted": (
+        write_tiff(page(samples(12, 1), GRAY, bits=12, compression="deflate", predictor=2)),
+        "a predictor of 12 bits",
+    ),
+    "no color space": (write_tiff(without_colors), "no color space"),
+    "no palette": (write_tiff(page(samples(8, 1), PALETTE)), "no palette: convert it"),
     "a volume": (
         written(np.stack([DIM] * 3), volumetric=True, photometric="minisblack", tile=(1, 16, 16)),
         "a volume of 3 slices",
     ),
     "JPEG 2000 inside": (
         written(SMOOTH, compression="jpeg2000", photometric="rgb"),
-        "compressed with JPEG2000: store it with LZW or Deflate",
+        "compressed with JPEG2000: store it as RGB with LZW or Deflate",
     ),
 }
 
