@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import json
 import posixpath
-import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,7 +21,12 @@ from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.contract.span_pattern import find_root
 from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
-from components.ingest.datasets.reading import find_layout, find_shards, read_images
+from components.ingest.datasets.reading import (
+    ShardFiles,
+    find_layout,
+    find_shards,
+    read_images,
+)
 from components.ingest.datasets.record_listing import list_records
 from components.ingest.plan.splits import choose_splits, fill_splits
 from components.ingest.source.containers import (
@@ -32,6 +36,7 @@ from components.ingest.source.containers import (
 )
 from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
+from components.ingest.source.folder_tree import exclude_option
 from components.ingest.source.labeling import (
     METADATA,
     Exclusion,
@@ -291,39 +296,42 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
 
     # Most are pictures, which need no closer look.
     others = (entry for entry in found if not entry.path.lower().endswith(PICTURES))
-    shards, left, containers = find_shards(
-        entry for entry in others if is_visible(entry) or marks_container(entry.path)
-    )
-    for path, container in containers.items() if shards else ():
-        if container.is_table:
-            raise DataError(explain_container(f"{folder}/{path}", container))
-    if not (shards or left or containers):
+    named = find_shards(e for e in others if is_visible(e) or marks_container(e.path))
+    if not any(named):
         return None
-    visible = [entry for entry in found if is_visible(entry) and entry.path not in left]
+    shards, left, _ = named
     names = [file.path for files in shards.values() for file in files]
     is_metadata = all(posixpath.basename(name) in METADATA for name in names)
     loose = bool(config.manifest) or is_metadata
-    picture = find_picture((e.path for e in visible), loose=loose)
-    if not shards:
-        if picture is None and containers:
-            path, container = next(iter(containers.items()))
-            raise DataError(explain_container(f"{folder}/{path}", container))
-        if picture is None and left:
-            path, why = next(iter(left.items()))
-            raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
+    visible = (entry for entry in found if is_visible(entry) and entry.path not in left)
+    picture = find_picture((entry.path for entry in visible), loose=loose)
+    if reason := _explain_unread(named, has_pictures=bool(picture)):
+        raise DataError(f"{folder.rstrip('/')}/{reason}")
+    # A table of labels, or the archive that the images come from.
+    beside = not any("/" in name for name in names) and shards.keys() <= {"parquet", "webdataset"}
+    if not shards or (picture and (loose or beside)):
         return None
     if picture:
-        # A table of labels, or the archive that the images come from.
-        beside = not any("/" in name for name in names)
-        if loose or (beside and shards.keys() <= {"parquet", "webdataset"}):
-            return None
         raise DataError(
             f"{folder} has both shards and images, such as {names[0]} and {picture}: leave one "
-            f"kind out, as with --ingest.exclude {shlex.quote(json.dumps(names[:1]))}."
+            f"kind out, as with {exclude_option(names[:1])}."
         )
     _check_pointers(folder, shards, config)
-    records = list_records(folder, visible, shards, config)
+    kept = [entry for entry in found if is_visible(entry) and entry.path not in left]
+    records = list_records(folder, kept, shards, config)
     return records._replace(skipped=left | records.skipped)
+
+
+def _explain_unread(named: ShardFiles, *, has_pictures: bool) -> str:
+    """Say why files that were told by their names cannot be read; "" if the others can."""
+    has_others = bool(named.by_layout) or has_pictures
+    for path, container in named.containers.items():
+        # Which shards of a table count depends on its metadata.
+        if not has_others or (container.is_table and named.by_layout):
+            return explain_container(path, container)
+    for path, why in named.left.items() if not has_others else ():
+        return f"{path} and the like are no shards, but {why}: give the folder of the shards."
+    return ""
 
 
 def _check_pointers(

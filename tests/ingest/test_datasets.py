@@ -469,7 +469,10 @@ CONTAINERS = {
     "ArrayRecord": (["x-train.array_record-00000-of-00002"], "an ArrayRecord file"),
     "Bag": (["x@00002.bagz"], "a Bag file"),
     "films": (["cat/1.mp4", "dog/1.MOV"], "a film, which cannot be read: take pictures out of it"),
-    "nothing but leftovers": (["_temporary/0/a.parquet"], "has no shards but _temporary"),
+    "nothing but leftovers": (
+        ["_temporary/0/a.parquet"],
+        "are no shards, but left by",
+    ),
 }
 
 

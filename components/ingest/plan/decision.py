@@ -27,6 +27,15 @@ from components.ingest.plan.near_duplicates import bind, bind_copies, find_clust
 from components.ingest.plan.splits import SplitRule, find_rule
 from components.ingest.source.listing import ImageFile, Listing
 
+_DIVIDED = (
+    "Almost all images of class %s are near duplicates: they are divided among the splits, as no "
+    "model could know it otherwise. The accuracy on them is too high."
+)
+_UNDIVIDED = (
+    "All images of class %s stay together, as a group or copies of one image: none of them judges "
+    "a model that has seen another one."
+)
+
 
 class Decision(NamedTuple):
     """What became of all images."""
@@ -72,7 +81,7 @@ def decide(
     if assignment != given:
         reports = _report(facts, assignment)
 
-    def keep_together(bound: Mapping[str, str]) -> tuple[Assignment, list[PlanReport]]:
+    def keep_together(bound: Mapping[str, str]) -> tuple[Assignment, Sequence[PlanReport]]:
         rule = _find_rule(facts, listing, earlier, bound, assignment.rule.uncorrected)
         together = dataclasses.replace(assignment, rule=rule)
         return together, _report(facts, together)
@@ -86,25 +95,16 @@ def decide(
     if config.finds_near_duplicates:
         clusters = find_clusters(reports, copies.keys(), examples_uri)
         bound, divided = bind(clusters, reports, earlier, shared)
-        if bound != shared:
-            together, after = keep_together(bound)
-            if not _lose_images(reports, after):
-                assignment, reports = together, after
+        after = keep_together(bound) if bound != shared else (assignment, reports)
+        if not _lose_images(reports, after[1]):
+            assignment, reports = after
         near = list_clusters(clusters, reports, assignment)
     elif config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
-    if divided:
-        logging.warning(
-            "Almost all images of class %s are near duplicates: they are divided among the splits, "
-            "as no model could know it otherwise. The accuracy on them is too high.",
-            ", ".join(map(quote, divided)),
-        )
-    if undivided := _find_undivided(reports, assignment.rule):
-        logging.warning(
-            "All images of class %s stay together, as a group or copies of one image: none of them "
-            "judges a model that has seen another one.",
-            ", ".join(map(quote, undivided)),
-        )
+    undivided = _find_undivided(reports, assignment.rule)
+    for labels, warning in ((divided, _DIVIDED), (undivided, _UNDIVIDED)):
+        if labels:
+            logging.warning(warning, ", ".join(map(quote, labels)))
     return Decision(assignment, copies, reports, outcomes, near, divided, undivided)
 
 

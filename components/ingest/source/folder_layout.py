@@ -113,11 +113,25 @@ def _pass_through(tree: FolderTree, top: str) -> str:
     return path
 
 
+def _check_flat(tree: FolderTree) -> None:
+    """Raise `DataError` if folders that are named like splits have no folders in them."""
+    names = tree.below()
+    guessed = {split for name in names if (split := guess_split(name))}
+    is_named = len(guessed) > 1 or any(map(split_of_name, names))
+    if is_named and not any(tree.inner().values()):
+        raise DataError(
+            f"The folders {join_names(names)} of {tree.root} have images, but no label folders: "
+            f"{explain_annotations(tree.others) or TABLE} If they are labels, set ingest.layout to "
+            f"label."
+        )
+
+
 def _check_clear(tree: FolderTree, splits: Mapping[str, str | None]) -> None:
     """Raise `DataError` if the top folders could be splits, or the labels may be elsewhere."""
     check_names(tree, "")
     check_copy(tree)
     check_only(tree)
+    _check_flat(tree)
     named = [name for name, split in splits.items() if split]
     others = [name for name, split in splits.items() if not split]
     guessed = {name: split for name in others if (split := guess_split(name))}
@@ -127,13 +141,6 @@ def _check_clear(tree: FolderTree, splits: Mapping[str, str | None]) -> None:
     counts = collections.Counter(name for names in inner.values() for name in names)
     shared = [name for name, count in counts.items() if count > 1 and 2 * count >= len(holders)]
     options = "set ingest.layout to label or split"
-    is_flat = not any(tree.inner().values())
-    if is_flat and (named or len(set(guessed.values())) > 1):
-        raise DataError(
-            f"The folders {join_names(splits)} of {tree.root} have images, but no label folders: "
-            f"{explain_annotations(tree.others) or TABLE} If they are labels, set ingest.layout to "
-            f"label."
-        )
     if named and others:
         some, rest = join_names(named), join_names(others)
         doubt = f"some have names of splits ({some}) and some do not ({rest})"

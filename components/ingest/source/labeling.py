@@ -1,11 +1,8 @@
 """Label the files of a folder by their folders or a manifest."""
 
-import collections
 import fnmatch
 import glob
-import json
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -24,7 +21,7 @@ from components.ingest.source.folder_layout import (
     note_unused_folders,
     split_of_name,
 )
-from components.ingest.source.folder_tree import FolderTree
+from components.ingest.source.folder_tree import FolderTree, exclude_option
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.manifest import TYPELESS, Row, is_manifest, read_manifest
 from components.ingest.source.values import is_unlabeled
@@ -92,55 +89,60 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
     skipped: dict[str, str] = {}
     tree = _find_tree(folder, found, skipped)
     splits = find_split_folders(tree, config.layout)
-    # The only split of label folders is the root, and says nothing.
-    places = {place.partition("/")[0]: (place.split("/"), split) for place, split in splits.items()}
-    for path, reason in skipped.items() if splits else ():
-        top, depth = path.partition("/")[0], path.count("/")
-        if reason == LINK_AGAIN and top in places and depth == len(places[top][0]):
-            raise DataError(
-                f"{path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
-                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([path]))}."
-            )
-    empty = collections.Counter[str]()
+    _check_links(skipped, splits)
     labels: dict[str, set[str]] = {place: set() for place in splits or ("",)}
-    nowhere: tuple[list[str], str | None] = ([] if not splits else ["/"], None)
-
-    def label_files() -> Iterator[ImageFile]:
-        before, label, split, unused = None, "", None, _UNLABELLED
-        for path, _, size, version, checksum in found:
-            if path in skipped:
-                continue
-            if (place := path.rpartition("/")[0]) != before:
-                before, parts = place, path.split("/")
-                above, split = places.get(parts[0], nowhere)
-                depth = len(above)
-                is_inside = len(parts) >= depth + 2 and parts[:depth] == above
-                # All files of a label share its text.
-                label = sys.intern(parts[depth]) if is_inside else ""
-                unused = NO_LABEL if is_unlabeled(label) else _UNLABELLED
-                if label:
-                    labels["/".join(above)].add(label)
-            if label and unused != NO_LABEL:
-                yield ImageFile(path, label, split, size, version, None, checksum)
-            else:
-                skipped[path] = unused
-                empty[parts[0]] += 1
-
-    files = keep(label_files(), ImageFile._make)
+    files = keep(_label_files(found, splits, skipped, labels), ImageFile._make)
     if not files:
         unlabelled = (path for path, reason in skipped.items() if reason == _UNLABELLED)
         loose = [path for path in unlabelled if "/" not in path]
         raise DataError(explain_no_labels(folder, loose, tree.others))
     notes = note_other_splits(folder)
-    notes += [
-        f"{place}/ has no label folders, so its {empty[place.partition('/')[0]]:,} files are "
-        f"skipped."
-        for place in splits
-        if not labels[place]
-    ]
+    for place in (place for place in splits if not labels[place]):
+        count = sum(path.startswith(f"{place}/") for path in skipped)
+        notes.append(f"{place}/ has no label folders, so its {count:,} files are skipped.")
     notes += note_odd_labels(set().union(*labels.values()))
     notes += note_unused_folders(tree, labels, skipped)
     return Labelled(files, skipped, "split" if splits else "label", notes)
+
+
+def _check_links(skipped: Mapping[str, str], splits: Mapping[str, str]) -> None:
+    """Raise `DataError` if a label of a split is a link to a folder that is listed already."""
+    for path, reason in skipped.items() if splits else ():
+        if reason == LINK_AGAIN and path.rpartition("/")[0] in splits:
+            raise DataError(
+                f"{path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
+                f"leave the link out with {exclude_option([path])}."
+            )
+
+
+def _label_files(
+    found: Iterable[Found],
+    splits: Mapping[str, str],
+    skipped: dict[str, str],
+    labels: Mapping[str, set[str]],
+) -> Iterator[ImageFile]:
+    """Yield the files in label folders; add the other ones, and the labels of each split."""
+    places = {place.partition("/")[0]: (place.split("/"), split) for place, split in splits.items()}
+    # Without splits, the label folders are at the top.
+    elsewhere: tuple[list[str], str | None] = (["/"] if splits else [], None)
+    before, label, split, unused = None, "", None, _UNLABELLED
+    for path, _, size, version, checksum in found:
+        if path in skipped:
+            continue
+        if (place := path.rpartition("/")[0]) != before:
+            before, parts = place, path.split("/")
+            above, split = places.get(parts[0], elsewhere)
+            depth = len(above)
+            is_inside = len(parts) >= depth + 2 and parts[:depth] == above
+            # All files of a label share its text.
+            label = sys.intern(parts[depth]) if is_inside else ""
+            unused = NO_LABEL if is_unlabeled(label) else _UNLABELLED
+            if label:
+                labels["/".join(above)].add(label)
+        if label and unused != NO_LABEL:
+            yield ImageFile(path, label, split, size, version, None, checksum)
+        else:
+            skipped[path] = unused
 
 
 def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> FolderTree:
