@@ -81,7 +81,7 @@ def decide(
     if assignment != given:
         reports = _report(facts, assignment)
 
-    def keep_together(bound: Mapping[str, str]) -> tuple[Assignment, Sequence[PlanReport]]:
+    def keep_together(bound: Mapping[str, str]) -> tuple[Assignment, list[PlanReport]]:
         rule = _find_rule(facts, listing, earlier, bound, assignment.rule.uncorrected)
         together = dataclasses.replace(assignment, rule=rule)
         return together, _report(facts, together)
