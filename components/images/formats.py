@@ -170,8 +170,9 @@ def _check_components(data: bytes, image: Image.Image) -> None:
     parts = [struct.unpack_from("BBB", data, start + 42 + 3 * i) for i in range(min(count, 5))]
     problem = ""
     if {*parts} != {(7, 1, 1)} or count > 4:
-        bits = "/".join(f"{depth % 128 + 1}" for depth, *_ in parts)
-        problem = f"{count} components of {bits} bits"
+        depths = "/".join(f"{depth % 128 + 1}" for depth, *_ in parts)
+        signed = "signed " if any(depth > 127 for depth, *_ in parts) else ""
+        problem = f"{count} components of {depths} {signed}bits"
     if (right - left, bottom - top) != image.size:
         problem = f"sides of {right - left} and {bottom - top} pixels beside {image.size}"
     if (place := data.find(b"colr", 0, start)) > 0:

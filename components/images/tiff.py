@@ -176,7 +176,7 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
     # resolution. A fourth band is transparency to them, whatever it holds.
     codes = page.tags.keys()
     is_doubted = layout.extra == _UNDECLARED
-    is_doubted |= _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
+    is_doubted |= layout.extra == _ALPHA and _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
     image: _PillowImage | LazyImage
     if layout.suits_pillow(page.tags.valueof(_COLORMAP, (0,))):
         image = _PillowImage(_TagReader(_with_first(data, page)))

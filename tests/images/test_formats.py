@@ -152,7 +152,7 @@ REFUSED = {
             (16, np.uint16, "1 components of 16 bits"),
         ]
     },
-    "JPEG 2000, signed": (jpeg_2000(GRAY - 128, dtype=np.int8), "1 components of 8 bits"),
+    "JPEG 2000, signed": (jpeg_2000(GRAY - 128, dtype=np.int8), "1 components of 8 signed bits"),
     "JPEG 2000 of 16 bits with transparency": (
         jpeg_2000(np.dstack([DEEP_RGB, DEEP_GRAY]), bits=16, dtype=np.uint16),
         "4 components of 16/16/16/16 bits",
