@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib.metadata
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -153,6 +155,15 @@ class TransformConfig:
             "transform.fit is 'letterbox', but crops of transform.storage 'originals' have no "
             "bars: choose transform.fit crop or stretch.",
         )
+
+
+@functools.cache
+def tiff_codecs() -> str:
+    """Return the version of imagecodecs, which rare TIFFs need; empty if it is not installed."""
+    try:
+        return importlib.metadata.version("imagecodecs")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def read_custom_config(fields: Mapping[str, Any]) -> tuple[TransformConfig, ImageOptions]:

@@ -7,7 +7,6 @@ compressions. Samples are scaled by their bits and sign, never by their smallest
 Source: TIFF 6.0; TIFF technical note 1 (SubIFDs).
 """
 
-import importlib.util
 import io
 import itertools
 import logging
@@ -25,6 +24,7 @@ from PIL import Image, ImageOps, TiffImagePlugin
 from components.images.check_result import Category, Rejected
 from components.images.jpeg_frame import FRAMES, ORIENTATION_TAG, walk_segments
 from components.images.lazy_image import LazyImage
+from components.images.options import tiff_codecs
 
 # Pillow's own reader of uncompressed files takes YCbCr for RGB, and planes of 16 bits for 8.
 TiffImagePlugin.READ_LIBTIFF = True
@@ -343,7 +343,7 @@ def _decode(data: bytes, page: Any, layout: _Layout) -> npt.NDArray[Any]:
         Rejected: the file is cut, lacks parts of the picture, or a codec is missing.
     """
     small = layout.compression in (_NONE, *_DEFLATE) and layout.bits in (1, 8, 16)
-    if not small and importlib.util.find_spec("imagecodecs") is None:
+    if not small and not tiff_codecs():
         raise Rejected(Category.UNSUPPORTED, _NEEDS_CODECS)
     rows, columns = min(page.rowsperstrip or page.imagelength, page.imagelength), page.imagewidth
     if page.is_tiled:

@@ -1,6 +1,5 @@
 """What a person sees in a TIFF of each layout, and which layouts are refused and why."""
 
-import importlib.util
 import io
 import itertools
 import struct
@@ -15,6 +14,7 @@ import simplejpeg
 import tifffile
 from PIL import Image
 
+from components.images import tiff
 from components.images.check import check_image
 from components.images.check_result import Category, Note, Rejected
 from components.images.formats import open_image, rejecting
@@ -375,7 +375,7 @@ def test_tags_that_share_their_values_exhaust_no_memory(code: int) -> None:
 def test_without_imagecodecs_rare_layouts_say_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(tiff, "tiff_codecs", lambda: "")
     assert see(write_tiff(NEGATIVE)).shape == (HEIGHT, WIDTH, 3)
     with pytest.raises(Rejected, match="install the package imagecodecs"):
         see(write_tiff(page(samples(12, 1), GRAY, bits=12)))
