@@ -295,6 +295,7 @@ QUIRKS: Sequence[Quirk] = [
         "",
         "labels.txt gives the labels 0 and 2 the same name, 'crane'",
     ),
+    _named("text as label, useless names", [row("cat")], "dog\n\ndog\n", "cat"),
     _named("TFDS's −1 for no label", [row(-1), row(0)], "cat\n", "cat", "no label"),
     _named("a one-hot label", [row([0, 1]), row([1, 0])], "cat\ndog\n", "dog, cat"),
     Quirk(

@@ -25,25 +25,26 @@ class ClassNames(NamedTuple):
     source: str
     """The file or shard that has them."""
     by_number: Mapping[str, str]
+    problem: str = ""
+    """Why they cannot be used, if so; it matters only where labels are numbers."""
 
     @classmethod
     def of(cls, numbered: Iterable[tuple[int, str]], source: str) -> "ClassNames":
-        """Check names and their numbers.
-
-        Raises:
-            DataError: a name is missing, or stands for two numbers.
-        """
-        found: dict[str, int] = {}
+        """Collect numbers and names; the problem is a name that is missing, or for two numbers."""
+        by_number: dict[str, str] = {}
+        numbers: dict[str, int] = {}
+        problem = ""
         for number, name in numbered:
+            by_number[str(number)] = name
+            other = numbers.setdefault(name, number)
             if not name:
-                raise DataError(f"{source} has no name for the label {number}: add it.")
-            if name in found:
-                raise DataError(
-                    f"{source} gives the labels {found[name]} and {number} the same name, "
+                problem = problem or f"{source} has no name for the label {number}: add it."
+            elif other != number:
+                problem = problem or (
+                    f"{source} gives the labels {other} and {number} the same name, "
                     f"{quote(name)}: make them different."
                 )
-            found[name] = number
-        return cls(source, {str(number): name for name, number in found.items()})
+        return cls(source, by_number, problem)
 
     def __bool__(self) -> bool:
         """Return whether there are names."""
@@ -67,7 +68,7 @@ def find_names(
         paths: all paths in the folder.
 
     Raises:
-        DataError: files of one folder contradict each other, or a name is missing or doubled.
+        DataError: a file is not text.
     """
     wanted = (f"{feature}.labels.txt", *_FILES)
     of_folder: dict[str, ClassNames] = {}
@@ -75,7 +76,8 @@ def find_names(
         names = ClassNames.of(_parse(read_bytes(f"{folder.rstrip('/')}/{path}"), path), path)
         other = of_folder.setdefault(posixpath.dirname(path), names)
         if other.by_number != names.by_number:
-            raise DataError(f"{other.source} and {path} name different classes: remove one.")
+            problem = f"{other.source} and {path} name different classes: remove one."
+            of_folder[posixpath.dirname(path)] = other._replace(problem=problem)
     found = {
         shard: next((of_folder[place] for place in _above(shard) if place in of_folder), NO_NAMES)
         for shard in shards
@@ -126,9 +128,11 @@ class ShardLabels:
 
         Raises:
             RefusedValueError: the value is no label.
-            DataError: its number is that of another label, or changes.
+            DataError: its number is that of another label, or the names cannot be used.
         """
         label = read_label(value, self.names.by_number)
+        if self.names.problem and label in self.names.by_number.values():
+            raise DataError(self.names.problem)
         if label and isinstance(number, int):
             pair = f"number {number}", f"label {quote(label)}"
             for key in pair:
@@ -188,7 +192,7 @@ def check_names(shards: Sequence[ShardLabels]) -> list[str]:
 
 
 def _explain_outside(shard: ShardLabels, number: int, used: Collection[int]) -> str:
-    source, known = shard.names
+    source, known, _ = shard.names
     first, last = min(map(int, known)), max(map(int, known))
     text = (
         f"{shard.path} has the label {number}, but {source} names only the numbers {first} to "

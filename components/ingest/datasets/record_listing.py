@@ -168,7 +168,7 @@ def _examine(
     paths = [entry.path for entry in found]
     _check_pixels(folder, features.image, paths)
     files = [shard.file.path for shard in shards]
-    names = find_names(folder, features.label, files, paths)
+    names = {} if config.manifest else find_names(folder, features.label, files, paths)
     if features.split or config.layout == "label" or config.manifest:
         return _Source(layout, features, names, dict.fromkeys(files)), samples, []
     splits, notes = find_splits(folder, files)
