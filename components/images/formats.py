@@ -30,7 +30,7 @@ _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 # Where each of these begins, or how it ends; Pillow would take some for what it knows.
 _OTHERS = {
-    "DICOM": rb".{128}DICM",
+    "DICOM": rb".{128}DICM|\x02\x00[\x00\x02]\x00UL",
     "FITS": rb"SIMPLE  =",
     "PSD": rb"8BPS",
     "JPEG XR": rb"II\xbc",
