@@ -47,7 +47,7 @@ _NONE, _FAX, _JPEG, _DEFLATE = 1, (2, 3, 4), 7, (8, 32946)
 _BY_TIFFFILE = frozenset({_NONE, _JPEG, *_DEFLATE, 5, 32773, 50000})
 _CODECS = _BY_TIFFFILE | {34925}
 _NEEDS_CODECS = (
-    "TIFF of a rare layout: install the package imagecodecs, or convert the image to PNG"
+    "TIFF of a rare layout: install imagecodecs (uv sync --extra tiff), or store it as PNG"
 )
 
 # What the samples beyond the colors are.
