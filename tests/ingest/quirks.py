@@ -258,6 +258,13 @@ QUIRKS: Sequence[Quirk] = [
         "",
         "has the features 'Label', 'label': name one with ingest.features",
     ),
+    Quirk(
+        PARQUET,
+        "a group in two splits",
+        {"a.parquet": [row("cat", split="train", who="x"), row("cat", split="test", who="x")]},
+        refused="Group 'x' is in the splits 'train' and 'test'",
+        options={"features": {"group": "who"}},
+    ),
     _parquet("a mask as label", {"a.parquet": [row(PNG)]}, "", "holds images, not the label"),
     _parquet(
         "a struct as label",

@@ -348,6 +348,7 @@ def test_two_images_of_a_sample(images: list[Image], tmp_path: Path) -> None:
     assert [file.path for file in listing.files] == ["x.tar#0"]
     # A member of the same name begins another sample.
     assert ("x.tar#2", "no image") in listing.skipped
+    assert "2 of 3 records are skipped, such as x.tar#1: no image." in listing.notes
 
 
 def test_names_from_the_options(images: list[Image], tmp_path: Path) -> None:

@@ -135,6 +135,13 @@ def list_records(
     if not config.manifest:
         listed = _fill_damaged(listed)
     notes += itertools.chain.from_iterable(part.notes for part in lists)
+    skipped = {path: why for part in lists for path, why in part.skipped.items()}
+    examples = {why: path for path, why in reversed(skipped.items())}
+    notes += [
+        f"{count:,} of {len(listed) + len(skipped):,} records are skipped, such as "
+        f"{examples[why]}: {why}."
+        for why, count in collections.Counter(skipped.values()).most_common()
+    ]
     if not listed:
         first = next((file for part in lists for file in part.files), None)
         why = f"{first.path}: {Origin.decode(first.version).problem}." if first else ""
@@ -147,7 +154,7 @@ def list_records(
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
     return Labelled(
         listed,
-        others | {path: why for part in lists for path, why in part.skipped.items()},
+        others | skipped,
         "tfds" if is_tfds and layout == "tfrecord" else layout,
         notes + note_missing(source.splits),
         source.features.describe(),
@@ -323,21 +330,14 @@ def _read(record: Record, feature: str, name: str, read: Callable[[Any], str | N
 
 
 def _check_used(listed: _ShardList, path: str, source: _Source) -> None:
-    """Note that all records of a shard are skipped.
-
-    Raises:
-        DataError: they lack a feature that other shards have.
-    """
-    if listed.files or not listed.skipped:
-        return
-    [(reason, count)] = collections.Counter(listed.skipped.values()).most_common(1)
-    if reason in (_NO_IMAGE, _NO_LABEL_FEATURE):
+    """Raise `DataError` if all records of a shard lack a feature that other shards have."""
+    reasons = set(listed.skipped.values())
+    if not listed.files and reasons and reasons <= {_NO_IMAGE, _NO_LABEL_FEATURE}:
         raise DataError(
-            f"None of the {count:,} records of {path} has {source.features.describe()}: give "
-            f"shards of one data set, leave others out with ingest.exclude, or name the features "
-            f"with ingest.features."
+            f"None of the {len(listed.skipped):,} records of {path} has "
+            f"{source.features.describe()}: give shards of one data set, leave others out with "
+            f"ingest.exclude, or name the features with ingest.features."
         )
-    listed.notes.append(f"None of the {count:,} records of {path} is used: {reason}.")
 
 
 def _fill_damaged(files: Sequence[ImageFile]) -> list[ImageFile]:
