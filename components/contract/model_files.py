@@ -48,6 +48,10 @@ that decides it, the higher the more alike."""
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
 
+NETWORK_FILE = "assets.extra/network.json"
+"""In a SavedModel: `name` and `size` of the network, and what the images that judged the training
+have `picked`: the checkpoint, the training, or nothing."""
+
 FOLDS_FILE = "assets.extra/fold_predictions.parquet"
 """In a SavedModel that was trained on all images: for each image, the probabilities by a model that
 has not seen it (`components.metrics.fold_predictions`)."""

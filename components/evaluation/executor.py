@@ -5,6 +5,7 @@ in each slice, once for the verdict and for TFMA's files.
 """
 
 import collections
+import contextlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from tfx.types.standard_component_specs import (
 )
 from tfx.utils import path_utils
 
-from components.contract.artifact_files import make_folders, open_file
+from components.contract.artifact_files import make_folders, open_file, read_json
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.contract.example import (
@@ -37,7 +38,7 @@ from components.contract.example import (
     decode_text,
     name_folds,
 )
-from components.contract.model_files import FORMATS_PROPERTY
+from components.contract.model_files import FORMATS_PROPERTY, NETWORK_FILE
 from components.contract.properties import (
     BASELINE_PROPERTY,
     FOUND_PROPERTY,
@@ -120,10 +121,9 @@ class Executor(BaseBeamExecutor):
             replace_probabilities(evaluation.uri, unseen)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         counted = measure_models(evaluation.uri, config, paths, with_auc=with_auc)
-        searched = bool(count_folds(split) and folds[0] and folds[0].chose_training)
-        selected = "the checkpoint" if split == EVAL else "the training" if searched else ""
+        picked = _find_picked(paths[0], split)
         accuracy = measure_accuracy(
-            *counted.right, guess=majority_accuracy, selected=selected, known=counted.known
+            *counted.right, guess=majority_accuracy, selected=picked, known=counted.known
         )
         verdict = _judge(evaluation.uri, config, counted, accuracy, smoke_failure)
         if count_folds(split):
@@ -193,6 +193,15 @@ def _choose_images(
     for name in labels if count_folds(split) else [split]:
         counts.update(labels[name])
     return split, counts
+
+
+def _find_picked(saved_model: str, split: str) -> str:
+    """Return what the evaluated images have picked, such as the checkpoint; "" if nothing."""
+    facts = {}
+    with contextlib.suppress(FileNotFoundError):  # The model of another Trainer has none.
+        facts = read_json(os.path.join(saved_model, NETWORK_FILE))
+    picked = facts.get("picked", "the checkpoint" if split == EVAL else "")
+    return "" if split == TEST else str(picked)
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:

@@ -37,8 +37,6 @@ class FoldPredictions:
     """[images], number of the fold, from 0."""
     probabilities: Scores
     """[images, classes]."""
-    chose_training: bool = False
-    """Whether a search has chosen the training by them."""
 
     @property
     def count(self) -> int:
@@ -60,12 +58,7 @@ def write_folds(saved_model: str, folds: FoldPredictions) -> None:
             "fold": pa.array(folds.folds, pa.int64()),
             "probabilities": pa.FixedSizeListArray.from_arrays(scores, len(folds.labels)),
         }
-    ).replace_schema_metadata(
-        {
-            b"labels": json.dumps(folds.labels).encode(),
-            b"chose_training": json.dumps(folds.chose_training).encode(),
-        }
-    )
+    ).replace_schema_metadata({b"labels": json.dumps(folds.labels).encode()})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     path = os.path.join(saved_model, FOLDS_FILE)
@@ -88,5 +81,4 @@ def read_folds(saved_model: str) -> FoldPredictions | None:
         keys=tuple(table["sha256"].to_pylist()),
         folds=table["fold"].to_numpy(),
         probabilities=flat.reshape(-1, len(labels)),
-        chose_training=json.loads(table.schema.metadata.get(b"chose_training", b"false")),
     )

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.example import decode_text
-from components.contract.model_files import FORMATS_FOLDER, WEIGHTS_FILE
+from components.contract.model_files import FORMATS_FOLDER, NETWORK_FILE, WEIGHTS_FILE
 from components.host.machine import require_formats
 from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.records.shard_files import read_index
@@ -43,7 +43,7 @@ from components.trainer.loop.strategy import (
 )
 from components.trainer.loop.train import Training
 from components.trainer.networks.networks import make_plain
-from components.trainer.networks.warm_start import NETWORK_FILE, describe_network
+from components.trainer.networks.warm_start import describe_network
 from components.trainer.networks.weights import save_backbone
 from components.trainer.preparation import (
     Preparation,
@@ -114,10 +114,13 @@ def _train_and_export(
         search=found,
     )
     unseen = validated.predict(tuple(map(decode_text, graph.labels))) if validated else None
-    if unseen and (len(found["trials"]) > 1 if found else fn_args.hyperparameters):
-        unseen = dataclasses.replace(unseen, chose_training=True)
+    picked = "the checkpoint"
+    if len(found["trials"]) > 1 if found else fn_args.hyperparameters:
+        picked = "the training"
+    elif unseen or (config.training.keep == "last" and len(training.phases) == 1):
+        picked = ""
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(classifier, graph, data, fn_args, unseen, prepared.earlier)
+    _export(classifier, graph, data, fn_args, unseen, prepared.earlier, picked=picked)
     if is_chief(strategy):
         write_images(
             classifier,
@@ -176,6 +179,8 @@ def _export(
     fn_args: Any,
     unseen: FoldPredictions | None,
     earlier: Ids | None,
+    *,
+    picked: str,
 ) -> None:
     directory = fn_args.serving_model_dir
     export_model(classifier, graph, config=data.config.transform, directory=directory)
@@ -184,7 +189,7 @@ def _export(
     if unseen:
         write_folds(directory, unseen)
     with tf.io.gfile.GFile(os.path.join(directory, NETWORK_FILE), "w") as file:
-        file.write(describe_network(data.config))
+        file.write(describe_network(data.config, picked=picked))
     keys = unseen.keys if unseen else list_keys(data.train)
     write_trained_on(directory, keys, earlier)
     describe_model(classifier, directory, fn_args.model_run_dir)

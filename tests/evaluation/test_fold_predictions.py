@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tfx import types
 
+from components.contract.model_files import NETWORK_FILE
 from components.contract.properties import SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.metrics.evaluation_files import read_verdict
@@ -33,12 +34,10 @@ def make_folds(predictions: Predictions, *, rows: int, right: float) -> FoldPred
 def test_predictions_travel_with_the_model(tmp_path: Path) -> None:
     assert read_folds(str(tmp_path)) is None
     folds = make_folds(make_predictions(LABELS, each=EACH), rows=9, right=0.5)
-    folds = replace(folds, chose_training=True)
     write_folds(str(tmp_path), folds)
     found = read_folds(str(tmp_path))
     assert found
     assert (found.labels, found.keys, found.count) == (LABELS, folds.keys, 2)
-    assert found.chose_training
     np.testing.assert_array_equal(found.probabilities, folds.probabilities)
     np.testing.assert_array_equal(found.rows[folds.keys[3]], folds.probabilities[3])
 
@@ -67,8 +66,9 @@ def test_no_model_is_judged_by_images_that_it_knows(
 ) -> None:
     images = 2 * EACH
     examples = write_examples(tmp_path / "examples", "eval", predictions, train=TRAIN)
-    folds = make_folds(predictions, rows=images, right=0.8)
-    model = save(tmp_path / "model", replace(folds, chose_training=True))
+    model = save(tmp_path / "model", make_folds(predictions, rows=images, right=0.8))
+    network = tmp_path / "model" / "Format-Serving" / NETWORK_FILE
+    network.write_text('{"picked": "the training"}')
     # It has not seen the last ten, which it answers rightly.
     in_use = save(tmp_path / "in_use", make_folds(predictions, rows=images - 10, right=0.7))
     evaluation, _ = evaluate(tmp_path, examples, model, baseline=in_use)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.contract.errors import ModelError
 from components.contract.example import LABEL_VOCABULARY
+from components.contract.model_files import NETWORK_FILE
 from components.storage.folder import explaining_errors, is_file, open_folder, read_bytes
 from components.storage.saved_model import find_damage, list_versions, model_digest, whole_versions
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from components.trainer.config.training import TrainerConfig
 
-NETWORK_FILE = os.path.join("assets.extra", "network.json")
 """File of a pushed model: `name` of the network and `size` of its images, pixels."""
 
 # Fraction of the epochs, and factor of the learning rate, of a training that goes on.
@@ -152,9 +152,10 @@ def _remap(
     return fresh
 
 
-def describe_network(config: TrainerConfig) -> str:
+def describe_network(config: TrainerConfig, *, picked: str = "") -> str:
     """Return the content of `NETWORK_FILE`."""
-    return json.dumps({"name": config.model.title, "size": config.transform.seen_size})
+    size = config.transform.seen_size
+    return json.dumps({"name": config.model.title, "size": size, "picked": picked})
 
 
 def _check_network(version: str, config: TrainerConfig) -> None:

@@ -17,7 +17,7 @@ import tf_keras
 
 from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256, TEST
-from components.contract.model_files import HISTORY_FILE, TRAINING_FILE
+from components.contract.model_files import HISTORY_FILE, NETWORK_FILE, TRAINING_FILE
 from components.images.options import TransformConfig
 from components.metrics.fold_predictions import read_folds
 from components.records.record_index import write_indexed_shard
@@ -333,7 +333,8 @@ def test_a_training_with_folds_resumes_after_a_kill(
     first, second = (read_folds(str(target / "model")) for target in (whole, killed))
     assert first
     assert second
-    assert (first.chose_training, second.chose_training) == (False, True)
+    networks = (json.loads((one / "model" / NETWORK_FILE).read_text()) for one in (whole, killed))
+    assert [network["picked"] for network in networks] == ["", "the training"]
     np.testing.assert_array_equal(first.probabilities, second.probabilities)
     assert len(first.keys) == TRAIN + EVAL
     facts = json.loads((killed / "run" / TRAINING_FILE).read_text())

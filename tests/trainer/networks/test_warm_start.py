@@ -9,12 +9,12 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ConfigurationError, ModelError
+from components.contract.model_files import NETWORK_FILE
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.warm_start import (
-    NETWORK_FILE,
     describe_network,
     find_start,
     shorten,
