@@ -72,8 +72,8 @@ def choose(
     recipe, *others = (trial for trial in trials if trial.seconds)
     if not can_gain(recipe):
         return recipe, (
-            "No search: even a trial without a mistake on these images would not be better "
-            "than the recipe's training beyond chance."
+            "No search: even a trial without a mistake on these images would not beat the recipe "
+            "beyond chance."
         )
     best, begin = find_best(others), _summarize(trials, seconds=seconds, ended=ended)
     if not best and (others or ended):

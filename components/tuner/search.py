@@ -99,7 +99,7 @@ class Search:
         """Why the search has ended before its time, as a sentence."""
         if self.interrupted:
             return "You interrupted it."
-        return "It stopped early, as the last ones brought nothing." if self._is_stale else ""
+        return "It stopped early, as the last trials brought no gain." if self._is_stale else ""
 
     def run(self) -> None:
         """Train the trials, from where they are.

@@ -154,7 +154,7 @@ TEXTS = {
         "Odd images 9 of 49 images, the most conspicuous first. Very dark zero",
         "300 of 3,000 images. Images that the model finds similar lie close together",
         "from epoch 19, which had the best loss on the eval split: 0.482.",
-        "1 image has several labels",
+        "1 image appears under two labels",
         "it divides its logits by 0.610, which was fitted on 240 images of the eval split",
     ],
     "nasty": [
@@ -327,7 +327,7 @@ def test_the_result_in_words() -> None:
     said = say("summary")
     assert f"Of {images} images kept out of training, the model labels" in said
     assert f"{round(accuracy * images)} correctly: {100 * accuracy:.1f}" in said
-    assert "would most likely be right. Always answering “" in said
+    assert "On new images of the same kind, expect " in said
     assert f"“{confused.label}” taken for “{confused.predicted}”, {confused.examples} time" in said
 
 
@@ -383,7 +383,7 @@ def test_sections_without_pictures() -> None:
     said = say("files", rejects=(), duplicates=(), anomalies={})
     assert "truncated 12" in said
     assert "rejected files." not in said
-    assert "8 exact copies of other files. Images with several labels: 1." in said
+    assert "8 exact copies of other files. 1 image appears under two labels;" in said
     assert "The data was not validated." in said
     assert "one-vs-rest micro-average" in say("curves", comparison=only_roc(facts, positive=None))
     assert "positive class is yes ." in say("curves", comparison=only_roc(facts, positive="yes"))

@@ -278,7 +278,7 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
     perfect.run()
     assert runs == [(0, 50)]
-    assert "would not be better than the recipe's training beyond chance" in chosen_of(perfect)[1]
+    assert "would not beat the recipe beyond chance" in chosen_of(perfect)[1]
     simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
     diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
     diverging.run()
@@ -288,7 +288,7 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     monkeypatch.setattr("components.tuner.search._PATIENCE", 2)
     failing = make(tmp_path / "failing", seconds=300, epochs=50)
     failing.run()
-    said = "0 trained to the end. It stopped early, as the last ones brought nothing."
+    said = "0 trained to the end. It stopped early, as the last trials brought no gain."
     assert said in chosen_of(failing)[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):

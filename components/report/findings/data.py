@@ -24,8 +24,8 @@ _FILES = {
         "see the reasons below, and repair or remove the files",
     ),
     "label_conflicts": (
-        "image has several labels",
-        "images have several labels",
+        "image appears under two labels",
+        "images appear under two labels",
         "at least one of the labels is wrong",
         "remove the wrong copies, or set --ingest.conflicts drop",
     ),
@@ -143,7 +143,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
         yield Finding(
             "balance",
             f"fewer than {_FEW_OF_A_CLASS} training images of {name_labels(tiny)}",
-            "so few images do not show what a class looks like",
+            "too few to learn what the class looks like",
             "add images, or merge classes",
         )
     missing = sorted(counts.keys() - facts.balance.get(EVAL, counts).keys())

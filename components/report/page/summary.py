@@ -69,8 +69,8 @@ def _tell(facts: ReportFacts) -> Iterator[str]:
         kept_out = f"Of {count(images, 'image')}, models that had not seen them label"
     yield f"{kept_out} {round(accuracy * images):,} correctly: {percent(accuracy)}."
     if interval := facts.comparison.intervals.get("accuracy"):
-        ends = f"between {percent(interval.low)} and {percent(interval.high)}"
-        yield f"On more images of the same kind, {ends} would most likely be right."
+        ends = f"{percent(interval.low)} to {percent(interval.high)}"
+        yield f"On new images of the same kind, expect {ends}."
     most = shorten(labels[int(confusion.sum(axis=1).argmax())], _LONGEST_LABEL)
     yield f"Always answering “{most}” would be right for {percent(facts.majority_accuracy)}."
     for pair in facts.comparison.confused[:1]:
