@@ -38,7 +38,7 @@ REQUIRED = {
     },
 }
 # Resolved by the driver, not given.
-INTERNAL = {"found_baseline", "found_files"}
+INTERNAL = {"found_baseline", "found_files", "training_key"}
 
 
 class Facts(NamedTuple):

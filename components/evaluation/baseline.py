@@ -38,7 +38,7 @@ def BaselineFinder(
     baseline: OutputArtifact[standard_artifacts.Model],
     pushed_models: Parameter[str] = "",
     found_baseline: Parameter[str] = None,
-    training_key: Parameter[str] = "",
+    training_key: Parameter[str] = None,
 ) -> None:
     """Copy the last pushed model that is not the candidate.
 

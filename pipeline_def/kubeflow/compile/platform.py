@@ -51,7 +51,8 @@ def add_resources(
             container["resources"] = resources
         env, pod = dict(step.env), replace(settings[task], retries=step.retries or 0)
         if pod != PodSettings():
-            env[SETTINGS_VARIABLE] = to_json(pod)
+            # Kubernetes would replace $(NAME).
+            env[SETTINGS_VARIABLE] = to_json(pod).replace("$", "\\u0024")
         if env:
             container["env"] = [{"name": k, "value": v} for k, v in sorted(env.items())]
         if step.retries:

@@ -410,10 +410,11 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec, compiled: lis
 
 
 def test_beam_on_other_machines_uses_remote_uris() -> None:
-    arguments = ["--runner=DataflowRunner", "--project=p"]
+    arguments = ["--runner=DataflowRunner", "--project=$(HOME)"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
     [made] = compiler.compile_documents(remote, target="oss", image="i")
     assert settings_of(made, "Transform").beam_args == arguments
+    assert "$" not in str(container(made, "Transform")["env"])
     # The launcher has copied the shards for the Trainer, which runs no Beam.
     assert settings_of(made, "Trainer").beam_args == []
     elsewhere = dataclasses.replace(config(), beam_pipeline_args=arguments)
