@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,8 @@ def run_workers(
     step, name = interface.step, job_name(interface.step, executor_input)
     storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
     with _cancellation() as cancelled:
-        job = _Job(cluster or KubernetesClient.of_pod(), step, name, cancelled, interval)
+        api, count = cluster or KubernetesClient.of_pod(), interface.workers
+        job = _Job(api, step, name, count, cancelled, interval)
         exchange = ArtifactExchange(executor_input, storage, name)
         try:
             job.remove_earlier()
@@ -68,7 +69,7 @@ def run_workers(
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.end_if_cancelled()
             owner = job.cluster.own_pod()
-            manifest = worker_job(name, interface.workers, group, command, owner)
+            manifest = worker_job(name, count, group, command, owner)
             job.cluster.create(worker_service(name, owner), manifest)
             job.follow()
             return exchange.receive()
@@ -106,6 +107,7 @@ class _Job:
     cluster: KubernetesClient
     step: str
     name: str
+    count: int
     cancelled: threading.Event
     interval: float
     shown: str = "?"
@@ -182,12 +184,13 @@ class _Job:
         The other workers only lost their connection to that one.
         """
         pods = self.cluster.job_pods(self.name)
-        failed = [pod for pod in pods if _has_failed(pod)]
-        if not pods:
+        failed = sorted(filter(_has_failed, pods), key=_rank)
+        status = _termination(failed[0])[1] if failed else WorkerError.exit_status
+        lost = self._find_lost(pods) if status == WorkerError.exit_status else ""
+        if not failed and not lost:
             last = f" The chief's last line: {self.last}" if self.last else ""
             return ServiceError(f"The Job {self.name} failed: {message}{last}")
-        first = min(failed or pods, key=_rank)
-        name = first["metadata"]["name"]
+        name = lost or failed[0]["metadata"]["name"]
         lines = [line.partition(" ")[2] for line in self.cluster.log(name, tail_lines=_LAST_LINES)]
         if lines and name != self.chief:
             _print("\n".join([f"Last lines of {name}:", *lines]))
@@ -195,14 +198,23 @@ class _Job:
         sentences = [found[1] for line in lines if (found := said.match(line))]
         if sentences:
             return ServiceError(f"{name}: {sentences[-1]}")
-        if not failed:
-            # A pod that is deleted, or whose node is lost, has not failed itself.
-            last = f", after: {lines[-1]}" if lines else ""
-            return ServiceError(f"{name} was lost{last} ({message.rstrip('.')}).")
+        if lost:
+            last = lines[-1] if lines else self.last if name == self.chief else ""
+            after = f", after: {last}" if last else ""
+            return ServiceError(f"{name} was lost{after} ({message.rstrip('.')}).")
         # A worker that Kubernetes kills has no time for a sentence.
-        _, status, reason = _termination(first)
+        _, _, reason = _termination(failed[0])
         detail = f" ({reason})" if reason else ""
         return ServiceError(f"{name} ended with status {status}{detail}.")
+
+    def _find_lost(self, pods: Sequence[Manifest]) -> str:
+        """Return the pod that is no more, as its node is lost, or that was deleted first."""
+        gone = {*range(self.count)} - {index_of(pod) for pod in pods}
+        if gone and pods:
+            return self.chief if 0 in gone else f"{self.name}-{min(gone)}"
+        times = {pod["metadata"].get("deletionTimestamp", ""): pod for pod in pods}
+        deleted = sorted(filter(None, times))
+        return str(times[deleted[0]]["metadata"]["name"]) if deleted else ""
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""
@@ -228,11 +240,10 @@ def _has_failed(pod: Manifest) -> bool:
     return pod.get("status", {}).get("phase") == "Failed" or bool(ended and status)
 
 
-def _rank(pod: Manifest) -> tuple[bool, bool, str, bool]:
-    """Sort by time, but first what is deleted, and last who reports or may report such a loss."""
+def _rank(pod: Manifest) -> tuple[bool, str, bool]:
+    """Sort by time, but last the workers that report the loss of another one, or may do so."""
     when, status, _ = _termination(pod)
-    kept = "deletionTimestamp" not in pod["metadata"] and not when
-    return status == WorkerError.exit_status, kept, when, status == FAILED
+    return status == WorkerError.exit_status, when, status == FAILED
 
 
 def _termination(pod: Manifest) -> tuple[str, int, str]:

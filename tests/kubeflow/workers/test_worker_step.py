@@ -145,34 +145,41 @@ def test_the_first_failure_is_reported(step: Step, capsys: pytest.CaptureFixture
 
 
 def test_a_killed_worker_and_a_failure_without_pods(step: Step) -> None:
-    step.server.script = deque(["Running", "Failed"])
+    step.server.script = deque(["Failed"])
     with pytest.raises(ServiceError, match=f"failed: Job {step.name} is Failed.$"):
         step.run()
     step.server.fail_worker(step.pod(1), "epoch 3", code=137, reason="OOMKilled")
+    for index in (0, 2, 3):
+        step.server.pods[step.pod(index)] = {"metadata": {}}
     with pytest.raises(ServiceError, match=r"-1-x7k2p ended with status 137 \(OOMKilled\)\.$"):
         step.run()
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
+    ("lost", "deleted", "said"),
     [
-        (False, r"-2-x7k2p was lost, after: epoch 3 \(Job .* is Failed\)\.$"),
-        (True, r"failed: Job .* is Failed\. The chief's last line: epoch 4$"),
+        pytest.param(
+            2, True, r"-2-x7k2p was lost, after: epoch 3 \(Job .* is Failed\)\.$", id="deleted"
+        ),
+        pytest.param(2, False, r"-2 was lost \(Job .* is Failed\)\.$", id="gone with its node"),
+        pytest.param(0, False, r"-0-x7k2p was lost, after: epoch 3 \(Job", id="the chief"),
     ],
 )
-def test_a_lost_worker_has_the_last_word(step: Step, gone: bool, said: str) -> None:
-    """Its pod is deleted, not failed; Kubernetes then deletes the others too."""
-    step.server.logs = {
-        step.chief: [("2026-11-22T10:00:00Z", "epoch 4")],
-        step.pod(2): [("2026-11-22T10:00:00Z", "epoch 3")],
-    }
-    step.server.pods[step.pod(2)] = {"metadata": {"deletionTimestamp": "2026-11-22T10:00:01Z"}}
+def test_a_lost_worker_has_the_last_word(step: Step, lost: int, deleted: bool, said: str) -> None:
+    """The others report that they have lost it, and the Job that it is over."""
     step.server.script = deque(["Running", "Failed"])
+    step.server.logs = {step.pod(index): [("2026-11-22T10:00:00Z", "epoch 3")] for index in (0, 2)}
 
     def look(state: str) -> None:
-        if state == "Failed" and gone:
-            step.server.pods.clear()
-            step.server.logs.clear()
+        if state != "Failed":
+            return
+        for index in {0, 1, 2, 3} - {lost}:
+            step.server.fail_worker(step.pod(index), "Trainer: error: It has stopped.", code=138)
+        if deleted:
+            metadata = {"deletionTimestamp": "2026-11-22T10:00:01Z"}
+            step.server.pods[step.pod(lost)] = {"metadata": metadata}
+        else:
+            step.server.logs.pop(step.pod(lost))
 
     step.server.on_look = look
     with pytest.raises(ServiceError, match=said):
