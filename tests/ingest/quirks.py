@@ -236,6 +236,12 @@ QUIRKS: Sequence[Quirk] = [
         "The labels of b.parquet are numbers, such as 0, but those of a.parquet are names",
     ),
     _parquet(
+        "`ClassLabel`, and `labels.txt` in another order",
+        {"a.parquet": named(0, ["dog", "bird"]), "labels.txt": "bird\ndog\n"},
+        "",
+        "a.parquet and labels.txt name different classes",
+    ),
+    _parquet(
         "a number outside of `ClassLabel`",
         {"a.parquet": named(2, ["dog", "bird"])},
         "",

@@ -46,6 +46,13 @@ class ClassNames(NamedTuple):
                 )
         return cls(source, by_number, problem)
 
+    def beside(self, other: "ClassNames") -> "ClassNames":
+        """Return these names; the problem is that others for the same labels differ."""
+        if not other or self.by_number == other.by_number:
+            return self
+        problem = f"{self.source} and {other.source} name different classes: correct or remove one."
+        return self._replace(problem=problem)
+
     def __bool__(self) -> bool:
         """Return whether there are names."""
         return bool(self.by_number)
@@ -75,9 +82,7 @@ def find_names(
     for path in sorted(path for path in paths if posixpath.basename(path) in wanted):
         names = ClassNames.of(_parse(read_bytes(f"{folder.rstrip('/')}/{path}"), path), path)
         other = of_folder.setdefault(posixpath.dirname(path), names)
-        if other.by_number != names.by_number:
-            problem = f"{other.source} and {path} name different classes: remove one."
-            of_folder[posixpath.dirname(path)] = other._replace(problem=problem)
+        of_folder[posixpath.dirname(path)] = other.beside(names)
     found = {
         shard: next((of_folder[place] for place in _above(shard) if place in of_folder), NO_NAMES)
         for shard in shards

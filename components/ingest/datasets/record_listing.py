@@ -262,7 +262,8 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
         if record is None:
             break
         if number == 0 and (own := record.class_names.get(source.features.label)):
-            listed.labels.names = ClassNames.of(enumerate(own), path)
+            names = ClassNames.of(enumerate(own), path)
+            listed.labels.names = names.beside(listed.labels.names)
         name = f"{path}#{number}"
         found = _as_image(name, record, shard.file, source, listed.labels, config)
         if isinstance(found, ImageFile):
