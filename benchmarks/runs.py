@@ -3,16 +3,20 @@
     uv run -m benchmarks.runs --part digits --part buckets
     uv run -m benchmarks.runs --part many --images 60000 --classes 1000
     uv run -m benchmarks.runs --part grown --data DIR
+    uv run -m benchmarks.runs --part weights --data DIR --each 50
 
 digits: the built-in sample, first into an empty folder, then again, all from the cache. buckets:
 the first run with images and output in an emulated Cloud Storage, under TLS, which shares the
 machine. many: small images in many classes. grown: the last two classes of a folder are new, and
-training starts from random weights, or from the model of the others.
+training starts from random weights, or from the model of the others. weights: what the default
+network brings, from ImageNet's weights, over its last layer alone and over random weights, with
+another seed in each repeat; a folder `test` in DIR judges all.
 """
 
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -46,9 +50,10 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
-    parts = ("digits", "buckets", "many", "grown")
+    parts = ("digits", "buckets", "many", "grown", "weights")
     parser.add_argument("--part", action="append", required=True, choices=parts)
-    parser.add_argument("--data", help="part grown: folder of images")
+    parser.add_argument("--data", help="parts grown and weights: folder of images")
+    parser.add_argument("--each", type=options.at_least_one, help="part weights: images a class")
     many = {"--images": (16_000, "part many: images"), "--classes": (1_000, "part many: classes")}
     for name, (default, what) in many.items():
         parser.add_argument(name, type=options.at_least_one, default=default, help=what)
@@ -72,6 +77,10 @@ def _measure(arguments: argparse.Namespace) -> None:
             grown = _run_grown(arguments, Path(folder))
             tables.append(_tabulate("Two more classes, from scratch and with a warm start", grown))
             figures |= grown
+        if "weights" in arguments.part:
+            weights = _run_weights(arguments, Path(folder))
+            tables.append(_tabulate("Training from different weights", weights))
+            figures |= weights
     for table in tables:
         table.show()
     write_results(_MODULE, tables, figures, arguments.json)
@@ -150,6 +159,35 @@ def _run_grown(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Fi
     return figures
 
 
+def _run_weights(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
+    """Train on some images of each class from random weights, the head alone, and by default."""
+    if not arguments.data:
+        raise ConfigurationError("part weights needs --data, a folder of images")
+    figures: dict[str, list[Figure]] = {}
+    progress = Progress(3 * arguments.repeats, kinds=3)
+    for seed in range(1, arguments.repeats + 1):
+        data = folder / f"some{seed}"
+        for label in sorted({file.parent for file in Path(arguments.data).rglob("*.*")}):
+            files = sorted(label.iterdir())
+            if label.parent.name != "test" and arguments.each:
+                files = random.Random(seed).sample(files, min(arguments.each, len(files)))
+            target = data / label.relative_to(arguments.data)
+            target.mkdir(parents=True)
+            for file in files:
+                (target / file.name).symlink_to(file.resolve())
+        for name, chosen in (
+            ("random weights", "--model.weights=none"),
+            ("ImageNet's weights, the last layer", "--transfer.unfreeze=none"),
+            ("ImageNet's weights, by default", "--transfer.unfreeze=top"),
+        ):
+            place = folder / f"output{seed}"
+            shutil.rmtree(place, ignore_errors=True)
+            words = ["--data", str(data), "--output", str(place), f"--training.seed={seed}", chosen]
+            figures.setdefault(name, []).append(_run(words, place))
+            progress.report(f"seed {seed}, {name}: {figures[name][-1]['accuracy']:.3f}")
+    return figures
+
+
 def _run(
     arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
 ) -> Figure:
@@ -196,7 +234,7 @@ def _tabulate(title: str, figures: Mapping[str, list[Figure]]) -> Figures:
             Spread.of([run["seconds"] for run in runs]).show(1),
             Spread.of([run["cpu"] for run in runs]).show(1),
             f"{max(run['mib'] for run in runs):,.0f} MiB",
-            f"{runs[-1]['accuracy']:.3f}",
+            Spread.of([run["accuracy"] for run in runs]).show(3),
             f"{runs[-1]['report_mb']:.1f} MB",
             _longest(runs),
         )

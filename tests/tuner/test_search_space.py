@@ -80,6 +80,8 @@ def test_the_space_surrounds_the_first_trial() -> None:
     assert space["augmentation.flip"] == [False, True]
     other = replace(plain, augmentation=AugmentationConfig(cutmix=0.5))
     assert values_of(other)["augmentation.cutmix"] == [0.0, 0.5, 1.0]
+    weights = ModelConfig(name="efficientnet_lite0", weights="imagenet")
+    assert "augmentation.cutmix" not in values_of(replace(plain, model=weights))
 
 
 def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set() -> None:
