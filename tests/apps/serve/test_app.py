@@ -228,8 +228,10 @@ def test_an_image_may_come_in_a_form_alone_or_compressed(
         (b"text", {"Content-Type": "image/png"}, 400, "Instance 0: not an image"),
         (b"{}", {"Content-Encoding": "br"}, 415, "with gzip only"),
         (b"{}", GZIP, 400, "The gzip body is damaged"),
-        (gzip.compress(b"{}" * 99)[:-9], GZIP, 400, "The gzip body is cut"),
-        (gzip.compress(bytes(2_000_000)), GZIP, 413, "exceeds the limit of 1 MiB"),
+        (gzip.compress(b"{}" * 99, mtime=0)[:-9], GZIP, 400, "The gzip body is cut"),
+        pytest.param(
+            gzip.compress(bytes(2_000_000)), GZIP, 413, "exceeds the limit of 1 MiB", id="too large"
+        ),
     ],
 )
 def test_other_bodies_are_refused(
