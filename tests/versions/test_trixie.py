@@ -28,7 +28,7 @@ PROGRAMS = {
 IN_ROOT = [
     "uv sync --locked --quiet --dry-run",
     "uv sync --locked --quiet --compile-bytecode",
-    "python local_runner.py --output",
+    "python local_runner.py --sample --output",
     "pytest -m not slow",
 ]
 
