@@ -281,7 +281,7 @@ def _find(folder: str, is_excluded: Exclusion) -> tuple[str, Sequence[Found]]:
         file = find_file(folder)
         assert file is not None
         return parent or ("/" if folder.startswith("/") else "."), [file._replace(path=name)]
-    return folder, find_images(folder, is_excluded)
+    return folder, find_images(folder, is_excluded if is_excluded.patterns else None)
 
 
 def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled | None:

@@ -76,6 +76,8 @@ _OTHER_ENDINGS = (
     *(".mp3", ".wav"),
 )
 
+_IsExcluded = Callable[[str], bool] | None
+
 
 class Found(NamedTuple):
     """One entry of a listing."""
@@ -104,12 +106,10 @@ def find_files(folder: str) -> Sequence[Found]:
         _find_remote(fs, root, folder, sorter.add)
         return sorter.sorted()
     _require_folder(folder, root)
-    return _find_local(root, None)
+    return _LocalFolder(root).find()
 
 
-def find_images(
-    folder: str, is_excluded: Callable[[str], bool] = lambda _: False
-) -> Sequence[Found]:
+def find_images(folder: str, is_excluded: _IsExcluded = None) -> Sequence[Found]:
     """List a folder like `find_files`, where people and systems may have left other things, too.
 
     Folders that are excluded by their path, left by a system or not readable are one entry with a
@@ -118,11 +118,11 @@ def find_images(
     fs, root = open_folder(folder)
     if is_local(fs):
         _require_folder(folder, root)
-        return _find_local(root, is_excluded)
+        return _LocalFolder(root, is_excluded, is_lenient=True).find()
     sorter = RowSorter(Found._make)
 
     def take(entry: Found) -> None:
-        excluded = not entry.problem and is_excluded(entry.path)
+        excluded = is_excluded and not entry.problem and is_excluded(entry.path)
         sorter.add(entry._replace(problem=EXCLUDED) if excluded else entry)
 
     _find_remote(fs, root, folder, take)
@@ -207,68 +207,87 @@ def _describe_object(path: str, info: dict[str, Any]) -> Found:
     return Found(path, problem, int(info["size"] or 0), str(version), checksum)
 
 
-_IsExcluded = Callable[[str], bool] | None
-
-
-def _find_local(root: str, is_excluded: _IsExcluded) -> Sequence[Found]:
-    """Find everything below `root`, and follow links.
+class _LocalFolder:
+    """Finds everything below a folder on disk, and follows links.
 
     fsspec's own walk follows no links and leaves out unreadable folders.
     """
-    real = Path(os.path.realpath(root))
-    above = set()
-    for folder in (real, *real.parents):
-        with contextlib.suppress(PermissionError):
-            above.add(_identify(folder))
-    sorter = RowSorter(Found._make)
-    for entry in _list_folder(root):
-        if (file := _describe_entry(entry.name, entry, is_excluded)) is not None:
-            sorter.add(file)
-        else:
-            _find_below(root, entry.name, above, is_excluded, sorter.add)
-    return sorter.sorted()
 
+    def __init__(
+        self, root: str, is_excluded: _IsExcluded = None, *, is_lenient: bool = False
+    ) -> None:
+        """Find what is below `root`; with `is_lenient`, pass over folders as `find_images` does."""
+        self._root, self._is_excluded, self._is_lenient = root, is_excluded, is_lenient
+        self._sorter = RowSorter(Found._make)
 
-def _find_below(
-    root: str,
-    top: str,
-    above: Set[tuple[int, int]],
-    is_excluded: _IsExcluded,
-    take: Callable[[Found], None],
-) -> None:
-    """Call `take` with the files below a folder of `root`, in any order.
-
-    Links that lead to each other have no end of paths, so each folder is read once: at its own
-    path, or else at that of the first link.
-    """
-    read: set[tuple[int, int]] = set()
-    folders, links = [top], list[str]()
-    while folders or links:
-        path = folders.pop() if folders else heapq.heappop(links)
-        try:
-            folder = _identify(f"{root}/{path}")
-        except OSError:
-            take(Found(path, "", 0, MISSING, ""))
-            continue
-        if folder in above or folder in read:
-            take(Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", ""))
-            continue
-        read.add(folder)
-        try:
-            entries = _list_folder(f"{root}/{path}")
-        except StorageError as error:
-            if is_excluded is None or not isinstance(error.__cause__, PermissionError):
-                raise
-            take(Found(path, UNREADABLE, 0, "", ""))
-            continue
-        for entry in entries:
-            below = f"{path}/{entry.name}"
-            if (file := _describe_entry(below, entry, is_excluded)) is not None:
-                take(file)
-            elif entry.is_symlink():
-                heapq.heappush(links, below)
+    def find(self) -> Sequence[Found]:
+        """Return all entries, sorted."""
+        real = Path(os.path.realpath(self._root))
+        above = set()
+        for folder in (real, *real.parents):
+            with contextlib.suppress(PermissionError):
+                above.add(_identify(folder))
+        for entry in _list_folder(self._root):
+            if (file := self._describe(entry.name, entry)) is not None:
+                self._sorter.add(file)
             else:
-                folders.append(below)
+                self._find_below(entry.name, above)
+        return self._sorter.sorted()
+
+    def _find_below(self, top: str, above: Set[tuple[int, int]]) -> None:
+        """Add the files below a folder, in any order.
+
+        Links that lead to each other have no end of paths, so each folder is read once: at its own
+        path, or else at that of the first link.
+        """
+        read: set[tuple[int, int]] = set()
+        folders, links, take, describe = [top], list[str](), self._sorter.add, self._describe
+        while folders or links:
+            path = folders.pop() if folders else heapq.heappop(links)
+            try:
+                folder = _identify(f"{self._root}/{path}")
+            except OSError:
+                take(Found(path, "", 0, MISSING, ""))
+                continue
+            if folder in above or folder in read:
+                take(Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", ""))
+                continue
+            read.add(folder)
+            for entry in self._list(path):
+                below = f"{path}/{entry.name}"
+                if (file := describe(below, entry)) is not None:
+                    take(file)
+                elif entry.is_symlink():
+                    heapq.heappush(links, below)
+                else:
+                    folders.append(below)
+
+    def _list(self, path: str) -> list[os.DirEntry[str]]:
+        try:
+            return _list_folder(f"{self._root}/{path}")
+        except StorageError as error:
+            if not self._is_lenient or not isinstance(error.__cause__, PermissionError):
+                raise
+            self._sorter.add(Found(path, UNREADABLE, 0, "", ""))
+            return []
+
+    def _describe(self, path: str, entry: os.DirEntry[str]) -> Found | None:
+        """Describe a file, or a folder that is not to be read; return None for any other folder.
+
+        Broken links stay in the listing, so that ingest rejects them with a reason.
+        """
+        if self._is_excluded and self._is_excluded(path):
+            return Found(path, EXCLUDED, 0, "", "")
+        try:
+            status = entry.stat()
+        except OSError as error:
+            is_locked = self._is_lenient and isinstance(error, PermissionError)
+            version = MISSING + _explain_link(entry)
+            return Found(path, UNREADABLE if is_locked else "", 0, version, "")
+        if not stat.S_ISDIR(status.st_mode):
+            return _describe_file(path, status)
+        is_of_system = self._is_lenient and entry.name.lower() in _LEFT_BY_SYSTEMS
+        return Found(path, _OF_SYSTEM, 0, "", "") if is_of_system else None
 
 
 def _list_folder(folder: str) -> list[os.DirEntry[str]]:
@@ -277,24 +296,6 @@ def _list_folder(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError as error:
         raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
-
-
-def _describe_entry(path: str, entry: os.DirEntry[str], is_excluded: _IsExcluded) -> Found | None:
-    """Describe a file, or a folder that is not to be read; return None for any other folder.
-
-    Broken links stay in the listing, so that ingest rejects them with a reason.
-    """
-    if is_excluded and is_excluded(path):
-        return Found(path, EXCLUDED, 0, "", "")
-    try:
-        status = entry.stat()
-    except OSError as error:
-        is_locked = is_excluded and isinstance(error, PermissionError)
-        return Found(path, UNREADABLE if is_locked else "", 0, MISSING + _explain_link(entry), "")
-    if not stat.S_ISDIR(status.st_mode):
-        return _describe_file(path, status)
-    is_of_system = is_excluded and entry.name.lower() in _LEFT_BY_SYSTEMS
-    return Found(path, _OF_SYSTEM, 0, "", "") if is_of_system else None
 
 
 def _explain_link(entry: os.DirEntry[str]) -> str:

@@ -1,5 +1,6 @@
 """Label the files of a folder by their folders or a manifest."""
 
+import collections
 import fnmatch
 import glob
 import re
@@ -63,18 +64,18 @@ class Exclusion:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Exclude what matches a pattern, or is called like it, and all that is below it."""
-        self._matches = {pattern: _compile(pattern.rstrip("/")) for pattern in patterns}
+        self.patterns = {pattern: _compile(pattern.rstrip("/")) for pattern in patterns}
         self._used: set[str] = set()
 
     def __call__(self, path: str) -> bool:
         """Return whether a path is left out."""
-        found = [pattern for pattern, matches in self._matches.items() if matches.match(path)]
+        found = [pattern for pattern, known in self.patterns.items() if known.match(path)]
         self._used.update(found)
         return bool(found)
 
     def notes(self) -> list[str]:
         """Return a note on each pattern that has matched nothing so far."""
-        unused = (pattern for pattern in self._matches if pattern not in self._used)
+        unused = (pattern for pattern in self.patterns if pattern not in self._used)
         return [f"Nothing matches {pattern!r} of ingest.exclude." for pattern in unused]
 
 
@@ -147,35 +148,36 @@ def _label_files(
 
 def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> FolderTree:
     """Return the folders with images; add the reason for each file that is none."""
-    named, unnamed, others = set[str](), set[str](), list[str]()
+    named, unnamed, others = set[str](), collections.Counter[str](), list[str]()
     masks: dict[str, str] = {}
-    more_named = 0
+    before, is_read, count = None, True, 0
     for entry in found:
         path = entry.path
-        if reason := explain_ignored(entry):
-            skipped[path] = reason
-            continue
-        place = path.rpartition("/")[0]
-        if path.endswith(PICTURES) or path.lower().endswith(PICTURES):
+        if (place := path.rpartition("/")[0]) != before:
+            before = place
+            is_read = bool(place) and not explain_ignored(Found(place, "", 0, "", ""))
+        # Most are pictures, which need no closer look.
+        is_picture = path.endswith(PICTURES) or path.lower().endswith(PICTURES)
+        if is_picture and is_read and not entry.problem and "/." not in path:
             named.add(place)
-            more_named += 1
+            count += 1
             if "mask" in path and (match := _MASK.fullmatch(path)):
                 masks[path] = match[1]
+        elif reason := explain_ignored(entry):
+            skipped[path] = reason
         elif place and (reason := explain_name(path)):
             skipped[path] = reason
             others.append(path)
         elif place:
-            unnamed.add(place)
-            more_named -= 1
+            unnamed[place] += 1
         else:
             others.append(path)
     if masks:
         stems = {entry.path.rpartition(".")[0] for entry in found}
         skipped |= {path: "a mask of another image" for path, of in masks.items() if of in stems}
-    named.discard("")
-    if not named or more_named < 0:
-        return FolderTree(folder, named | unnamed, set(), others)
-    return FolderTree(folder, named, unnamed - named, others)
+    if not named or unnamed.total() > count:
+        return FolderTree(folder, {*named, *unnamed}, set(), others)
+    return FolderTree(folder, named, unnamed.keys() - named, others)
 
 
 def by_manifest(
