@@ -82,7 +82,8 @@ class AccuracyChange:
         doubt = ""
         if self.relate(max_drop) == "undecided":
             distance = max(abs(self.difference), self.difference + max_drop)
-            spread = self.disagreement - self.difference**2
+            # At the bound, models disagree on at least that many images.
+            spread = max(self.disagreement - self.difference**2, max_drop * (1 - max_drop))
             needed = estimate_images_needed(spread, distance, self.images)
             doubt = f", which includes 0: it may be due to chance{needed}"
         return (

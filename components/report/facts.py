@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.example import EVAL, TRAIN, count_folds, name_folds, sort_splits
+from components.contract.example import EVAL, TEST, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.metrics.calibration import Scaling, SetCoverage
 from components.metrics.classification_metrics import Comparison, ModelMetrics
@@ -292,8 +292,8 @@ class ReportFacts:
         wanted, fitted = f"{sets.wanted:.4g}", f"{sets.images:,} images of {self.selected_on}"
         if sets.threshold is None:
             return (
-                f"The model answers with no label sets: a coverage of {wanted} takes more than the "
-                f"{fitted}."
+                f"Label sets are off: {sets.images:,} images are too few for a coverage of "
+                f"{100 * sets.wanted:g} %."
             )
         fit = f"The label sets were fitted to a coverage of {wanted} on {fitted}"
         if sets.found is None or not (interval := sets.interval):
@@ -336,16 +336,17 @@ class ReportFacts:
 
     @property
     def is_optimistic(self) -> bool:
-        """Whether the eval split, which selected the weights, also evaluated them."""
-        return self.split == EVAL and (not self.keeps_last or bool(self.search))
+        """Whether the images that picked the weights, or in a search the training, judge them."""
+        picked = bool(self.search) or (self.split == EVAL and not self.keeps_last)
+        return picked and self.split != TEST
 
     @property
     def roles_of_splits(self) -> str:
         """Explain which split selected the weights, and which one evaluated them."""
         if self.is_optimistic:
             return (
-                f"The {self.split} split is used both to pick and to score the model, so the "
-                "scores are slightly optimistic."
+                f"The same images, {self.judged_on}, pick and score the model, so the scores are "
+                "slightly optimistic."
             )
         if self.folds:
             return (

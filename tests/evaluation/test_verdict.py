@@ -193,6 +193,9 @@ def test_the_numbers_of_a_doubt() -> None:
 
 
 def test_the_number_of_images_needed_is_enough() -> None:
+    [_, agreeing] = verdict(measured(150, 120, guess=0.1, gained=0)).reasons
+    assert agreeing.endswith("; about 190 images would be enough to decide")
+    assert verdict(measured(190, 152, guess=0.1, gained=0)).outcome == "blessed"
     # One percent more: the number follows from a simpler interval.
     images = 360
     assert verdict(measured(images, round(images * 23 / 209), guess=0.077)).outcome == "blessed"

@@ -29,7 +29,7 @@ def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
     if facts.is_optimistic:
         yield Finding(
             "metrics",
-            f"the {facts.split} split is used both to pick and to score the model",
+            f"the same images, {facts.judged_on}, pick and score the model",
             "the scores are slightly optimistic",
             _advise_images(facts),
         )
@@ -37,7 +37,11 @@ def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
 
 def _advise_images(facts: ReportFacts) -> str:
     images = sum(sum(labels.values()) for labels in facts.balance.values())
-    if images < FEW_IMAGES and not facts.header.config.get("ingest", {}).get("splits"):
+    if (
+        images < FEW_IMAGES
+        and not facts.folds
+        and not facts.header.config.get("ingest", {}).get("splits")
+    ):
         return (
             f"judge all {images:,} images, each by a model that has not seen it: --training.folds 5"
         )

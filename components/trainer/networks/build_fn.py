@@ -49,6 +49,14 @@ def _check_network(network: Any, path: str) -> None:
         kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__name__}"
         kind = kind.removeprefix("builtins.")
         raise _mistake(path, f"it returned {kind}, but must return a model of tf_keras")
+    for method in ("train_step", "compute_loss"):
+        if getattr(type(network), method) is not getattr(tf_keras.Model, method):
+            raise _mistake(
+                path,
+                f"its network overrides {method}, which training does not call: use add_loss",
+            )
+    if getattr(network, "compiled_loss", None) is not None:
+        _LOGGER.warning("The loss that %s compiles is ignored: training decides about it.", path)
     last = network.layers[-1] if network.layers else None
     activation = getattr(last, "activation", None)
     if isinstance(last, layers.Softmax) or activation is tf_keras.activations.softmax:

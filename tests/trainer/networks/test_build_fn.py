@@ -28,7 +28,9 @@ def good(size, classes):
     features = layers.Conv2D(6, 3, strides=4, name="second")(features)
     features = layers.GlobalMaxPooling2D()(features)
     features = layers.Dropout(0.1)(features)
-    return tf_keras.Model(images, layers.Dense(classes, name="classes")(features) * 2.0)
+    network = tf_keras.Model(images, layers.Dense(classes, name="classes")(features) * 2.0)
+    network.compile(loss="mse")
+    return network
 
 class Subclass(tf_keras.Model):
     def __init__(self, classes):
@@ -63,6 +65,13 @@ def large(size, classes):
 
 def softmax(size, classes):
     return tf_keras.Sequential([layers.Flatten(), layers.Dense(classes, "softmax")])
+
+class Own(tf_keras.Model):
+    def train_step(self, data):
+        return {}
+
+def stepping(size, classes):
+    return Own()
 
 def failing(size, classes):
     raise ZeroDivisionError("on purpose")
@@ -137,9 +146,10 @@ def test_no_loss_of_a_layer_is_lost() -> None:
     assert len(model.losses) == 2
 
 
-def test_a_warning_about_keras_dropout(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         build(config("networks.good"))
+    assert "The loss that my_networks.networks.good compiles is ignored" in caplog.text
     assert "draws random numbers that no checkpoint stores" in caplog.text
 
 
@@ -151,6 +161,7 @@ def test_a_warning_about_keras_dropout(caplog: pytest.LogCaptureFixture) -> None
         ("networks.missing", r"module my_networks.networks has no function missing"),
         ("networks.failing", r"failing\(size=32, classes=5\) failed with ZeroDivisionError: on "),
         ("networks.nothing", r"it returned dict, but must return a model of tf_keras"),
+        ("networks.stepping", r"overrides train_step, which training does not call: use add_loss"),
         ("networks.softmax", r"ends with softmax, but must return logits"),
         ("networks.flat", r"returns \[None, 3\], but must return logits \[None, 5\]"),
         ("networks.large", r"takes \[None, 224, 224, 3\], but .* uint8 \[None, 32, 32, 3\]"),
