@@ -103,6 +103,17 @@ def test_a_split_without_label_folders_is_noted(tmp_path: Path) -> None:
     assert "test/ has no label folders, so its 2 files are skipped." in listing.notes
 
 
+def test_labels_that_are_most_likely_none_are_noted(tmp_path: Path) -> None:
+    paths = ["train/cat/1.jpg", "train/dog/2019/1.jpg", "train/masks/1.jpg"]
+    listing = list_images(str(touch(tmp_path, *paths)))
+    assert list_images(str(tmp_path), IngestConfig(exclude=["train/masks"])).labels() == {*TWO}
+    assert listing.notes[-2:] == (
+        "Labels named like parts of a data set: masks. If they are none, leave them out: "
+        """--ingest.exclude '["train/masks"]'""",
+        "Folders in label folders are no labels: train/dog/2019.",
+    )
+
+
 def test_names_that_look_alike_are_warned_of(tmp_path: Path) -> None:
     labels = ("cafe\u0301", "caf\xe9", "cat", "Cat ", "dog")
     listing = list_images(str(touch(tmp_path, *(f"{label}/1" for label in labels))))

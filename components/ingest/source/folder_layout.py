@@ -234,15 +234,26 @@ def note_other_splits(folder: str) -> list[str]:
     )
 
 
-def note_odd_labels(labels: Iterable[str]) -> list[str]:
-    """Return a note on labels that are names of folders of images or masks, such as `images`."""
-    odd = [label for label in labels if is_plain(label) or is_mask(label)]
-    text = "Most likely not labels, but parts of a data set"
-    return (
-        [f"{text}: {join_names(odd)}. Leave out what is none: {exclude_option(sorted(odd))}"]
-        if odd
-        else []
-    )
+def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:
+    """Return notes on labels named like `images` or `masks`, and on folders in label folders.
+
+    `places` are the folders of label folders.
+    """
+    inner = {
+        f"{place}/{name}".lstrip("/"): of
+        for place in places
+        for name, of in tree.inner(place).items()
+    }
+    notes = []
+    names = {path: path.rpartition("/")[2] for path in inner}
+    if odd := sorted(path for path, name in names.items() if is_plain(name) or is_mask(name)):
+        notes.append(
+            f"Labels named like parts of a data set: {join_names({names[path] for path in odd})}. "
+            f"If they are none, leave them out: {exclude_option(odd)}"
+        )
+    if deeper := [f"{path}/{name}" for path, of in inner.items() for name in of]:
+        notes.append(f"Folders in label folders are no labels: {join_names(deeper)}.")
+    return notes
 
 
 def note_unused_folders(

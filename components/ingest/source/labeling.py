@@ -101,7 +101,7 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
     for place in (place for place in splits if not labels[place]):
         count = sum(path.startswith(f"{place}/") for path in skipped)
         notes.append(f"{place}/ has no label folders, so its {count:,} files are skipped.")
-    notes += note_odd_labels(set().union(*labels.values()))
+    notes += note_odd_labels(tree, labels)
     notes += note_unused_folders(tree, labels, skipped)
     return Labelled(files, skipped, "split" if splits else "label", notes)
 
