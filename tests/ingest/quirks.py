@@ -6,9 +6,10 @@
 import io
 import json
 import math
+import re
 import tarfile
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -429,18 +430,65 @@ def render() -> str:
         "# What is taken from which format",
         "",
         "Each row is a test, and `uv run python -m tests.ingest.quirks` makes this page of them.",
-        "`hash` is the split that the hash of the content decides. What is refused or skipped says",
-        "so in these words.",
+        "Without a split in brackets, the hash of the content decides.",
         "",
-        "| format | what is special | image | labels | split | refused or skipped |",
-        "|---|---|---|---|---|---|",
+        "## Manifests and shards",
+        "",
+        "|format|what is special|labels [splits]|skipped, and why|",
+        "|-|-|-|-|",
     ]
-    for of in QUIRKS:
-        taken = of.taken if of.labels else ("", "", "")
-        cells = (of.format, of.quirk, *taken, of.refused.replace(".*", "… "))
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *_render_folders(), *_render_containers()]
-    lines += [
+    taken = [of for of in QUIRKS if of.labels]
+    for of, format_name in zip(taken, _name_once(taken), strict=True):
+        splits = "" if of.splits == "hash" else f" [{of.splits}]"
+        lines.append(f"|{format_name}|{of.quirk}|{of.labels}{splits}|{of.refused}|")
+    lines += ["", "|format|what is refused|with these words|", "|-|-|-|"]
+    refused = [of for of in QUIRKS if not of.labels]
+    for of, format_name in zip(refused, _name_once(refused), strict=True):
+        lines.append(f"|{format_name}|{of.quirk}|{of.refused.replace('.*', '… ')}|")
+    lines += ["", *_render_folders(), *_render_containers(), *_render_pixels()]
+    return "\n".join(lines) + "\n"
+
+
+def _name_once(quirks: Sequence[Quirk]) -> Iterator[str]:
+    """Yield the format of each row, or "" where it is that of the row above."""
+    previous = ""
+    for quirk in quirks:
+        yield "" if quirk.format == previous else quirk.format
+        previous = quirk.format
+
+
+def _group(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return reason → all names with it."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        groups.setdefault(reason, []).append(name)
+    return groups
+
+
+def _render_folders() -> Iterator[str]:
+    yield from ("## Folders as they are unpacked", "", "|root|labels, or what is said|", "|-|-|")
+    found = [
+        (name, ", ".join(sorted(expected)) if isinstance(expected, set) else expected)
+        for name, (_, expected) in test_folder_layout.PUBLIC.items()
+    ]
+    for answer, names in _group(found).items():
+        yield f"|{'; '.join(names)}|{answer.format('DIR')}|"
+    yield ""
+
+
+def _render_containers() -> Iterator[str]:
+    yield from ("## Containers", "", "|not read|instead|", "|-|-|")
+    found = [
+        (f"{title} ({', '.join(f'`{marker}`' for marker in markers)})", way_out)
+        for title, markers, way_out, _ in CONTAINERS
+    ]
+    for way_out, names in _group(found).items():
+        yield f"|{'; '.join(names)}|{way_out}|"
+    yield ""
+
+
+def _render_pixels() -> Iterator[str]:
+    yield from (
         "## Pixels of image files",
         "",
         "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000,",
@@ -448,45 +496,35 @@ def render() -> str:
         "largest value. What tifffile decodes needs the extra `tiff`, unless it has 1, 8 or 16",
         "bits and no compression, or Deflate.",
         "",
-        "| TIFF | bits that Pillow decodes | and tifffile |",
-        "|---|---|---|",
-    ]
+        "|TIFF|bits that Pillow decodes|and tifffile|",
+        "|-|-|-|",
+    )
     for (colors, extra), depths in test_tiff.LAYOUTS.items():
-        bits = " | ".join(", ".join(map(str, some)) for some in depths)
-        lines.append(f"| {_COLORS[colors]}{_EXTRA[extra]} | {bits} |")
-    lines.append("")
+        bits = "|".join(", ".join(map(str, some)) for some in depths)
+        yield f"|{_COLORS[colors]}{_EXTRA[extra]}|{bits}|"
+    yield ""
     for what, seen in (("of TIFF", test_tiff.SEEN), ("of others", test_formats.SEEN)):
-        lines += [textwrap.fill(f"Also right, {what}: {'; '.join(seen)}.", 100), ""]
+        yield textwrap.fill(f"Also right, {what}: {'; '.join(_join_variants(seen))}.", 100)
+        yield ""
     tiff = {f"TIFF: {name}": row for name, row in test_tiff.REFUSED.items()}
     reasons = {name: reason for name, (_, reason) in (tiff | test_formats.REFUSED).items()}
     by_name = [name for name, reason in reasons.items() if reason.startswith("^")]
-    lines += [
-        textwrap.fill(f"Refused by name: {', '.join(by_name)}.", 100),
-        "",
-        "| refused | because of |",
-        "|---|---|",
-    ]
-    lines += [f"| {name} | {why} |" for name, why in reasons.items() if name not in by_name]
-    return "\n".join(lines) + "\n"
+    yield textwrap.fill(f"Refused by name: {', '.join(by_name)}.", 100)
+    yield from ("", "|refused|because of|", "|-|-|")
+    others = ((name, reason) for name, reason in reasons.items() if name not in by_name)
+    for reason, names in _group(others).items():
+        yield f"|{'; '.join(names)}|{reason}|"
 
 
-def _render_folders() -> Iterator[str]:
-    yield from ("## Folders as they are unpacked", "", "| root | labels, or what is said |")
-    yield "|---|---|"
-    for name, (_, expected) in test_folder_layout.PUBLIC.items():
-        found = ", ".join(sorted(expected)) if isinstance(expected, set) else expected
-        yield f"| {name} | {found.format('DIR')} |"
-    yield ""
+def _join_variants(names: Iterable[str]) -> Iterator[str]:
+    """Yield names without colors and their order; those that differ in one number become one."""
+    stems = [re.split(", (?:colors|white|black)", name)[0] for name in names]
+    numbered = [(re.findall(_NUMBER, stem), re.sub(_NUMBER, "#", stem)) for stem in stems]
+    for stem, found in _group((" ".join(number), stem) for number, stem in numbered).items():
+        yield stem.replace("#", ", ".join(sorted(set(found), key=lambda text: (len(text), text))))
 
 
-def _render_containers() -> Iterator[str]:
-    yield from ("## Containers", "", "These are not read:", "", "| marker | what it is | instead |")
-    yield "|---|---|---|"
-    for title, markers, way_out, _ in CONTAINERS:
-        yield f"| {', '.join(f'`{marker}`' for marker in markers)} | {title} | {way_out} |"
-    yield ""
-
-
+_NUMBER = r"(?<!JPEG )\b\d+\b(?: × \d+)?"
 _COLORS = {0: "gray, white is zero", 1: "gray", 2: "RGB", 5: "CMYK"}
 _EXTRA = {(): "", (0,): ", an unspecified band", (1,): ", premultiplied alpha", (2,): ", alpha"}
 
