@@ -8,11 +8,13 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 import posixpath
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from components.contract.artifact_files import list_names, on_disk
 from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import SPAN
@@ -319,6 +321,7 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
             f"kind out, as with {exclude_option(names[:1])}."
         )
     _check_pointers(folder, shards, config)
+    _check_table_above(folder)
     kept = [entry for entry in found if is_visible(entry) and entry.path not in left]
     records = list_records(folder, kept, shards, config)
     return records._replace(skipped=left | records.skipped)
@@ -344,6 +347,15 @@ def _check_pointers(
     for file, content in read_files(folder, small, config):
         if isinstance(content, Unread) and GET_IT in content.reason:
             raise DataError(f"{folder}/{file.path} is {content.reason}.")
+
+
+def _check_table_above(folder: str) -> None:
+    """Raise `DataError` if a folder on disk is that of the shards of a table, which may be old."""
+    above = os.path.dirname(os.path.abspath(folder)) if on_disk(folder) else ""
+    for name in ("_delta_log", "metadata") if above else ():
+        for path in (f"{name}/{file}" for file in list_names(f"{above}/{name}")):
+            if (container := find_container(path)) and container.is_table:
+                raise DataError(explain_container(f"{above}/{path}", container))
 
 
 def _as_found(file: ImageFile) -> Found:

@@ -487,6 +487,16 @@ def test_containers_are_named(tmp_path: Path, paths: list[str], message: str) ->
             list_images(f"{tmp_path}/{paths[0]}")
 
 
+@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json"])
+def test_the_shards_of_a_table_are_no_data_set(
+    log: str, images: list[Image], tmp_path: Path
+) -> None:
+    touch(tmp_path, log, "data/readme.md")
+    write_parquet(tmp_path / "data/0.parquet", images)
+    with pytest.raises(DataError, match=rf"{tmp_path}/{log} belongs to"):
+        list_images(f"{tmp_path}/data")
+
+
 def test_what_readers_pass_over_is_skipped(images: list[Image], tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     write_tfrecord(tmp_path / "data/train-00000-of-00001", images)

@@ -90,7 +90,9 @@ def test_folders_and_files_are_left_out_by_path(tmp_path: Path) -> None:
     """They are accounted for, and make an unclear layout clear; excluded folders are not read."""
     images = ["train/cat/1.jpg", "test/cat/1.jpg"]
     others = ["docs/a/1.jpg", "test/cat/b.bmp", "train/[x]/1", "train/extra [old]/1"]
-    config = IngestConfig(exclude=["docs/", "*.bmp", "train/[[]x]", "train/extra [old]", "sample"])
+    config = IngestConfig(
+        exclude=["./docs/", "*.bmp", "train/[[]x]", "train/extra [old]", "sample"]
+    )
     listing = list_images(str(touch(tmp_path, *images, *others)), config)
     assert [file.path for file in listing.files] == sorted(images)
     excluded = ("docs", "test/cat/b.bmp", "train/[x]", "train/extra [old]")
