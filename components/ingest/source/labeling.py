@@ -81,7 +81,8 @@ class Exclusion:
         return [f"Nothing matches {pattern!r} of ingest.exclude." for pattern in unused]
 
 
-def _compile(name: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
+    name = pattern.removeprefix("./").rstrip("/")
     # A * of fnmatch matches slashes, too.
     forms = (form + end for form in (name, glob.escape(name)) for end in ("", "/*"))
     return re.compile("|".join(map(fnmatch.translate, forms)))
