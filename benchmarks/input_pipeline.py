@@ -9,6 +9,8 @@ first. The rungs take turns, so that a slow minute of the machine meets all of t
 `results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -16,14 +18,24 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, MeasurementError, measure, say
+from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
+from benchmarks.measuring.process import QUIET, measure, say, take_turns
 from benchmarks.measuring.results import write_results
 from components.contract.errors import ConfigurationError
+from components.host.machine import available_cpus
+
+if TYPE_CHECKING:
+    # They load TensorFlow.
+    from benchmarks.ladder.data import Material
+    from benchmarks.ladder.rungs import Rung
 
 _MODULE = "benchmarks.input_pipeline"
+
+# Rungs whose rate stands for the accelerator's, the first that is measured.
+_REFERENCES = ("reader indexed", "+ prefetch: reader streamed")
 
 # With its default blocks of 64 MB, TensorFlow would make small files slower than necessary.
 _BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
@@ -49,7 +61,7 @@ def _climb(arguments: argparse.Namespace) -> None:
         folder = os.path.join(work, "images")
         say(f"preparing {images:,} images of {arguments.data}")
         material = prepare(arguments.data, folder, size=arguments.size, images=images)
-        results = _measure(arguments, folder)
+        results = _measure(arguments, material)
     from benchmarks.ladder.verdict import judge, tabulate
 
     results |= {"found": material.found, "different": material.different, "data": arguments.data}
@@ -94,37 +106,88 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Run `ladder.run` on local files or a bucket; return its results."""
+def _measure(arguments: argparse.Namespace, material: Material) -> dict[str, Any]:
+    """Measure the rungs and the limits on local files or a bucket."""
     task = {
-        "folder": folder,
-        "root": folder,
-        "batch": arguments.batch,
-        **{key: getattr(arguments, key) for key in ("epochs", "seconds", "repeats", "rungs")},
+        **{key: getattr(arguments, key) for key in ("batch", "epochs", "seconds")},
+        "folder": material.root,
+        "root": material.root,
         "target": arguments.target_images_per_second,
     }
     if arguments.gcs_latency_ms is None:
-        return _run(task, {})
+        return _take_turns(arguments, material, task, {})
     from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 
     with TlsGcsServer(
-        {"bucket": folder},
+        {"bucket": material.root},
         latency_ms=arguments.gcs_latency_ms,
         stream_mbps=arguments.gcs_stream_mbps,
     ) as server:
-        environment = server.tensorflow_environment(Path(folder).parent)
-        results = _run({**task, "root": "gs://bucket", "epochs": 1}, {**environment, **_BUCKET})
+        environment = server.tensorflow_environment(Path(material.root).parent) | _BUCKET
+        task |= {"root": "gs://bucket", "epochs": 1}
+        results = _take_turns(arguments, material, task, environment)
     store = {"latency_ms": arguments.gcs_latency_ms, "stream_mbps": arguments.gcs_stream_mbps}
     return {**results, "store": store}
 
 
-def _run(task: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
-    command = ["-m", "benchmarks.ladder.run", json.dumps(task)]
-    try:
-        results: dict[str, Any] = measure(command, environment=environment, shown=True)
-    except MeasurementError as error:
-        raise MeasurementError(f"the ladder has failed, see above: {error}") from error
-    return results
+def _take_turns(
+    arguments: argparse.Namespace,
+    material: Material,
+    task: dict[str, Any],
+    environment: dict[str, str],
+) -> dict[str, Any]:
+    """Measure each rung and limit in fresh processes."""
+
+    def measure_one(name: str) -> dict[str, Any]:
+        words = ["-m", "benchmarks.ladder.rung", json.dumps(task | {"name": name})]
+        figure: dict[str, Any] = measure(words, environment=environment)
+        return figure
+
+    rungs = choose(arguments.rungs, remote=bool(environment))
+    names = [rung.name for rung in rungs]
+    if not task["target"]:
+        say("measuring our own reader first, whose rate is the accelerator's")
+        reference = next(filter(names.__contains__, _REFERENCES), names[0])
+        task["target"] = 0.8 * measure_one(reference)["images_per_second"]
+    figures = take_turns(
+        [*names, DECODE_LIMIT, COPY_LIMIT],
+        arguments.repeats,
+        measure_one,
+        lambda figure: f"{figure['images_per_second']:,.0f} images/s",
+    )
+    columns = {
+        name: {key: [figure[key] for figure in found] for key in found[0]}
+        for name, found in figures.items()
+    }
+    return {
+        "rungs": [
+            {"name": rung.name, "change": rung.change, "kind": rung.kind, **columns[rung.name]}
+            for rung in rungs
+            if rung.name in columns
+        ],
+        "limits": {name: columns[name]["images_per_second"] for name in (DECODE_LIMIT, COPY_LIMIT)},
+        "accelerator_images_per_second": task["target"],
+        "batch": arguments.batch,
+        "images": material.images,
+        "size": material.size,
+        "cores": available_cpus(),
+    }
+
+
+def choose(words: str | None, *, remote: bool) -> list[Rung]:
+    """Return the rungs whose name contains one of the comma-separated `words`.
+
+    Raises:
+        ConfigurationError: no rung matches.
+    """
+    from benchmarks.ladder.rungs import REMOTE_RUNGS, RUNGS
+
+    rungs = REMOTE_RUNGS if remote else RUNGS
+    wanted = words.split(",") if words else [""]
+    if chosen := [rung for rung in rungs if any(word in rung.name for word in wanted)]:
+        return chosen
+    names = ", ".join(rung.name for rung in rungs)
+    raise ConfigurationError(f"no rung is named like '{words}'; the rungs are: {names}")
 
 
 def _write(results: dict[str, Any], output: Path) -> None:

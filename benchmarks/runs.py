@@ -2,15 +2,16 @@
 
     uv run -m benchmarks.runs --part digits --part buckets
     uv run -m benchmarks.runs --part many --images 60000 --classes 1000
-    uv run -m benchmarks.runs --part grown --data DIR
+    uv run -m benchmarks.runs --part photos --part grown --data DIR
     uv run -m benchmarks.runs --part weights --data DIR --each 50
 
-digits: the built-in sample, first into an empty folder, then again, all from the cache. buckets:
-the first run with images and output in an emulated Cloud Storage, under TLS, which shares the
-machine. many: small images in many classes. grown: the last two classes of a folder are new, and
-training starts from random weights, or from the model of the others. weights: what the default
-network brings, from ImageNet's weights, over its last layer alone and over random weights, with
-another seed in each repeat; a folder `test` in DIR judges all.
+digits: the built-in sample, first into an empty folder, then again, all from the cache, and with
+one image more. many: the same for small images in many classes. photos: for copies of photographs.
+buckets: the first run with images and output in an emulated Cloud Storage, under TLS, which shares
+the machine. grown: the last two classes of a folder are new, and training starts from random
+weights, or from the model of the others. weights: what the default network brings, from ImageNet's
+weights, over its last layer alone and over random weights, with another seed in each repeat; a
+folder `test` in DIR judges all.
 """
 
 import argparse
@@ -23,18 +24,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import simplejpeg
+
+from benchmarks.ingest_images import make_copies
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, MeasurementError, Progress, end_with_parent
+from benchmarks.measuring.process import QUIET, MeasurementError, Progress, end_with_parent, say
 from benchmarks.measuring.results import Figures, Spread, write_results
 from components.contract.errors import ConfigurationError
+from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_source
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import write_digits
+from pipeline_def.runs.record import read_records
+from pipeline_def.steps import TRAINER
 
 _MODULE = "benchmarks.runs"
 _ROOT = Path(__file__).parents[1]
+_SHORT = ("--transform.size=96", "--model.name=cnn", "--training.epochs=1", "--model.weights=none")
 _SMALL = ("--transform.size=16", "--model.name=cnn", "--training.epochs=1")
 
 Figure = dict[str, Any]
@@ -50,12 +61,15 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
-    parts = ("digits", "buckets", "many", "grown", "weights")
+    parts = ("digits", "buckets", "many", "photos", "grown", "weights")
     parser.add_argument("--part", action="append", required=True, choices=parts)
-    parser.add_argument("--data", help="parts grown and weights: folder of images")
+    parser.add_argument("--data", help="parts photos, grown and weights: folder of images")
     parser.add_argument("--each", type=options.at_least_one, help="part weights: images a class")
-    many = {"--images": (16_000, "part many: images"), "--classes": (1_000, "part many: classes")}
-    for name, (default, what) in many.items():
+    for name, default, what in (
+        ("--images", 16_000, "part many: images"),
+        ("--classes", 1_000, "part many: classes"),
+        ("--photos", 1_000, "part photos: copies of images in --data"),
+    ):
         parser.add_argument(name, type=options.at_least_one, default=default, help=what)
     return parser
 
@@ -63,54 +77,76 @@ def _parser() -> argparse.ArgumentParser:
 def _measure(arguments: argparse.Namespace) -> None:
     figures: dict[str, list[Figure]] = {}
     tables = []
-    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-        write_digits(f"{folder}/digits")
-        if {"digits", "buckets"} & set(arguments.part):
-            figures |= _run_digits(arguments, Path(folder))
-            tables.append(_tabulate("Whole runs of the 1,797 digits", figures))
-        if "many" in arguments.part:
-            many = {"many": [_run_many(arguments, Path(folder))]}
-            title = f"{arguments.images:,} images of 16 pixels in {arguments.classes:,} classes"
-            tables.append(_tabulate(title, many))
-            figures |= many
-        if "grown" in arguments.part:
-            grown = _run_grown(arguments, Path(folder))
-            tables.append(_tabulate("Two more classes, from scratch and with a warm start", grown))
-            figures |= grown
-        if "weights" in arguments.part:
-            weights = _run_weights(arguments, Path(folder))
-            tables.append(_tabulate("Training from different weights", weights))
-            figures |= weights
+    if not arguments.data and {"photos", "grown", "weights"} & {*arguments.part}:
+        raise ConfigurationError("parts photos, grown and weights need --data, a folder of images")
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
+        folder = Path(work)
+        for part in arguments.part:
+            if part == "grown":
+                title = "Two more classes, from scratch and with a warm start"
+                found = _run_grown(arguments, folder)
+            elif part == "weights":
+                title, found = "Training from different weights", _run_weights(arguments, folder)
+            elif part == "buckets":
+                title = "Whole runs of the 1,797 digits, from and to buckets"
+                write_digits(f"{folder}/digits")
+                found = {"first run": [_run_in_buckets(folder) for _ in range(arguments.repeats)]}
+            else:
+                title, *options_ = _write_images(part, arguments, folder)
+                found = _run_thrice(folder / part, options_, arguments.repeats)
+            figures |= {f"{part}: {name}": runs for name, runs in found.items()}
+            tables.append(_tabulate(title, found))
     for table in tables:
         table.show()
     write_results(_MODULE, tables, figures, arguments.json)
 
 
-def _run_digits(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
-    """Run the digits from and to the disk, again from the cache, and from and to buckets."""
-    names = ["first run", "again, from the cache"] if "digits" in arguments.part else []
-    names += ["first run, from and to buckets"] if "buckets" in arguments.part else []
-    progress = Progress(arguments.repeats * len(names), kinds=len(names))
-    figures: dict[str, list[Figure]] = {name: [] for name in names}
-    for _ in range(arguments.repeats):
+def _write_images(part: str, arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    """Write the images of a part; return a title, and options of the runs."""
+    if part == "digits":
+        write_digits(f"{folder}/{part}")
+        return ("Whole runs of the 1,797 digits",)
+    if part == "photos":
+        make_copies(arguments.data, f"{folder}/{part}", arguments.photos)
+        return (f"Whole runs of {arguments.photos:,} photographs", *_SHORT)
+    # Noise, so that no two are the same.
+    pixels = np.random.default_rng(0).integers(0, 255, (arguments.images, 16, 16, 3), np.uint8)
+    for number, image in enumerate(pixels):
+        label = folder / part / f"class {number % arguments.classes:05d}"
+        label.mkdir(parents=True, exist_ok=True)
+        (label / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(image))
+    title = f"{arguments.images:,} images of 16 pixels in {arguments.classes:,} classes"
+    return (title, *_SMALL)
+
+
+def _run_thrice(data: Path, chosen: Sequence[str], repeats: int) -> dict[str, list[Figure]]:
+    """Run on a folder, on the same folder again, and with one image more."""
+    names = ("first run", "again, from the cache", "with one image more")
+    progress = Progress(repeats * len(names), kinds=len(names))
+    figures: dict[str, list[Figure]] = {}
+    output = data.with_name(f"output of {data.name}")
+    for number in range(repeats):
+        shutil.rmtree(output, ignore_errors=True)
         for name in names:
-            output = folder / ("tfx-image-pipeline/gs/out/run" if "buckets" in name else "output")
-            if "again" not in name:
-                shutil.rmtree(output, ignore_errors=True)
-                output.mkdir(parents=True)
-            run = _run_in_buckets if "buckets" in name else _run_on_disk
-            figures[name].append(run(folder, output))
+            if name == names[2]:
+                picture = next(path for path in sorted(data.rglob("*.*")) if path.is_file())
+                # What follows the end of an image makes it another one.
+                added = picture.with_stem(f"added {number}")
+                added.write_bytes(picture.read_bytes() + b"\0" * (number + 1))
+            words = ["--data", str(data), "--output", str(output), *chosen]
+            figures.setdefault(name, []).append(_run(words, output))
             progress.report(f"{name}: {figures[name][-1]['seconds']:.1f} s")
+    started = time.monotonic()
+    list_source(str(data), IngestConfig())
+    say(f"Listing alone takes {time.monotonic() - started:.1f} s.")
     return figures
 
 
-def _run_on_disk(folder: Path, output: Path) -> Figure:
-    return _run(["--data", f"{folder}/digits", "--output", str(output)], output)
-
-
-def _run_in_buckets(folder: Path, output: Path) -> Figure:
+def _run_in_buckets(folder: Path) -> Figure:
     from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 
+    output = folder / "tfx-image-pipeline/gs/out/run"
+    shutil.rmtree(output, ignore_errors=True)
     with TlsGcsServer({"data": folder / "digits"}) as server:
         server.add_bucket("out")
         places = ("--data", "gs://data", "--output", "gs://out/run")
@@ -118,24 +154,8 @@ def _run_in_buckets(folder: Path, output: Path) -> Figure:
         return _run(places, output, environment)
 
 
-def _run_many(arguments: argparse.Namespace, folder: Path) -> Figure:
-    """Write images of noise, so that no two are the same, and run the pipeline on them."""
-    import numpy as np
-    import simplejpeg
-
-    pixels = np.random.default_rng(0).integers(0, 255, (arguments.images, 16, 16, 3), np.uint8)
-    for number, image in enumerate(pixels):
-        label = folder / "many" / f"class {number % arguments.classes:05d}"
-        label.mkdir(parents=True, exist_ok=True)
-        (label / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(image))
-    output = folder / "of_many"
-    return _run(["--data", f"{folder}/many", "--output", str(output), *_SMALL], output)
-
-
 def _run_grown(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
     """Train on a folder without its last two classes, then on all, cold and warm."""
-    if not arguments.data:
-        raise ConfigurationError("part grown needs --data, a folder of images")
     labels = sorted({file.parent.name for file in Path(arguments.data).rglob("*.*")})
     known = folder / "known"
     shutil.copytree(arguments.data, known, ignore=shutil.ignore_patterns(*labels[-2:]))
@@ -161,8 +181,6 @@ def _run_grown(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Fi
 
 def _run_weights(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
     """Train on some images of each class from random weights, the head alone, and by default."""
-    if not arguments.data:
-        raise ConfigurationError("part weights needs --data, a folder of images")
     figures: dict[str, list[Figure]] = {}
     progress = Progress(3 * arguments.repeats, kinds=3)
     for seed in range(1, arguments.repeats + 1):
@@ -192,7 +210,7 @@ def _run(
     arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
 ) -> Figure:
     """Run the pipeline in a fresh process; return time, memory and results."""
-    started = time.monotonic()
+    began, started = time.time(), time.monotonic()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [sys.executable, "local_runner.py", "run", *arguments],
@@ -211,8 +229,15 @@ def _run(
         "seconds": time.monotonic() - started,
         "cpu": used.ru_utime + used.ru_stime,
         "mib": used.ru_maxrss / 1024,
+        "until_training": _find_training(output) - began,
         **read_results(output),
     }
+
+
+def _find_training(output: Path) -> float:
+    """Return the Unix time at which the training of the last run started."""
+    trainer = read_records(str(output))[-1].steps[TRAINER.id]
+    return datetime.fromisoformat(trainer.started).timestamp()
 
 
 def read_results(output: Path) -> Figure:
@@ -226,12 +251,13 @@ def read_results(output: Path) -> Figure:
 
 
 def _tabulate(title: str, figures: Mapping[str, list[Figure]]) -> Figures:
-    measured = ("seconds", "CPU seconds", "peak memory", "accuracy", "report", "longest steps")
-    table = Figures(title, ("run", *measured))
+    times = ("seconds", "until training", "CPU seconds")
+    table = Figures(title, ("run", *times, "peak memory", "accuracy", "report", "longest steps"))
     for name, runs in figures.items():
         table.add(
             name,
             Spread.of([run["seconds"] for run in runs]).show(1),
+            Spread.of([run["until_training"] for run in runs]).show(1),
             Spread.of([run["cpu"] for run in runs]).show(1),
             f"{max(run['mib'] for run in runs):,.0f} MiB",
             Spread.of([run["accuracy"] for run in runs]).show(3),

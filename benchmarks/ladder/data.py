@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -49,6 +50,8 @@ class Material:
     """Images in the user's folder."""
     different: int
     """Distinct images among those that are read; the rest are copies."""
+    digests: tuple[str, ...]
+    """SHA-256 of the pixels of each canonical image."""
 
     @property
     def images(self) -> int:
@@ -71,7 +74,7 @@ class Material:
     def load(cls, folder: str, root: str) -> Material:
         """Read the description that `prepare` wrote to `folder`; the images are at `root`."""
         facts = json.loads(Path(folder, _FACTS).read_text())
-        return cls(**{**facts, "labels": tuple(facts["labels"]), "root": root})
+        return cls(**facts | {"root": root})
 
 
 def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
@@ -87,18 +90,20 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
     found, sample = sample_images(data, images)
     config = TransformConfig(size=size)
     canonical = canonical_images(sample, config)
+    decoded = decoded_images(canonical, config)
     material = Material(
         root=folder,
         size=size,
         labels=tuple(label for _, label in itertools.islice(itertools.cycle(sample), images)),
         found=found,
         different=len(sample),
+        digests=tuple(hashlib.sha256(pixels).hexdigest() for pixels, _ in decoded),
     )
     _write_files(f"{folder}/originals", itertools.cycle(sample), images)
     _write_files(f"{folder}/files", itertools.cycle(canonical), images)
     write_shards(f"{folder}/jpeg", itertools.cycle(canonical), images)
     write_shards(f"{folder}/one", itertools.cycle(canonical), images, shards=1)
-    write_shards(f"{folder}/raw", itertools.cycle(decoded_images(canonical, config)), images)
+    write_shards(f"{folder}/raw", itertools.cycle(decoded), images)
     Path(folder, _FACTS).write_text(json.dumps(asdict(material)))
     return material
 

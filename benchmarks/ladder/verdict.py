@@ -35,7 +35,7 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
     """Return the `verdict` (sentences), the rung to `use` and the `recommended` YAML.
 
     Args:
-        results: as `run` prints them, with `found` and `data`.
+        results: of `benchmarks.input_pipeline`, with `found` and `data`.
         target: images per second that the accelerator takes, if the user has said so.
     """
     rates = {rung["name"]: Spread.of(rung["images_per_second"]) for rung in results["rungs"]}
@@ -138,7 +138,7 @@ def tabulate(results: Mapping[str, Any]) -> Figures:
             rate.show(),
             "" if rate == first else ratio(rate, first),
             f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
-            f"{rung['first_batch_seconds']:.2f} s",
+            f"{Spread.of(rung['first_batch_seconds']).median:.2f} s",
             f"{Spread.of([100 * share for share in rung['wait_share']]).show(1)} %",
         )
     for name, values in results["limits"].items():

@@ -29,7 +29,6 @@ def measure(
     *,
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
-    shown: bool = False,
 ) -> Any:
     """Run Python with `arguments` in a fresh process; return the JSON of its last line.
 
@@ -37,7 +36,6 @@ def measure(
         arguments: `-m`, a module and its options, or a script and its options.
         python: the interpreter.
         environment: additional variables.
-        shown: print its stderr as it works.
 
     Raises:
         MeasurementError: it failed; a sentence says why.
@@ -45,8 +43,7 @@ def measure(
     try:
         done = subprocess.run(
             [python, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=None if shown else subprocess.PIPE,
+            capture_output=True,
             text=True,
             env={**os.environ, **QUIET, **(environment or {})},
             check=False,
@@ -55,7 +52,7 @@ def measure(
     except OSError as error:
         raise MeasurementError(f"{python} cannot be run: {error.strerror}") from error
     if done.returncode:
-        raise MeasurementError(explain(done.stderr or "", done.returncode))
+        raise MeasurementError(explain(done.stderr, done.returncode))
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,8 +52,11 @@ def find_unchanged(
         listing: file of the listing of the images.
     """
     layout = Layout(config.output)
+    if not config.cache or "TF_CONFIG" in os.environ:
+        # The other processes of a cluster may start later than a run of a second ends.
+        return None
     try:
-        records = read_records(config.output) if config.cache else []
+        records = read_records(config.output)
         last = records[-1] if records else None
         if last is None or (last.state, last.program) != ("done", program):
             return None

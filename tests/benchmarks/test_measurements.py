@@ -27,6 +27,17 @@ RESULT = {
 }
 
 
+FIGURE = {
+    "seconds": 9.0,
+    "until_training": 3.0,
+    "cpu": 12.0,
+    "mib": 900.0,
+    "accuracy": 0.5,
+    "report_mb": 1.0,
+    "nodes": {"Trainer": {"seconds": 7.0}},
+}
+
+
 def test_the_page_is_current() -> None:
     page = measurements.PAGE.read_text(encoding="utf-8")
     assert page == measurements.render(measurements.read_results()), "run benchmarks.measurements"
@@ -68,19 +79,23 @@ def test_whole_runs_are_tabulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A real run's results are read in tests/test_pipeline.py."""
+    monkeypatch.setenv("COLUMNS", "200")
+    counts = []
 
     def pretend(options: list[str], output: Path) -> runs.Figure:
         [_, data, *_] = options
-        assert len(list(Path(data).glob("class */*.jpg"))) == 8
+        counts.append(len(list(Path(data).glob("class */*.jpg"))))
         parse(options, prog="", usage="")
-        results = {"accuracy": 0.5, "report_mb": 1.0, "nodes": {"Trainer": {"seconds": 7.0}}}
-        return {"seconds": 9.0, "cpu": 12.0, "mib": 900.0, **results}
+        return FIGURE
 
     monkeypatch.setattr(runs, "_run", pretend)
-    words = ["--part", "many", "--images", "8", "--classes", "4", "--work", str(tmp_path)]
+    words = ["--part", "many", "--images", "8", "--classes", "4", "--repeats", "1"]
+    words += ["--work", str(tmp_path)]
     runs._measure(runs._parser().parse_args(words))
     row = " ".join(capsys.readouterr().out.splitlines()[-2].split())
-    assert row == "│ many │ 9.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
+    more = "with one image more"
+    assert row == f"│ {more} │ 9.0 │ 3.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
+    assert counts == [8, 8, 9]
 
 
 @pytest.mark.slow
@@ -93,8 +108,7 @@ def test_a_grown_folder_is_learned_anew_and_on(
         config, _ = parse(options, prog="", usage="")
         labels = {file.parent.name for file in Path(config.data or "").rglob("*.*")}
         asked.append((labels, output.name, config.model.start))
-        results = {"accuracy": 0.5, "report_mb": 1.0, "nodes": {"Trainer": {"seconds": 7.0}}}
-        return {"seconds": 9.0, "cpu": 12.0, "mib": 900.0, **results}
+        return FIGURE
 
     monkeypatch.setattr(runs, "_run", pretend)
     for number in range(4):
