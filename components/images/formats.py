@@ -114,8 +114,9 @@ def _name_other(data: bytes) -> str | None:
         for marker, place in itertools.islice(walk_segments(data), MOST_SEGMENTS):
             if marker == _JPEG_LS:
                 return "JPEG-LS"
-            if marker in FRAMES and data[place + 4] != 8:
-                return f"JPEG of {data[place + 4]} bits"
+            bits = data[place + 4 : place + 5]
+            if marker in FRAMES and bits not in (b"\x08", b""):
+                return f"JPEG of {bits[0]} bits"
     return "TGA" if data.endswith(_TARGA_END) else None
 
 

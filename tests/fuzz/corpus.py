@@ -5,6 +5,7 @@ from typing import Any
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from tests.images import test_formats, test_tiff
 from tests.pictures import encode, picture
 
 _ORIENTATION = 0x0112
@@ -34,14 +35,6 @@ _RARE: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("PNG", "L", {"transparency": 3}),
     ("TIFF", "RGB", {"compression": "tiff_lzw"}),
     ("TIFF", "L", {"compression": "jpeg"}),
-    ("TIFF", "I;16", {}),
-    ("JPEG2000", "RGB", {}),
-    ("PPM", "RGB", {}),
-    ("TGA", "RGBA", {}),
-    ("ICO", "RGBA", {}),
-    ("PCX", "P", {}),
-    ("SGI", "RGB", {}),
-    ("DDS", "RGBA", {}),
     ("MPO", "RGB", {}),
 )
 
@@ -54,10 +47,11 @@ def common_images() -> list[bytes]:
 
 
 def rare_images() -> list[bytes]:
-    """Return rare formats, animations, and PNGs with an orientation."""
+    """Return rare formats and depths, animations, and PNGs with an orientation."""
     image = _image()
     files = [encode(_convert(image, mode), kind, **options) for kind, mode, options in _RARE]
     frames = {"save_all": True, "append_images": [image.rotate(90), image.rotate(180)]}
+    files += [data for data, _ in [*test_formats.SEEN.values(), *test_tiff.SEEN.values()]]
     files += [encode(image, kind, **frames) for kind in ("GIF", "WEBP", "PNG", "TIFF")]
     text = PngInfo()
     text.add_itxt("XML:com.adobe.xmp", _XMP)
