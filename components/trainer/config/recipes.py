@@ -291,7 +291,7 @@ def _photos(images: int) -> Values:
 def _transfer(images: int) -> Values:
     """For the last half of the layers, which start from ImageNet's weights.
 
-    With 3,000 images of CIFAR-10 at 128 pixels, six epochs and one seed, the accuracy was 0.85; with
+    With 3,000 images of CIFAR-10 at 128 pixels, six epochs and one seed, accuracy was 0.85; with
     a learning rate of 2e-4 it was 0.82, and with mixed images 0.83.
     """
     return {
