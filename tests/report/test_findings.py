@@ -201,6 +201,16 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "labels that differ only in case: 'A', 'a'",
         "give them one name",
     ),
+    "a class of near duplicates": (
+        {"files": {"divided_classes": ["cat", "dog"]}},
+        "near duplicates are almost all images of cat, dog, and in several splits",
+        "add images that differ",
+    ),
+    "a class of one group": (
+        {"files": {"undivided_classes": ["cat"]}},
+        "all images of cat are a group or copies, which stay together",
+        "other groups",
+    ),
     "an anomaly": (
         {"anomalies": {"train": ("label: new value x",)}},
         "1 anomaly in the data, such as label: new value x",

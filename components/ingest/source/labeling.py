@@ -64,9 +64,7 @@ class Exclusion:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Exclude what matches a pattern, or is called like it, and all that is below it."""
-        self.patterns = {
-            pattern: _compile(pattern.removeprefix("./").rstrip("/")) for pattern in patterns
-        }
+        self.patterns = {pattern: _compile(pattern) for pattern in patterns}
         self._used: set[str] = set()
 
     def __call__(self, path: str) -> bool:

@@ -48,14 +48,14 @@ _FILES = {
         "see the reasons below, and edit the corrections file",
     ),
 }
-_TOGETHER = {
+_ALIKE = {
     "divided_classes": (
-        "near duplicates are in several splits, as they are almost all images",
+        "near duplicates are almost all images of {}, and in several splits",
         "the model has seen others like those that judge it: the accuracy is too high",
         "add images that differ",
     ),
     "undivided_classes": (
-        "a group, or copies of one image, are all images",
+        "all images of {} are a group or copies, which stay together",
         "none of them judges a model that has seen another one",
         "add images of other groups",
     ),
@@ -94,9 +94,9 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
             "the model has seen them, or near duplicates, in training",
             "remove the copies from one of the splits, as near_duplicates.jsonl lists them",
         )
-    for name, (text, why, advice) in _TOGETHER.items():
+    for name, (text, why, advice) in _ALIKE.items():
         if labels := facts.files.get(name):
-            yield Finding("files", f"{text} of {name_labels(labels)}", why, advice)
+            yield Finding("files", text.format(name_labels(labels)), why, advice)
     for note, count in facts.files.get("notes", {}).items():
         if note != Note.COLORS:
             text = f"{count:,} of {counted['examples']:,} images: {note}"
