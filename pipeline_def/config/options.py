@@ -56,8 +56,7 @@ _ELSEWHERE = {
     "training.accelerator": "device gpu gpus",
     "training.seed": "manual_seed random_seed",
     "training.minutes": "time",
-    "transfer.head_epochs": "freeze_epochs",
-    "transfer.unfreeze": "freeze",
+    "transfer.unfreeze": "freeze freeze_epochs",
 }
 _FROM_ELSEWHERE = {word: name for name, words in _ELSEWHERE.items() for word in words.split()}
 
