@@ -19,8 +19,8 @@ fields of `LabelSets` beside it; `known`, null or absent or the fields of
 of each the epoch at which it was judged and its seconds; `warm_start`, null or the fields of
 `components.trainer.networks.warm_start.WarmStart` and its `text`; `search`, null or `minutes`,
 `folds`, the number of the `chosen` trial, `text` that says why, `measure`, the metric of all
-scores, `error`, the standard error of the chosen one, `options` that were searched, and `trials`,
-the fields of `components.tuner.trials.Trial`."""
+scores, `options` that were searched, and `trials`, the fields of
+`components.tuner.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
 """In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`

@@ -235,7 +235,6 @@ class Search:
 
         attempt(self.runner, trial, report, note=f", {self._state}")
         set_seconds()
-        trial.finished = self.seconds - self.left
         self.study.end(trial)
         best = find_best(self.trials[1:])
         for other in self.trials[1:]:
@@ -304,7 +303,6 @@ def _describe(run: Search, chosen: Trial) -> dict[str, Any]:
     """Return what the report shows of the trials."""
     return {
         "measure": run.runner.measure,
-        "error": chosen.error,
         "chosen": chosen.number,
         "options": sorted(run.study.space),
         "trials": [

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import gc
 import logging
-import math
 import os
 import statistics
 from collections.abc import Callable
@@ -65,17 +64,9 @@ class Trial:
     `training.metric` is."""
     scores: list[float] = field(default_factory=list)
     """Score after each tenth of its epochs."""
-    finished: float = 0.0
-    """Seconds of the search at its end."""
     right: list[str] = field(default_factory=list)
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
-
-    @property
-    def error(self) -> float:
-        """Standard error of the score of a complete trial."""
-        shares = [(text.count("1") / len(text), len(text)) for text in self.right]
-        return math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(shares)
 
     def go_on(self, score: float, done: int, *, of: int) -> None:
         """Set the score after `done` of all epochs or folds."""

@@ -236,16 +236,15 @@ def _search(chosen: int) -> dict[str, Any]:
     facts = {"state": "complete", "epochs": 20, "seconds": 60.0}
     paused = {**facts, "state": "paused", "epochs": 3}
     trials = [
-        {**facts, "number": 0, "role": "recipe", "values": {}, "score": 0.7, "finished": 60.0},
-        {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5, "finished": 80.0},
-        {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8, "finished": 180.0},
+        {**facts, "number": 0, "role": "recipe", "values": {}, "score": 0.7},
+        {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5},
+        {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8},
     ]
     found = {"text": "Searched.", "chosen": chosen, "trials": trials}
-    return found | {"measure": "balanced_accuracy", "error": 0.04}
+    return found | {"measure": "balanced_accuracy"}
 
 
-@pytest.mark.slow
-def test_a_search_is_drawn_and_its_optimism_said() -> None:
+def test_a_search_lists_its_trials_and_says_its_optimism() -> None:
     history = {"accuracy": [0.5], "loss": [1.0]}
     facts = replace(report_sample.small(), history=history, search=_search(2), split="eval")
     page = describe_training(facts)["search"]
@@ -260,8 +259,6 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     ]
     assert page["rows"][0][1] == ("0.800", "20", "1.0", "complete", "16", "")
     assert page["rows"][1][1][3] == "complete, recipe"
-    [trials] = page["drawings"]
-    assert "the recipe 0.700, the best 0.800" in trials.name
     assert page["optimism"].startswith("The same images chose the trial")
     # Like with like: a balanced score is compared with the balanced accuracy on test.
     scalars = {**facts.metrics.scalars, "balanced_accuracy": 0.65}
@@ -270,7 +267,7 @@ def test_a_search_is_drawn_and_its_optimism_said() -> None:
     tested = replace(facts, split="test", comparison=comparison)
     optimism = describe_training(tested)["search"]["optimism"]
     assert "0.800 balanced accuracy on the eval split" in optimism
-    assert "0.650 on test: +0.150 ± " in optimism
+    assert "0.650 on test." in optimism
     assert "Searched." in say("training", history=history, search=_search(0))
 
 

@@ -107,7 +107,7 @@ def test_the_recipe_comes_first_and_the_best_is_trained_for_longer(
     assert chosen == max(complete, key=lambda trial: trial.score)
     assert f"Trial {chosen.number} is better than the recipe, beyond what chance" in text
     [longer] = (trial for trial in run.trials if trial.role == "longer")
-    earlier = [trial for trial in complete if trial.finished < longer.finished]
+    earlier = [trial for trial in complete if trial.number < longer.number]
     best = max(earlier, key=lambda trial: trial.score)
     assert longer.epochs >= 1.5 * best.epochs
     assert longer.values == {**best.values, "training.epochs": longer.epochs}

@@ -9,13 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from components.contract.confidence import Z
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import (
-    FIRST,
-    SECOND,
     SERIES,
     SOFT,
     WHOLE,
@@ -109,7 +106,7 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
 
 
 def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
-    """List the trials of a search, the most accurate first, and draw them in time."""
+    """List the trials of a search, the most accurate first."""
     trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
     options = sorted({option for trial in trials for option in trial["values"]})
     rows = [
@@ -126,7 +123,6 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     return {
         "text": search["text"],
         "optimism": _describe_optimism(search, facts),
-        "drawings": [_draw_trials(search["trials"])],
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
@@ -134,49 +130,14 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
 
 def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     """Say how far the accuracy that chose the trial is above that on images it has not seen."""
-    [chosen] = [trial for trial in search["trials"] if trial["number"] == search["chosen"]]
-    score, error = chosen["score"], search["error"]
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
+    [score] = [one["score"] for one in search["trials"] if one["number"] == search["chosen"]]
     measure = search["measure"]
-    found, interval = facts.metrics.scalars[measure], facts.comparison.intervals.get(measure)
-    difference = f"{score - found:+.3f}"
-    if interval:
-        half = math.hypot(Z * error, (interval.high - interval.low) / 2)
-        difference += f" ± {half:.3f}"
     return (
         f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
-        f"chose it, and {found:.3f} on test: {difference}."
+        f"chose it, and {facts.metrics.scalars[measure]:.3f} on test."
     )
-
-
-def _draw_trials(trials: Sequence[Mapping[str, Any]]) -> Drawing:
-    """Draw the accuracy of each trial, the recipe's first, at the time of its last run."""
-    plain = trials[0]
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="minutes", ylabel="accuracy")
-        complete, paused = (
-            [trial for trial in trials if (trial["state"] == "complete") is whole]
-            for whole in (True, False)
-        )
-        for some, color, marker, name in (
-            (complete, FIRST, "o", "trained to the end"),
-            (paused, SECOND, "x", "stopped early"),
-        ):
-            if some := [trial for trial in some if trial["epochs"]]:
-                minutes = [trial["finished"] / 60 for trial in some]
-                scores = [trial["score"] for trial in some]
-                axes.scatter(minutes, scores, c=color, marker=marker, label=name)
-        style: dict[str, Any] = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2}
-        axes.axhline(plain["score"], label="recipe", **style)
-        axes.set_xlim(left=0)
-        place_legend(figure, axes)
-
-    caption = "Trials of the search by the time of their last epoch"
-    best = max(trial["score"] for trial in trials)
-    name = f"{caption}: the recipe {plain['score']:.3f}, the best {best:.3f}; the table lists all"
-    return draw(paint, caption=caption, name=name, height=2.5)
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
