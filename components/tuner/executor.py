@@ -25,6 +25,7 @@ from tfx.utils import json_utils
 from components.contract.artifacts import Artifacts
 from components.trainer.config.recipes import get_value
 from components.trainer.config.training import TrainerConfig
+from components.trainer.input.host_calls import forget_calls
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
 from components.trainer.preparation import (
     FOLDS,
@@ -45,15 +46,18 @@ class Executor(executor.Executor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Search as `tuner_fn` says."""
+        """Search as `tuner_fn` says, and let go of all images afterwards."""
         fields = json_utils.loads(exec_properties["custom_config"])
         fields["code"] = exec_properties.get("code_digest") or ""
         properties = {**exec_properties, "custom_config": json_utils.dumps(fields)}
-        tuner = executor.search(
-            input_dict, properties, self._get_tmp_dir(), print_tuning_summary=False
-        )
-        executor.write_best_hyperparameters(tuner, output_dict)
-        tuner.save(artifact_utils.get_single_uri(output_dict["tuner_run"]))
+        try:
+            tuner = executor.search(
+                input_dict, properties, self._get_tmp_dir(), print_tuning_summary=False
+            )
+            executor.write_best_hyperparameters(tuner, output_dict)
+            tuner.save(artifact_utils.get_single_uri(output_dict["tuner_run"]))
+        finally:
+            forget_calls()
 
 
 def tuner_fn(fn_args: FnArgs) -> TunerFnResult:

@@ -1,6 +1,8 @@
 """Tuner and Trainer by TFX's executors: what one finds is what the other exports."""
 
+import functools
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FIL
 from components.images.options import TransformConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.input.host_calls import guard
 from components.trainer.loop.checkpoint import Checkpoints
 from components.trainer.preparation import apply_hyperparameters
 from components.tuner.trials import Trial, TrialRunner, attempt
@@ -173,6 +176,25 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     text = (tuned / SEARCH_FILE).read_text()
     (tuned / SEARCH_FILE).write_text(text.replace('"images": "', '"images": "0'))
     refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
+
+
+def test_a_search_leaves_no_images_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainer follows in the same process, and needs the memory for its own."""
+    from components.tuner.executor import Executor
+
+    kept: list[Any] = []
+
+    def search(*_: Any, **__: Any) -> None:
+        pixels = np.zeros(9, np.uint8)
+        kept.append(weakref.ref(pixels))
+        guard(functools.partial(np.add, pixels))
+        raise InterruptedError
+
+    monkeypatch.setattr("tfx.components.tuner.executor.search", search)
+    context = Executor.Context(tmp_dir="none", unique_id="1")
+    with pytest.raises(InterruptedError):
+        Executor(context).Do({}, {}, {"custom_config": "{}"})
+    assert kept[0]() is None
 
 
 def test_hyperparameters_of_another_search_are_refused() -> None:

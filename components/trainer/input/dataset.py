@@ -182,7 +182,7 @@ class ReadPlan:
         order = self.order
         if order is None:
             return tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
-        counts = self.shards.sizes
+        counts, size = self.shards.sizes, self.batch_size
         sampler = (
             ClassBalancedSampler(labels, seed=order.seed)
             if order.balanced
@@ -191,7 +191,7 @@ class ReadPlan:
 
         def sample(first: Int64Array) -> tuple[Int64Array, Int64Array]:
             batches = order.batch_numbers(int(first), count=_CHUNK)
-            positions = batches[:, np.newaxis] * self.batch_size + np.arange(self.batch_size)
+            positions = batches[:, np.newaxis] * size + np.arange(size)
             return batches, sampler.at(positions)
 
         @tf.autograph.experimental.do_not_convert
@@ -199,7 +199,7 @@ class ReadPlan:
             batches, records = tf.numpy_function(
                 guard(sample), [first], [tf.int64, tf.int64], stateful=False
             )
-            shape = [_CHUNK, self.batch_size]
+            shape = [_CHUNK, size]
             return tf.ensure_shape(batches, [_CHUNK]), tf.ensure_shape(records, shape)
 
         firsts = tf.data.Dataset.range(order.start, np.iinfo(np.int64).max, _CHUNK)
