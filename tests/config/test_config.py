@@ -30,15 +30,9 @@ def test_the_command_line_overrides_files_and_later_files_earlier_ones(tmp_path:
 
 
 VALUES: dict[str, tuple[list[str], Any]] = {
-    "training.epochs": (["--training.epochs", "5"], 5),
-    "training.learning_rate": (["--training.learning_rate=1e-2"], 0.01),
     "training.warmup_epochs": (["--training.warmup_epochs", "2"], 2.0),
     "training.deterministic": (["--training.deterministic", "null"], None),
     "training.calibrate": (["--training.calibrate", "yes"], True),
-    "transfer.unfreeze": (["--transfer.unfreeze", "3"], 3),
-    "validation.drift": (["--validation.drift", "off"], "off"),
-    "model.views": (["--model.views", "2"], 2),
-    "export.formats": (["--export.formats", "[onnx, int8]"], ["onnx", "int8"]),
     "ingest.splits": (
         ["--ingest.splits", '{"train": 0.5, "eval": 0.5}'],
         {"train": 0.5, "eval": 0.5},

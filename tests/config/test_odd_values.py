@@ -1,6 +1,7 @@
 """Any value of any type in any field, and any file: one sentence, at once, or a configuration."""
 
 import dataclasses
+import itertools
 import json
 import math
 import operator
@@ -57,23 +58,18 @@ def check_sentence(error: Exception) -> None:
     assert 10 < len(str(error)) < 700
 
 
-def build(section: str, name: str, value: Any) -> None:
-    """Make a section with a value in one field; what is taken survives the way to an executor."""
-    kind: Any = CLASSES[section]
+@pytest.mark.parametrize("kind", [Threshold, StepConfig, Toleration])
+def test_a_value_of_any_field_of_an_item(kind: Any) -> None:
+    """What is taken survives the way to an executor."""
     fields = {"metric": "loss", "at_most": 1} if kind is Threshold else {}
-    try:
-        made = kind(**{**fields, name: value})
-    except ConfigurationError as error:
-        check_sentence(error)
-        return
-    json.loads(to_json(made), parse_constant=pytest.fail)
-    assert from_json(kind, to_json(made)) == made
-
-
-@pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:10])
-def test_a_value_of_any_field(value: Any) -> None:
-    for section, name in FIELDS:
-        build(section, name, value)
+    for name, value in itertools.product(get_type_hints(kind), ODD):
+        try:
+            made = kind(**{**fields, name: value})
+        except ConfigurationError as error:
+            check_sentence(error)
+            continue
+        json.loads(to_json(made), parse_constant=pytest.fail)
+        assert from_json(kind, to_json(made)) == made
 
 
 # Values of options with rules of their own, with the options that they need.
@@ -119,7 +115,8 @@ def configure(values: dict[str, Any]) -> Config | None:
         (fields.setdefault(section, {}) if section else fields)[field] = value
     try:
         return from_dict(Config, fields)
-    except ConfigurationError:
+    except ConfigurationError as error:
+        check_sentence(error)
         return None
 
 
@@ -141,6 +138,7 @@ def test_any_value_of_any_option_passes_through_a_run(option: str, tmp_path: Pat
         words = [f"--{k}={v if isinstance(v, str) else show_value(v)}" for k, v in values.items()]
         assert value == "null" or parsed(*words) == config
         # As the steps and `run.json` hold it.
+        json.loads(to_json(config), parse_constant=pytest.fail)
         assert from_json(Config, to_json(config)) == config
     assert passed, "no value is allowed but the default"
 
