@@ -309,8 +309,7 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     loose = bool(config.manifest) or is_metadata
     visible = (entry for entry in found if is_visible(entry) and entry.path not in left)
     picture = find_picture((entry.path for entry in visible), loose=loose)
-    if reason := _explain_unread(named, has_pictures=bool(picture)):
-        raise DataError(f"{folder.rstrip('/')}/{reason}")
+    _check_readable(folder.rstrip("/"), named, has_pictures=bool(picture))
     # A table of labels, or the archive that the images come from.
     beside = not any("/" in name for name in names) and shards.keys() <= {"parquet", "webdataset"}
     if not shards or (picture and (loose or beside)):
@@ -327,16 +326,16 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     return records._replace(skipped=left | records.skipped)
 
 
-def _explain_unread(named: ShardFiles, *, has_pictures: bool) -> str:
-    """Say why files that were told by their names cannot be read; "" if the others can."""
+def _check_readable(folder: str, named: ShardFiles, *, has_pictures: bool) -> None:
+    """Raise `DataError` if there are only files that cannot be read, or shards of a table."""
     has_others = bool(named.by_layout) or has_pictures
     for path, container in named.containers.items():
         # Which shards of a table count depends on its metadata.
         if not has_others or (container.is_table and named.by_layout):
-            return explain_container(path, container)
-    for path, why in named.left.items() if not has_others else ():
-        return f"{path} and the like are no shards, but {why}: give the folder of the shards."
-    return ""
+            raise DataError(explain_container(f"{folder}/{path}", container))
+    if named.left and not has_others:
+        path, why = next(iter(named.left.items()))
+        raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
 
 
 def _check_pointers(

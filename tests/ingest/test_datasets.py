@@ -450,29 +450,32 @@ def test_splits_of_names(path: str, split: str | None) -> None:
 
 # Files → what the error says.
 CONTAINERS = {
-    "Delta": (["_delta_log/0.json", "a.parquet"], "a Delta table, which cannot be read: read its"),
+    "Delta": (
+        ["_delta_log/0.json", "a.parquet"],
+        "Cannot read a Delta table, {0}/_delta_log/0.json: read its current",
+    ),
     "Iceberg": (["data/a.parquet", "metadata/v1.metadata.json"], "an Iceberg table"),
     "Hudi": ([".hoodie/hoodie.properties", "a.parquet"], "a Hudi table"),
     "Lance": (["_versions/1.manifest", "_transactions/0.txn", "data/0.lance"], "a Lance data set"),
     "Zarr 2": ([".zgroup", "images/.zarray", "images/0.0.0"], "a Zarr store"),
     "Zarr 3": (["zarr.json", "images/c/0/0"], "a Zarr store"),
-    "HDF5": (["train.h5", "val.h5"], "an HDF5 file, which cannot be read: write its images as"),
+    "HDF5": (["train.h5", "val.h5"], "Cannot read an HDF5 file, {0}/train.h5: write its images as"),
     "NumPy": (["cat/1.npz", "dog/1.npz"], "a file of NumPy arrays"),
     "LMDB": (["train/data.mdb", "train/lock.mdb"], "an LMDB database"),
     "RecordIO": (["train.rec", "train.idx", "train.lst"], "an MXNet RecordIO file"),
     "MDS": (["index.json", "shard.00000.mds"], "a shard of MosaicML Streaming"),
     "LitData": (["index.json", "chunk-0-0.bin", "chunk-0-1.bin"], "a chunk of LitData"),
     "FFCV": (["train.beton"], "an FFCV file"),
-    "ORC": (["part-0.orc"], "an ORC file, which cannot be read: write it as Parquet"),
+    "ORC": (["part-0.orc"], "Cannot read an ORC file, {0}/part-0.orc: write it as Parquet"),
     "IDX": (["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"], "an IDX file"),
-    "CIFAR": (["data_batch_1", "batches.meta", "readme.html"], "a file of pixels"),
-    "DVC": (["cat.dvc", "dog.dvc"], "a pointer of DVC, which cannot be read: run dvc pull"),
+    "CIFAR": (["data_batch_1", "batches.meta", "readme.html"], "a file of raw pixels"),
+    "DVC": (["cat.dvc", "dog.dvc"], "Cannot read a pointer of DVC, {0}/cat.dvc: run dvc pull"),
     "ArrayRecord": (["x-train.array_record-00000-of-00002"], "an ArrayRecord file"),
-    "Bag": (["x@00002.bagz"], "a Bag file"),
-    "films": (["cat/1.mp4", "dog/1.MOV"], "a film, which cannot be read: take pictures out of it"),
+    "Bag": (["x@00002.bagz"], "a Bagz file"),
+    "videos": (["cat/1.mp4", "dog/1.MOV"], "a video"),
     "nothing but leftovers": (
         ["_temporary/0/a.parquet"],
-        "are no shards, but left by",
+        "has no shards but _temporary/0/a.parquet and the like, left by",
     ),
 }
 
@@ -480,10 +483,10 @@ CONTAINERS = {
 @pytest.mark.parametrize(("paths", "message"), CONTAINERS.values(), ids=CONTAINERS.keys())
 def test_containers_are_named(tmp_path: Path, paths: list[str], message: str) -> None:
     touch(tmp_path, *paths)
-    with pytest.raises(DataError, match=re.escape(message)):
+    with pytest.raises(DataError, match=re.escape(message.format(tmp_path))):
         list_images(str(tmp_path))
     if "/" not in paths[0] and find_container(paths[0]):
-        with pytest.raises(DataError, match=re.escape(f"{tmp_path}/{paths[0]} belongs to")):
+        with pytest.raises(DataError, match=f"Cannot read an? .*, {tmp_path}/{paths[0]}: "):
             list_images(f"{tmp_path}/{paths[0]}")
 
 
@@ -493,7 +496,7 @@ def test_the_shards_of_a_table_are_no_data_set(
 ) -> None:
     touch(tmp_path, log, "data/readme.md")
     write_parquet(tmp_path / "data/0.parquet", images)
-    with pytest.raises(DataError, match=rf"{tmp_path}/{log} belongs to"):
+    with pytest.raises(DataError, match=rf"Cannot read an? .* table, {tmp_path}/{log}: "):
         list_images(f"{tmp_path}/data")
 
 

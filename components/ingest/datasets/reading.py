@@ -60,6 +60,8 @@ class ShardFiles(NamedTuple):
 def find_layout(name: str) -> str | None:
     """Return the layout of a shard by the end of its name, if it is one."""
     lower = name.lower()
+    if not any(part in lower for part in (".", "tfrec", "-of-")):
+        return None
     return next((layout for layout, known in _NAMES.items() if known.search(lower)), None)
 
 

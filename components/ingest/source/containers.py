@@ -10,14 +10,14 @@ class Container(NamedTuple):
     title: str
     markers: tuple[str, ...]
     """In lower case: "*.h5" is the end of a file's name, "data.mdb" its whole name, "_delta_log/" a
-    folder's name, and "*.zarr/" the end of one."""
+    folder's name, "*.zarr/" its end, and "metadata/*.json" the end of a file's name in it."""
     way_out: str
     is_table: bool = False
     """Whether its files are shards, of which only some are in the current version."""
 
 
 _WRITE = "write its images as files at label/image, or as WebDataset or Parquet shards"
-_FRAMES = "take pictures out of it, as with ffmpeg, to files at label/image"
+_FRAMES = "write some of its frames as files at label/image, as with ffmpeg"
 _TABLE = "and write that as Parquet to a folder of its own"
 _TFRECORD = "prepare the data set as TFRecord (TFDS: file_format='tfrecord')"
 
@@ -30,7 +30,7 @@ CONTAINERS = (
     ),
     Container(
         "an Iceberg table",
-        ("*.metadata.json", "version-hint.text"),
+        ("metadata/*.metadata.json", "version-hint.text"),
         f"read its current snapshot, as with pyiceberg's scan().to_arrow(), {_TABLE}",
         is_table=True,
     ),
@@ -49,26 +49,32 @@ CONTAINERS = (
     Container("a Zarr store", (".zgroup", ".zarray", "zarr.json", "*.zarr/"), _WRITE),
     Container("an HDF5 file", ("*.h5", "*.hdf5", "*.hdf", "*.he5", "*.nc"), _WRITE),
     Container("a file of NumPy arrays", ("*.npz", "*.npy"), _WRITE),
-    Container("a file of MATLAB", ("*.mat",), _WRITE),
+    Container("a MATLAB file", ("*.mat",), _WRITE),
     Container("an LMDB database", ("data.mdb", "*.lmdb"), _WRITE),
     Container("a LevelDB database", ("*.ldb",), _WRITE),
-    Container("an SQL database", ("*.sqlite", "*.sqlite3", "*.db", "*.duckdb"), _WRITE),
+    Container("an SQLite database", ("*.sqlite", "*.sqlite3", "*.db", "*.duckdb"), _WRITE),
     Container("an MXNet RecordIO file", ("*.rec",), _WRITE),
     Container("a shard of MosaicML Streaming", ("*.mds", "*.mds.zstd", "*.mds.gz"), _WRITE),
     Container("a chunk of LitData", ("chunk-0-0.bin", "chunk-0-0.zstd.bin"), _WRITE),
     Container("an FFCV file", ("*.beton",), _WRITE),
     Container("an ORC file", ("*.orc",), "write it as Parquet, as with pyarrow.orc"),
     Container("an Avro file", ("*.avro",), "write it as Parquet, as with fastavro and pyarrow"),
-    Container("an IDX file, as MNIST's", ("*-ubyte", "*-ubyte.gz", "*.idx3", "*.idx1"), _WRITE),
-    Container("a file of pixels, as CIFAR's", ("data_batch_1", "batches.meta", "*.bin"), _WRITE),
+    Container(
+        "an IDX file, such as MNIST's", ("*-ubyte", "*-ubyte.gz", "*.idx3", "*.idx1"), _WRITE
+    ),
+    Container(
+        "a binary file of pixels, such as CIFAR's",
+        ("data_batch_1", "batches.meta", "*.bin"),
+        _WRITE,
+    ),
     Container("a pickled object", ("*.pkl", "*.pickle", "*.joblib"), _WRITE),
     Container("a file of tensors", ("*.pt", "*.pth", "*.safetensors"), _WRITE),
     Container("an ArrayRecord file", ("*.array_record", "*.arecord"), _TFRECORD),
     Container("a Riegeli file", ("*.riegeli",), _TFRECORD),
-    Container("a Bag file", ("*.bagz", "*.bag"), _TFRECORD),
+    Container("a Bagz file", ("*.bagz", "*.bag"), _TFRECORD),
     Container("a pointer of DVC", ("*.dvc",), "run dvc pull"),
     Container("a SavedModel", ("saved_model.pb",), "give the folder of its training images"),
-    Container("a film", ("*.mp4", "*.avi", "*.mov", "*.mkv", "*.webm", "*.wmv"), _FRAMES),
+    Container("a video", ("*.mp4", "*.avi", "*.mov", "*.mkv", "*.webm", "*.wmv"), _FRAMES),
 )
 
 
@@ -83,6 +89,7 @@ def _index(pattern: str) -> dict[str, Container]:
 
 _BY_END = _index(r"\*([^/]+)")
 _BY_NAME = _index(r"([^*/]+)")
+_BY_PLACE = _index(r"([^*/]+/\*[^/]+)")
 _BY_FOLDER = _index(r"([^*/]+)/")
 _BY_END_OF_FOLDER = _index(r"\*([^/]+)/")
 _ENDS, _ENDS_OF_FOLDERS = tuple(_BY_END), tuple(_BY_END_OF_FOLDER)
@@ -97,8 +104,14 @@ def find_container(path: str) -> Container | None:
         name = _NUMBERS.sub("", name)
     if name in _BY_NAME:
         return _BY_NAME[name]
-    if name.endswith(_ENDS):
-        return next(of for end, of in _BY_END.items() if name.endswith(end))
+    # A million files may have names without a dot.
+    if "." in name or name.endswith("-ubyte"):
+        if name.endswith(_ENDS):
+            return next(of for end, of in _BY_END.items() if name.endswith(end))
+        for place, container in _BY_PLACE.items():
+            folder, _, end = place.partition("/*")
+            if name.endswith(end) and folder in folders[-1:]:
+                return container
     for folder in folders:
         if folder in _BY_FOLDER:
             return _BY_FOLDER[folder]
@@ -114,4 +127,4 @@ def marks_container(path: str) -> bool:
 
 def explain_container(path: str, container: Container) -> str:
     """Say what to do with a container, of which `path` is a part."""
-    return f"{path} belongs to {container.title}, which cannot be read: {container.way_out}."
+    return f"Cannot read {container.title}, {path}: {container.way_out}."
