@@ -59,14 +59,8 @@ CONTAINERS = (
     Container("an FFCV file", ("*.beton",), _WRITE),
     Container("an ORC file", ("*.orc",), "write it as Parquet, as with pyarrow.orc"),
     Container("an Avro file", ("*.avro",), "write it as Parquet, as with fastavro and pyarrow"),
-    Container(
-        "an IDX file, such as MNIST's", ("*-ubyte", "*-ubyte.gz", "*.idx3", "*.idx1"), _WRITE
-    ),
-    Container(
-        "a binary file of pixels, such as CIFAR's",
-        ("data_batch_1", "batches.meta", "*.bin"),
-        _WRITE,
-    ),
+    Container("an IDX file, such as MNIST's", ("*-ubyte", "*-ubyte.gz"), _WRITE),
+    Container("a file of raw pixels", ("data_batch_1", "batches.meta", "*.bin"), _WRITE),
     Container("a pickled object", ("*.pkl", "*.pickle", "*.joblib"), _WRITE),
     Container("a file of tensors", ("*.pt", "*.pth", "*.safetensors"), _WRITE),
     Container("an ArrayRecord file", ("*.array_record", "*.arecord"), _TFRECORD),
