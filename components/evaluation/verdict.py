@@ -20,7 +20,7 @@ from components.metrics.proof import (
     weigh,
 )
 
-_THIS, _CURRENT = "this model", "the current model"
+_CURRENT = "the current model"
 ALONE = "there is no current model to compare with"
 UNKNOWN_LABELS = f"{_CURRENT} knows none of these labels"
 """Clauses: why a model is not compared with the current model."""
@@ -316,4 +316,4 @@ def _list_numbers(measured: MeasuredAccuracy, config: EvaluationConfig) -> Itera
             f"{interval.high:.3f}, includes the majority-class baseline ({guess:.3f}){needed}"
         )
     if measured.change:
-        yield measured.change.explain(_CURRENT, _THIS, config.max_accuracy_drop)
+        yield measured.change.explain("the current one", "this model", config.max_accuracy_drop)

@@ -74,7 +74,7 @@ def test_no_model_is_judged_by_images_that_it_knows(
     evaluation, _ = evaluate(tmp_path, examples, model, baseline=in_use)
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "2 folds"
     verdict = read_verdict(evaluation.uri)
-    assert "0.800 for this model, 0.730 for the current model" in verdict.reasons[-1]
+    assert "0.800 for this model, 0.730 for the current one" in verdict.reasons[-1]
     assert verdict.evidence.endswith("chance: the same images picked the training.")
     assert len(read_predictions(evaluation.uri).filenames) == images
 
@@ -91,7 +91,7 @@ def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     evaluation, blessing = evaluate(tmp_path, examples, model, baseline=in_use, config=config)
     verdict = read_verdict(evaluation.uri)
     assert ": 30 images are too few to tell it from the current model." in verdict.headline
-    assert "1.000 for this model, 1.000 for the current model" in verdict.reasons[-1]
+    assert "1.000 for this model, 1.000 for the current one" in verdict.reasons[-1]
     assert "Only 30 of 100 images are compared" in verdict.headline
     assert not blessing.get_int_custom_property("blessed")
     kept = read_predictions(evaluation.uri)
@@ -110,4 +110,4 @@ def test_a_model_in_use_that_knows_the_eval_split(predictions: Predictions, tmp_
     )
     assert blessing.get_int_custom_property("blessed")
     reason = read_verdict(evaluation.uri).reasons[-1]
-    assert "1.000 for this model, 0.700 for the current model" in reason
+    assert "1.000 for this model, 0.700 for the current one" in reason

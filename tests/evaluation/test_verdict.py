@@ -184,7 +184,7 @@ def test_the_numbers_of_a_doubt() -> None:
     )
     [_, change] = verdict(AS_GOOD).reasons
     assert change == (
-        "accuracy on the same images: 0.800 for this model, 0.800 for the current model; the "
+        "accuracy on the same images: 0.800 for this model, 0.800 for the current one; the "
         "difference is +0.000, 95% confidence interval -0.057 to +0.057, which includes 0: it may "
         "be due to chance; about 1,100 images would be enough to decide"
     )

@@ -218,5 +218,5 @@ def test_the_verdict_says_what_the_comparison_says(before: float, after: float) 
     # The same sentence and the same numbers, with other names.
     told = facts.headline.removeprefix("Undecided: ").replace("B is ", "").replace("B", "it")
     assert verdict.headline.endswith(f": {told.replace('A', 'the current model')}")
-    numbers = facts.reasons[0].replace("A,", "A ,").replace("for A", "for the current model")
+    numbers = facts.reasons[0].replace("A,", "A ,").replace("for A", "for the current one")
     assert numbers.replace("for B", "for this model")[1:-1] == verdict.reasons[-1][1:]

@@ -131,7 +131,7 @@ def test_the_map_names_each_point_and_fits_into_the_page() -> None:
 TEXTS = {
     "small": [
         "✓ Blessed. Accuracy 92.6 % (89.7 to 94.8), baseline 11 %. Significant at 95 %. accuracy",
-        "Versus the current model, version 17 +0.050 accuracy: ▲ better",
+        "Change from version 17 +0.050 accuracy: ▲ better",
         "Rejected files 19 of 1,823 files",
         "Worst class zero F1 0.889, 95% CI 0.796 to 0.942 most often predicted as four",
         "Evaluated on 400 images 10 classes, test split",
