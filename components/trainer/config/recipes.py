@@ -122,16 +122,19 @@ def resolve_each(
 
     Returns:
         The complete configuration, and recipe → `section.field` → value of each option in which the
-        recipes differ; the user's own choices are the same in all of them.
+        recipes differ, such as the initial weights; the user's own choices, network and image size
+        are the same in all of them.
     """
     resolved, chosen = resolve(config, shorter_side=shorter_side, images=images)
     each = {chosen.name: resolved}
+    model = dataclasses.replace(config.model, name=resolved.model.name)
     for name in RECIPES.keys() - each:
-        changed: dict[str, Any] = {"recipe": name}
-        changed = {"training": dataclasses.replace(config.training, **changed)}
-        other = dataclasses.replace(config, **changed)
+        recipe: dict[str, Any] = {"recipe": name}
+        training = dataclasses.replace(config.training, **recipe)
+        sections = {"training": training, "model": model, "transform": resolved.transform}
+        other = dataclasses.replace(config, **sections)
         each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
-    every = {key for recipe in RECIPES.values() for key in recipe(images)}
+    every = {key for values in RECIPES.values() for key in values(images)} | {"model.weights"}
     keys = [
         key
         for key in sorted(every)
