@@ -17,6 +17,7 @@ from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     FEW_FOR_WEIGHTS,
     FEW_IMAGES,
+    OWN_NETWORKS,
     SMALL_SIDE,
 )
 from components.ingest.lookup import list_source
@@ -169,10 +170,12 @@ def _facts(listing: Listing, seen: FirstLook, trial: TimedSample) -> Iterator[tu
 def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
     """Yield advice for a better model."""
     images, side = listing.expected(TRAIN), survey.shorter_side
-    if config.model.weights == "none" and side > SMALL_SIDE and images < ENOUGH_TO_START_AT_RANDOM:
+    model, few = config.model, side > SMALL_SIDE and images < ENOUGH_TO_START_AT_RANDOM
+    if few and model.weights == "none" and not model.build_fn:
+        network = " --model.name auto" if model.name in OWN_NETWORKS else ""
         yield (
             f"{images:,} photographs are few for random weights: start from pretrained weights "
-            f"with --model.weights auto, or from an earlier training"
+            f"with --model.weights imagenet{network}, or from an earlier training"
         )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
