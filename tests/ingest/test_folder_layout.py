@@ -112,7 +112,7 @@ def test_labels_that_are_most_likely_none_are_noted(tmp_path: Path) -> None:
     assert listing.notes[-2:] == (
         "Labels named like parts of a data set: masks. If they are none, leave them out: "
         """--ingest.exclude '["train/masks"]'""",
-        "Folders in label folders are no labels: train/dog/2019.",
+        "Folders in label folders are not labels: train/dog/2019.",
     )
 
 

@@ -90,7 +90,7 @@ def test_folders_that_may_not_be_read_are_skipped_with_a_note(
     listing = list_images(str(tmp_path), IngestConfig(exclude=["mount"]))
     reasons = {".Trash-0": "hidden", "fox": "no permission to read", "mount": "excluded"}
     assert dict(listing.skipped) == reasons
-    assert listing.notes[-1] == "Without permission to read, and so skipped: fox."
+    assert listing.notes[-1] == "Skipped for lack of permission to read: fox."
     with pytest.raises(StorageError, match=r"Cannot list .*/mount"):
         find_sources([str(tmp_path)])
     del failures["mount"]
@@ -107,15 +107,15 @@ def test_a_folder_without_images_is_noted(tmp_path: Path) -> None:
     (tmp_path / "val/cat").mkdir(parents=True)
     listing = list_images(str(tmp_path))
     assert listing.notes[-2:] == (
-        f"Without images, and so no label: val in {tmp_path}.",
-        f"Without images, and so no label: fox in {tmp_path}/train.",
+        f"Folders without images are not labels: val in {tmp_path}.",
+        f"Folders without images are not labels: fox in {tmp_path}/train.",
     )
     fs = fsspec.filesystem("memory")
     for path in ("cat/1.jpg", "dog/1.jpg", "fox/.keep", "docs [old]/1.jpg", "cat_$folder$"):
         fs.pipe(f"/noted/{path}", b"")
     listing = list_images("memory://noted", IngestConfig(exclude=["docs [old]"]))
     fs.rm("/noted", recursive=True)
-    assert listing.notes[1:] == ("Without images, and so no label: fox in memory://noted.",)
+    assert listing.notes[1:] == ("Folders without images are not labels: fox in memory://noted.",)
 
 
 def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:

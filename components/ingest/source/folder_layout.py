@@ -252,7 +252,7 @@ def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:
             f"If they are none, leave them out: {exclude_option(odd)}"
         )
     if deeper := [f"{path}/{name}" for path, of in inner.items() for name in of]:
-        notes.append(f"Folders in label folders are no labels: {join_names(deeper)}.")
+        notes.append(f"Folders in label folders are not labels: {join_names(deeper)}.")
     return notes
 
 
@@ -280,10 +280,10 @@ def note_unused_folders(
             if path not in skipped and not explain_ignored(Found(path, "", 0, "", ""))
         ]:
             notes.append(
-                f"Without images, and so no label: {join_names(empty)} in {tree.name(place)}."
+                f"Folders without images are not labels: {join_names(empty)} in {tree.name(place)}."
             )
     if locked := [path for path, reason in skipped.items() if reason == UNREADABLE]:
-        notes.append(f"Without permission to read, and so skipped: {join_names(locked)}.")
+        notes.append(f"Skipped for lack of permission to read: {join_names(locked)}.")
     return notes
 
 
