@@ -94,7 +94,7 @@ def _inspect(config: Config) -> None:
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
     for name, text in _facts(listing, seen, trial):
         print_row(console, name, text)
-    for advice in _advice(listing, survey, config):
+    for advice in _advice(listing, survey, seen.config):
         print_row(console, "Advice", advice)
     copies = find_copies(listing, config.ingest, seconds=_SECONDS)
     near = find_near_copies(listing, config.ingest, seconds=_SECONDS)
