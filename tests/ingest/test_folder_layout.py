@@ -393,7 +393,7 @@ PUBLIC: dict[str, tuple[list[str], set[str] | str]] = {
     ),
     "GTSRB": (
         [*place("Final_Training/Images", *TWO, ends="1.ppm"), "Final_Test/Images/1.ppm"],
-        "names contain those of splits (Final_Test and Final_Training)",
+        "(Final_Test and Final_Training): set ingest.layout to split, or to label if they are",
     ),
     "EuroSAT": ([*place("2750", *TWO)], "{0}/2750 has several"),
     "digits": (["n01/1.jpg", "n02/1.jpg"], {"n01", "n02"}),

@@ -150,6 +150,7 @@ def _check_clear(tree: FolderTree, splits: Mapping[str, str | None]) -> None:
         options = "name the folder of training images train, or set ingest.layout to label"
     elif len(set(guessed.values())) > 1:
         doubt = f"their names contain those of splits ({join_names(guessed)})"
+        options = "set ingest.layout to split, or to label if they are labels"
     elif len(shared) > 1:
         doubt = f"several ({join_names(holders)}) have the same folders ({join_names(shared)})"
         if masks := [f"*/{name}" for name in sorted(shared) if is_mask(name)]:
