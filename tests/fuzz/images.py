@@ -15,8 +15,8 @@ from tests.fuzz.session import check_sentence, fuzz
 with atheris.instrument_imports(include=["components.images"]):
     from components.images.canonical import decode_upright
     from components.images.check import check_image, convert
-    from components.images.formats import open_image
     from components.images.check_result import CheckedImage, Rejected
+    from components.images.formats import open_image
     from components.images.options import MAX_SIDE, ImageOptions
     from components.images.thumbnails import make_thumbnail
     from components.images.upright import read_orientations
