@@ -33,6 +33,9 @@ PICTURE = "reading.svg"
 LADDERS = ("reading", "bucket")
 """Measurements of the ladder; the first one has the picture and all rungs."""
 
+_LEFT_OUT = frozenset(("CPU µs per image", "CPU seconds", "first batch", "report"))
+"""Columns that only the files of results have."""
+
 _LISTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 MEASUREMENTS: dict[str, dict[str, str]] = {of["name"]: of for of in _LISTED["measurements"]}
 
@@ -139,8 +142,9 @@ def _render_section(
     if name == LADDERS[0]:
         lines += [f"![Images per second of each rung, from files and from a bucket]({PICTURE})", ""]
     for table in found["tables"]:
+        shown = [place for place, name in enumerate(table["columns"]) if name not in _LEFT_OUT]
         rows = [table["columns"], ["-"] * len(table["columns"]), *table["rows"]]
-        rows = [[_shorten(cell) for cell in row] for row in rows]
+        rows = [[_shorten(row[place]) for place in shown] for row in rows]
         lines += [f"**{table['title']}**", "", *(f"|{'|'.join(row)}|" for row in rows), ""]
     return "\n".join(lines)
 
