@@ -173,9 +173,9 @@ def _check_components(data: bytes, image: Image.Image) -> None:
     if {*parts} != {(7, 1, 1)} or count > 4:
         depths = "/".join(f"{depth % 128 + 1}" for depth, *_ in parts)
         signed = "signed " if any(depth > 127 for depth, *_ in parts) else ""
-        problem = f"{count} components of {depths} {signed}bits"
+        problem = f"components of {depths} {signed}bits"
     if (right - left, bottom - top) != image.size:
-        problem = f"sides of {right - left} and {bottom - top} pixels beside {image.size}"
+        problem = f"{right - left} x {bottom - top} pixels in a header of others"
     if (place := data.find(b"colr", 0, start)) > 0:
         size, _, method, space = struct.unpack_from(">I4sB2xI", data, place - 4)
         if method == 1 and space not in _JPEG_2000_SPACES:
@@ -183,11 +183,7 @@ def _check_components(data: bytes, image: Image.Image) -> None:
         elif method > 1:
             image.info["icc_profile"] = data[place + 7 : place - 4 + size]
     if problem:
-        raise Rejected(
-            Category.UNSUPPORTED,
-            f"JPEG 2000 with {problem}: store it as PNG, or with up to four unsigned components of "
-            f"8 bits, all of one size, in gray, sRGB, YCC or CMYK",
-        )
+        raise Rejected(Category.UNSUPPORTED, f"JPEG 2000 with {problem}: store it as PNG")
 
 
 @contextlib.contextmanager

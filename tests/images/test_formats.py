@@ -146,20 +146,20 @@ REFUSED = {
     **{
         f"JPEG 2000 of {bits} bits": (jpeg_2000(GRAY << bits >> 8, bits=bits, dtype=dtype), reason)
         for bits, dtype, reason in [
-            (1, np.uint8, "1 components of 1 bits"),
-            (4, np.uint8, "1 components of 4 bits"),
-            (10, np.uint16, "1 components of 10 bits"),
-            (16, np.uint16, "1 components of 16 bits"),
+            (1, np.uint8, "components of 1 bits"),
+            (4, np.uint8, "components of 4 bits"),
+            (10, np.uint16, "components of 10 bits"),
+            (16, np.uint16, "components of 16 bits"),
         ]
     },
-    "JPEG 2000, signed": (jpeg_2000(GRAY - 128, dtype=np.int8), "1 components of 8 signed bits"),
+    "JPEG 2000, signed": (jpeg_2000(GRAY - 128, dtype=np.int8), "components of 8 signed bits"),
     "JPEG 2000 of 16 bits with transparency": (
         jpeg_2000(np.dstack([DEEP_RGB, DEEP_GRAY]), bits=16, dtype=np.uint16),
-        "4 components of 16/16/16/16 bits",
+        "components of 16/16/16/16 bits",
     ),
     "JPEG 2000 of two sizes": (
         jpeg_2000(GRAY).replace(struct.pack(">2I", 32, 24), struct.pack(">2I", 60_000, 60_000)),
-        "sides of 60000 and 60000 pixels",
+        "60000 x 60000 pixels in a header",
     ),
     "JPEG 2000 in CIELab": (
         jpeg_2000(RGB).replace(b"colr\1\0\0\0\0\0\x10", b"colr\1\0\0\0\0\0\x0e"),
