@@ -49,7 +49,7 @@ def find_unblessed(output: str) -> tuple[str, str]:
     if not (os.path.isdir(folder) and _is_model(folder)):
         raise ModelError(f"The model of run {number} is not on this machine: {folder} is missing.")
     blessed = "is blessed" if run.blessed else "is not blessed"
-    return folder, f"The model of run {number} {blessed}: {run.headline or 'it was not evaluated.'}"
+    return folder, f"The model of run {number} {blessed}. {run.headline or 'It was not evaluated.'}"
 
 
 def _list_trained(output: str) -> Iterator[tuple[int, RunRecord]]:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from components.contract.example import name_folds
+from components.metrics.calibration import SetCoverage
+from components.metrics.unknowns import Unknowns
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
 from components.report.shown import LabelErrors, Leaks, SuspectFacts
@@ -78,14 +80,14 @@ def test_a_healthy_run_has_no_findings() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
-    assert len(examination.looked_at) == 14
+    assert len(examination.looked_at) == 15
 
 
 def test_checks_without_data_are_listed() -> None:
     examination = examine(empty())
     assert {"calibration", "input wait", "search"} < set(examination.unknown)
-    assert examination.looked_at == ("statistical certainty",)
-    assert len(examination.looked_at) + len(examination.unknown) == 14
+    assert examination.looked_at == ("statistical certainty", "outputs")
+    assert len(examination.looked_at) + len(examination.unknown) == 15
 
 
 def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
@@ -143,6 +145,16 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         "too few photographs to train from scratch",
         "--model.weights imagenet --model.name auto, or those of an earlier run",
+    ),
+    "no images to detect unknown ones with": (
+        {"unknowns": Unknowns(0.01, 80, None)},
+        "Unknown-image detection is off: 80 images are too few for a 1 % false-alarm rate",
+        "add images, or change export.false_alarms",
+    ),
+    "no images to fit label sets with": (
+        {"sets": SetCoverage(0.95, 12, None)},
+        "Label sets are off: 12 images are too few for a coverage of 95 %",
+        "add images, or change export.coverage",
     ),
     "a class that is never predicted": (
         with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),

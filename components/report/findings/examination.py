@@ -108,6 +108,18 @@ def _advise_calibration(facts: ReportFacts, *, over: bool) -> str:
     return f"it is already calibrated: lower --training.label_smoothing, now {smoothing:g}"
 
 
+def check_outputs(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for outputs that were asked for, and that too few images leave out."""
+    for option, fit, text in (
+        ("false_alarms", facts.unknowns, facts.false_alarms),
+        ("coverage", facts.sets, facts.coverage_of_sets),
+    ):
+        if fit and fit.threshold is None:
+            why = "the model does not answer all that was asked for"
+            advice = f"add images, or change export.{option}"
+            yield Finding("calibration", text.rstrip("."), why, advice)
+
+
 # In the order of how much following the advice usually helps.
 _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "divergence": training.check_divergence,
@@ -119,6 +131,7 @@ _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "search": training.check_search,
     "image sizes": data.check_sizes,
     "calibration": check_calibration,
+    "outputs": check_outputs,
     "class balance": data.check_balance,
     "labels": data.check_labels,
     "rejected and duplicate files": data.check_files,

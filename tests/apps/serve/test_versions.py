@@ -131,7 +131,7 @@ def test_a_model_that_is_not_blessed_is_served_with_its_verdict(
     monkeypatch.setattr(command, "Model", lambda path: FakeModel(os.path.basename(path)))
     monkeypatch.setattr(command, "make_server", Stopped)
     command.serve(ServerOptions(str(tmp_path), unblessed=True, port=0))
-    warning = "The model of run 1 is not blessed: No better than before."
+    warning = "The model of run 1 is not blessed. No better than before."
     assert warning in " ".join(capsys.readouterr().out.split())
     with running_app(Stopped.app, ServerOptions()) as port:
         assert ask(port, "/settings.json")[1]["warning"] == warning
