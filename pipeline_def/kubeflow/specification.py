@@ -1,6 +1,5 @@
 """A compiled pipeline: one YAML document, and a second one with settings for Kubernetes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,13 +10,7 @@ Spec = dict[str, Any]
 Target = Literal["oss", "vertex"]
 """Open-source Kubeflow Pipelines, or Vertex AI."""
 
-_LOOKUP = "-lookup"
 _EXECUTOR = "_executor"
-
-
-def lookup_of(step: str) -> str:
-    """Return the name of the lookup task of `step`."""
-    return f"{step}{_LOOKUP}"
 
 
 def executor_label(task: str) -> str:
@@ -30,22 +23,10 @@ def task_of(label: str) -> str:
     return label.removesuffix(_EXECUTOR)
 
 
-def step_of(task: str) -> str:
-    """Return the step of a task: for a lookup, the step it precedes."""
-    return task.removesuffix(_LOOKUP)
-
-
 LOOKUPS = "Lookups"
 """The task of all lookups."""
 
 PODS = {
-    LOOKUPS: tuple(
-        lookup_of(step.id)
-        for step in (
-            *(steps.EXAMPLE_GEN, steps.EXAMPLE_VALIDATOR, steps.TUNER, steps.TRAINER),
-            *(steps.BASELINE_FINDER, steps.PREDICTOR),
-        )
-    ),
     "Statistics-Schema": (steps.STATISTICS_GEN.id, steps.SCHEMA_GEN.id),
     "Validator-Gate": (steps.EXAMPLE_VALIDATOR.id, steps.ANOMALY_GATE.id),
     "Evaluator-Pusher": (
@@ -53,7 +34,7 @@ PODS = {
         *(steps.REPORT.id, steps.PUSHER.id),
     ),
 }
-"""Task → the lookups or steps that share its pod, in their order.
+"""Task → the steps that share its pod, in their order.
 
 A pod costs seconds even if its step is cached. What changes the cache key of one step changes those
 after it too, and the reverse repeats what is short beside a training."""
@@ -62,19 +43,20 @@ _POD_OF = {part: pod for pod, parts in PODS.items() for part in parts}
 
 
 def pod_of(name: str) -> str:
-    """Return the task that runs a step or a lookup; any other name stays."""
+    """Return the task that runs a step; any other name stays."""
     return _POD_OF.get(name, name)
 
 
-def parts_of(task: str) -> tuple[str, ...]:
-    """Return the steps or lookups that a task may run."""
-    return PODS.get(task, (task,))
+def steps_of(task: str) -> tuple[str, ...]:
+    """Return the steps that a task runs, or those whose lookups it may run."""
+    return tuple(steps.STEPS) if task == LOOKUPS else PODS.get(task, (task,))
 
 
 def _part(document: Spec, *keys: str) -> Spec:
     """Return a nested mapping; {} if it does not exist."""
     for key in keys:
-        document = document.get(key) or {}
+        part = document.get(key)
+        document = {} if part is None else part
     return document
 
 
@@ -124,23 +106,3 @@ class Specification:
     def sources(self, task: str, kind: str) -> dict[str, Spec]:
         """Return where the inputs of a task come from; `kind` is parameters or artifacts."""
         return _part(self.tasks[task], "inputs", kind)
-
-    def constants(self, task: str) -> dict[str, Any]:
-        """Return the execution properties of a task that are constant."""
-        return {
-            name: source["runtimeValue"]["constant"]
-            for name, source in self.sources(task, "parameters").items()
-            if "runtimeValue" in source
-        }
-
-    def bind(self, task: str, name: str, kind: str, source: Mapping[str, Any]) -> None:
-        """Give a task an input parameter."""
-        inputs = self.component(task).setdefault("inputDefinitions", {})
-        inputs.setdefault("parameters", {})[name] = {"parameterType": kind}
-        sources = self.tasks[task].setdefault("inputs", {}).setdefault("parameters", {})
-        sources[name] = dict(source)
-
-    def unbind(self, task: str, name: str) -> None:
-        """Remove an input parameter of a task."""
-        del self.definitions(task, "inputDefinitions", "parameters")[name]
-        del self.sources(task, "parameters")[name]

@@ -27,7 +27,7 @@ from pipeline_def.kubeflow.client.task_details import (
     read_state,
     read_view,
 )
-from pipeline_def.kubeflow.specification import Specification, parts_of, pod_of
+from pipeline_def.kubeflow.specification import Specification, pod_of, steps_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, kept_log
 from pipeline_def.service_errors import one_line
 
@@ -219,7 +219,7 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
     view = views[task] if views[task].state else views[pod_of(task)]
     known = list_tasks(run)
     if known and not known & views.keys():
-        steps = {part for name in known for part in parts_of(name)} | known
+        steps = {part for name in known for part in steps_of(name)} | known
         hint = did_you_mean(task, steps) or f" It has {', '.join(sorted(known))}."
         raise ConfigurationError(f"The run {run_id} has no task {task}.{hint}")
     waiting = ConfigurationError(

@@ -1,10 +1,12 @@
 """Compiles the pipeline to a specification that open-source Kubeflow Pipelines and Vertex AI take.
 
 TFX's compiler writes for Vertex AI and relies on features that open-source Kubeflow does not have.
-Each function here closes one of these gaps; `spec_check` then looks for the rest.
+This one describes the parts of the pipeline, gives them the parameters of a run, and writes each
+pod once; `spec_check` then looks for what a target would refuse.
 """
 
 import dataclasses
+import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping
@@ -12,26 +14,35 @@ from typing import Any
 
 import yaml
 
+from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError
+from components.evaluation.baseline_lookup import TRAINING_PROPERTY
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.config.tracking import TrackingConfig
+from pipeline_def.kubeflow.compile.parts import (
+    TYPES,
+    Part,
+    constant,
+    describe,
+    producers,
+    runs_beam,
+)
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import share_pods, tell_training, write_commands
-from pipeline_def.kubeflow.compile.tasks import add_lookup, describe, runs_beam
+from pipeline_def.kubeflow.compile.pods import write_pods
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import (
+    LOOKUPS,
     Spec,
     Specification,
     Target,
-    parts_of,
     pod_of,
-    step_of,
+    steps_of,
 )
 from pipeline_def.kubeflow.step_interface import (
     AS_COMPILED,
@@ -44,16 +55,13 @@ from pipeline_def.kubeflow.step_interface import (
     PodSettings,
     Recipes,
     RunParameter,
-    StepInterface,
     get_value,
     set_value,
     uses_other_machines,
 )
-from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, PUSHER, TRAINER
+from pipeline_def.steps import BASELINE_FINDER, EVALUATOR, EXAMPLE_GEN, PUSHER, TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
-
-_TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
 
 _TEXTS = {
     "data": "Folder of images, a URL; label/image or split/label/image.",
@@ -92,28 +100,21 @@ def compile_documents(
     check_name(config.name)
     _check_beam(config)
     check_workers(config, target)
-    pipeline = _create_pipeline(config)
-    document = Specification(_compile(pipeline, image))
-    options = _leave_out(document)
-    for component in pipeline.components:
-        add_lookup(document, component)
-    _add_run_parameters(document, config, recipes)
-    interfaces: dict[str, StepInterface] = {}
-    for component in pipeline.components:
-        interfaces |= describe(
-            document,
-            component,
-            recipes=recipes or {},
-            direct=target == "vertex",
-            workers=config.kubeflow.workers,
-        )
-    _name_system_types(document)
-    _tidy(document, config)
-    interfaces = share_pods(document, interfaces)
-    write_commands(document, interfaces)
-    settings = _pod_settings(document, config, pipeline.components, options, image)
+    components = _create_components(config)
+    parts = describe(
+        components,
+        config.name,
+        recipes=recipes or {},
+        direct=target == "vertex",
+        workers=config.kubeflow.workers,
+    )
+    options = _leave_out(parts)
+    document = Specification(_start_specification(config))
+    _add_run_parameters(document, parts, config, recipes)
+    _tell_training(parts, config, image)
+    write_pods(document, parts, image, cache=config.cache)
+    settings = _pod_settings(document, config, components, options, image)
     add_resources(document, config.kubeflow, target, settings)
-    tell_training(document)
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
@@ -127,42 +128,46 @@ def dump_documents(documents: list[Spec]) -> str:
     return yaml.dump_all(documents, Dumper=_Dumper, width=1_000_000, allow_unicode=True)
 
 
-def _create_pipeline(config: Config) -> Any:
+def _create_components(config: Config) -> list[Any]:
     # Google's libraries warn about the Python version, which users cannot act on.
     warnings.filterwarnings("ignore", category=FutureWarning)
     from pipeline_def.pipeline import create_pipeline
 
-    return create_pipeline(dataclasses.replace(config, output=STORAGE))
+    return list(create_pipeline(dataclasses.replace(config, output=STORAGE)).components)
 
 
-def _compile(pipeline: Any, image: str) -> Spec:
-    """Return TFX's specification without the wrapper that only Vertex AI takes."""
-    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as dag_runner
+def _start_specification(config: Config) -> Spec:
+    """Return a specification of schema 2.1, without tasks."""
+    from tfx.version import __version__
 
-    runner = dag_runner.KubeflowV2DagRunner(
-        dag_runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
-    )
-    job: Spec = runner.run(pipeline, write_out=False)
-    spec: Spec = job["pipelineSpec"]
-    return spec
+    root = config.kubeflow.pipeline_root
+    return {
+        "pipelineInfo": {"name": config.name, "description": _DESCRIPTION},
+        "schemaVersion": "2.1.0",
+        "sdkVersion": f"tfx-{__version__}",
+        **({"defaultPipelineRoot": root} if root else {}),
+        "components": {},
+        "deploymentSpec": {"executors": {}},
+        "root": {"inputDefinitions": {"parameters": {}}, "dag": {"tasks": {}}},
+    }
 
 
-def _leave_out(document: Specification) -> dict[str, dict[str, Any]]:
+def _leave_out(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
     """Blank the options that change no result; return step → place → value."""
     options: dict[str, dict[str, Any]] = {}
-    for step in document.tasks.keys() & LEFT_OUT:
-        for name, *keys in LEFT_OUT[step]:
-            source, path = document.sources(step, "parameters")[name]["runtimeValue"], tuple(keys)
-            value = get_value(source["constant"], path)
-            options.setdefault(step, {})[".".join((name, *keys))] = value
-            source["constant"] = set_value(source["constant"], path, None)
+    for part in parts:
+        for name, *keys in LEFT_OUT.get(part.step, ()):
+            text, path = part.constants()[name], tuple(keys)
+            if (value := get_value(text, path)) is not None:
+                options.setdefault(part.step, {})[".".join((name, *keys))] = value
+            part.parameters[name] = ("STRING", constant(set_value(text, path, None)))
     return options
 
 
 def _pod_settings(
     document: Specification,
     config: Config,
-    components: Iterable[Any],
+    components: list[Any],
     options: Mapping[str, Mapping[str, Any]],
     image: str,
 ) -> dict[str, PodSettings]:
@@ -173,34 +178,33 @@ def _pod_settings(
             beam_args=config.beam_pipeline_args if task in running_beam else (),
             workers=worker_group(config, image) if task == TRAINER.id else None,
             tracking=config.tracking if task == pod_of(PUSHER.id) else TrackingConfig(),
-            options={s: options[s] for s in map(step_of, parts_of(task)) if s in options},
+            options={s: options[s] for s in steps_of(task) if s in options},
         )
         for task in document.tasks
     }
 
 
-def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
-    """Add all parameters of the run, with their defaults, and give them to their tasks."""
+def _add_run_parameters(
+    document: Specification, parts: list[Part], config: Config, recipes: Recipes | None
+) -> None:
+    """Add all parameters of the run, with their defaults, and give them to their parts."""
+    steps = {part.step: part.constants() for part in parts if not part.interface.lookup}
     for parameter in RUN_PARAMETERS:
-        tasks = [task for task in document.tasks if step_of(task) in parameter.steps]
-        properties = document.constants(parameter.step)
-        default, text = parameter.read(properties[parameter.place[0]]), _describe(parameter)
+        takers = [part for part in parts if part.step in parameter.steps]
+        default = parameter.read(steps[parameter.step][parameter.place[0]])
+        text = _describe(parameter)
         if parameter.keeps_compiled(AS_COMPILED):
             # A default that a user may mean could not be told from one that nobody has chosen.
             text += f" {AS_COMPILED}: {default}, or what the parameter {RECIPE_PARAMETER} says."
             default = type(default)(AS_COMPILED)
-        _add_parameter(document, parameter.name, default, tasks, text)
+        _add_parameter(document, parameter.name, default, takers, text)
         if len(parameter.place) == 1:
-            for task in tasks:
-                document.unbind(task, parameter.place[0])
-    storing = [
-        task
-        for task in document.tasks
-        if any(STORAGE in str(value) for value in document.constants(task).values())
-    ]
+            for part in takers:
+                del part.parameters[parameter.place[0]]
+    storing = [part for part in parts if STORAGE in str([*part.constants().values()])]
     _add_parameter(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
     if recipes:
-        learning = [task for task in LEARNERS if task in document.tasks]
+        learning = [p for p in parts if p.step in LEARNERS and not p.interface.lookup]
         _add_parameter(document, RECIPE_PARAMETER, config.training.recipe, learning)
 
 
@@ -210,17 +214,43 @@ def _describe(parameter: RunParameter) -> str:
 
 
 def _add_parameter(
-    document: Specification, name: str, default: Any, tasks: list[str], text: str | None = None
+    document: Specification, name: str, default: Any, takers: list[Part], text: str = ""
 ) -> None:
-    kind = _TYPES[type(default)]
-    root = document.spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
-    root[name] = {
+    kind = TYPES[type(default)]
+    document.run_parameters[name] = {
         "parameterType": kind,
         "defaultValue": default,
         "description": text or _TEXTS[name],
     }
-    for task in tasks:
-        document.bind(task, name, kind, {"componentInputParameter": name})
+    for part in takers:
+        part.parameters[name] = (kind, {"componentInputParameter": name})
+
+
+def _tell_training(parts: list[Part], config: Config, image: str) -> None:
+    """Tell the lookup of the baseline all that decides on the candidate, which is not yet there.
+
+    These are the steps up to the training, as KFP's cache sees them, and the run's parameters.
+    """
+    by_pod: dict[str, list[Part]] = {}
+    for part in parts:
+        if not part.interface.lookup:
+            by_pod.setdefault(pod_of(part.step), []).append(part)
+    tasks, waiting = dict[str, list[Part]](), [TRAINER.id]
+    while waiting:
+        task = waiting.pop()
+        tasks[task] = by_pod[task]
+        waiting += set().union(*map(producers, by_pod[task])) - {LOOKUPS, *tasks}
+    deciding = [part for task in sorted(tasks) for part in tasks[task]]
+    seen = [(to_dict(part), config.kubeflow.step(part.step).image or image) for part in deciding]
+    digest = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
+    [finder] = [p for p in parts if p.step == BASELINE_FINDER.id and p.interface.lookup]
+    finder.parameters[TRAINING_PROPERTY] = ("STRING", constant(digest))
+    for part in deciding:
+        finder.parameters |= {
+            name: given
+            for name, given in part.parameters.items()
+            if "componentInputParameter" in given[1]
+        }
 
 
 def _check_beam(config: Config) -> None:
@@ -230,25 +260,3 @@ def _check_beam(config: Config) -> None:
             "beam_pipeline_args names a runner on other machines, which cannot see a step's own "
             "disk: set kubeflow.pipeline_root to a folder on gs://."
         )
-
-
-def _name_system_types(document: Specification) -> None:
-    """Name Kubeflow's own artifact types as its SDK does, so that the interface draws them."""
-    for task in document.tasks:
-        for side in ("inputDefinitions", "outputDefinitions"):
-            for artifact in document.definitions(task, side, "artifacts").values():
-                title = yaml.safe_load(artifact["artifactType"]["instanceSchema"])["title"]
-                if title.startswith("system."):
-                    artifact["artifactType"] = {"schemaTitle": title, "schemaVersion": "0.0.1"}
-
-
-def _tidy(document: Specification, config: Config) -> None:
-    """Add what people see: a description, the pipeline root, and JSON on one line."""
-    document.spec["pipelineInfo"]["description"] = _DESCRIPTION
-    if config.kubeflow.pipeline_root:
-        document.spec["defaultPipelineRoot"] = config.kubeflow.pipeline_root
-    for task in document.tasks:
-        for name, value in document.constants(task).items():
-            if isinstance(value, str) and value.startswith(("{\n", "[\n")):
-                text = json.dumps(json.loads(value), sort_keys=True)
-                document.sources(task, "parameters")[name]["runtimeValue"]["constant"] = text

@@ -17,8 +17,7 @@ from pipeline_def.kubeflow.specification import (
     Specification,
     Target,
     executor_label,
-    parts_of,
-    step_of,
+    steps_of,
 )
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
@@ -107,7 +106,7 @@ def platform_document(document: Specification, config: Config, target: Target) -
 
 def _store_secrets(config: Config, task: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, if the task itself opens it."""
-    kubeflow, steps = config.kubeflow, [step_of(part) for part in parts_of(task)]
+    kubeflow, steps = config.kubeflow, steps_of(task)
     opened = [option for step in steps for option in STEPS[step].opens]
     places = {option: operator.attrgetter(option)(config) for option in opened}
     if STORAGE in places or (TRAINER.id in steps and config.model.start):

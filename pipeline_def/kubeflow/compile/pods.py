@@ -1,17 +1,14 @@
-"""Lets lookups, and light steps that follow each other, share a pod, which is one Kubeflow task.
+"""Writes the tasks of a specification: a pod for each, which runs one part or several.
 
-The pod runs them one after the other. Artifacts keep their names; parameters get the name of their
-step as a prefix. `PODS` lists the groups.
+Parts of one pod run one after the other. Their artifacts keep their names; their parameters get the
+name of their step as a prefix. `PODS` lists the groups.
 """
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
 from components.contract.configuration import to_json
-from components.evaluation.baseline_lookup import TRAINING_PROPERTY
+from pipeline_def.kubeflow.compile.parts import Part, producers
 from pipeline_def.kubeflow.specification import (
     LOOKUPS,
     PODS,
@@ -20,140 +17,85 @@ from pipeline_def.kubeflow.specification import (
     executor_label,
     pod_of,
 )
-from pipeline_def.kubeflow.step_interface import COMMAND, LEARNERS, StepInterface
-from pipeline_def.steps import ANOMALY_GATE, BASELINE_FINDER, TRAINER
+from pipeline_def.kubeflow.step_interface import (
+    COMMAND,
+    LEARNERS,
+    RESOLVED_PARAMETER,
+    StepInterface,
+)
+from pipeline_def.steps import ANOMALY_GATE
 
-# Kind of an input → how its source names an output of another task, and that output.
-_SOURCES = {
-    "artifacts": ("taskOutputArtifact", "outputArtifactKey"),
-    "parameters": ("taskOutputParameter", "outputParameterKey"),
-}
-
-
-def _producers(document: Specification, task: str) -> Iterator[str]:
-    for kind in ("parameters", "artifacts"):
-        for source in document.sources(task, kind).values():
-            for reference in source.values():
-                if isinstance(reference, dict) and "producerTask" in reference:
-                    yield reference["producerTask"]
+_OUTPUT_KEYS = {"artifacts": "outputArtifactKey", "parameters": "outputParameterKey"}
 
 
-def share_pods(
-    document: Specification, interfaces: dict[str, StepInterface]
-) -> dict[str, StepInterface]:
-    """Join the tasks of every group in `PODS`; return the interfaces of all tasks that are left."""
-    parts = dict(interfaces)
-    for name, group in PODS.items():
-        pod = _Pod(document, name, tuple(part for part in group if part in interfaces))
-        for part in pod.parts:
-            pod.add(part, interfaces.pop(part))
-        interfaces[name] = pod.write()
-    for task, definition in document.tasks.items():
-        for kind, (reference, key) in _SOURCES.items():
-            for source in document.sources(task, kind).values():
-                output = source.get(reference, {})
-                producer = output.get("producerTask")
-                if producer and pod_of(producer) != producer:
-                    output["producerTask"] = pod_of(producer)
-                    output[key] = _shared_name(parts[producer], kind, output[key])
-        # TFX lists everything upstream, and lets Transform wait for the gate in place of training.
-        waits = {*_producers(document, task)}
-        waits |= {pod_of(ANOMALY_GATE.id)} if task in LEARNERS else set()
-        definition |= {"dependentTasks": sorted(waits)} if waits else {}
-    return interfaces
+def write_pods(document: Specification, parts: Iterable[Part], image: str, *, cache: bool) -> None:
+    """Write the task, the component and the executor of every pod."""
+    groups: dict[str, list[Part]] = {}
+    for part in parts:
+        name = LOOKUPS if part.interface.lookup else pod_of(part.step)
+        groups.setdefault(name, []).append(part)
+    for name, group in groups.items():
+        inputs, component, interface = _write_pod(name, group)
+        # Training, not Transform, waits for the gate, so that both sides run at once.
+        waits = {pod_of(ANOMALY_GATE.id)} if name in LEARNERS else set[str]()
+        waits = waits.union(*map(producers, group)) - {name}
+        document.tasks[name] = {
+            "taskInfo": {"name": name},
+            "componentRef": {"name": name},
+            "inputs": inputs,
+            **({"dependentTasks": sorted(waits)} if waits else {}),
+            **({"cachingOptions": {"enableCache": True}} if cache and name != LOOKUPS else {}),
+        }
+        label = executor_label(name)
+        document.components[name] = {"executorLabel": label, **component}
+        given = ("--step", name, "--interface", to_json(interface))
+        container = {
+            "image": image,
+            "command": list(COMMAND),
+            "args": [*given, "--executor_input", "{{$}}"],
+        }
+        document.executors[label] = {"container": container}
 
 
-def _shared_name(interface: StepInterface, kind: str, name: str) -> str:
-    """Return the name that an input or output of a part has in its pod."""
-    return interface.shared(name) if kind == "parameters" else name
+def _write_pod(name: str, parts: list[Part]) -> tuple[Spec, Spec, StepInterface]:
+    """Return the inputs of a task, the definitions of its component, and its interface."""
+    inputs: Spec = {}
+    component: Spec = {}
+    shares = name in (*PODS, LOOKUPS)
 
+    def define(side: str, kind: str, key: str, definition: Spec) -> None:
+        component.setdefault(side, {}).setdefault(kind, {})[key] = definition
 
-@dataclass
-class _Pod:
-    document: Specification
-    name: str
-    parts: tuple[str, ...]
-    task: Spec = field(default_factory=lambda: {"inputs": {"artifacts": {}, "parameters": {}}})
-    component: Spec = field(default_factory=dict)
-    interfaces: list[StepInterface] = field(default_factory=list)
-
-    def add(self, part: str, interface: StepInterface) -> None:
-        """Move a task into the pod."""
-        document, received = self.document, dict[str, str]()
-        for kind in _SOURCES:
-            received |= self._add_inputs(part, interface, kind)
-            outputs = document.definitions(part, "outputDefinitions", kind)
-            shared = {_shared_name(interface, kind, name): one for name, one in outputs.items()}
-            self._define("outputDefinitions", kind, shared)
-        self.interfaces.append(dataclasses.replace(interface, received=received))
-        self.executor = document.executors.pop(document.component(part)["executorLabel"])
-        del document.components[part]
-        self.task = {**document.tasks.pop(part), "inputs": self.task["inputs"]}
-
-    def _add_inputs(self, part: str, interface: StepInterface, kind: str) -> dict[str, str]:
-        """Add the inputs from outside; return the others, with the outputs that they read."""
-        reference, key = _SOURCES[kind]
-        inputs, received = self.task["inputs"][kind], {}
-        defined = self.document.definitions(part, "inputDefinitions", kind)
-        for name, source in self.document.sources(part, kind).items():
-            output, shared = source.get(reference, {}), _shared_name(interface, kind, name)
-            if output.get("producerTask") in self.parts:
-                maker = self.interfaces[self.parts.index(output["producerTask"])]
-                received[name] = _shared_name(maker, kind, output[key])
-            elif inputs.setdefault(shared, source) != source:
-                raise AssertionError(f"Two steps of {self.name} have different inputs {shared}")
+    interfaces = []
+    for part in parts:
+        received = {}
+        for key, output in part.outputs.items():
+            define("outputDefinitions", "artifacts", key, {"artifactType": output})
+        if part.interface.lookup:
+            resolved = part.interface.shared(RESOLVED_PARAMETER)
+            define("outputDefinitions", "parameters", resolved, {"parameterType": "STRING"})
+        for kind, key, shared, source, definition in _list_inputs(
+            part, shared=name in (*PODS, LOOKUPS)
+        ):
+            [reference] = source.values()
+            if isinstance(reference, dict) and reference.get("producerTask") == name:
+                received[key] = (
+                    reference.get("outputArtifactKey") or reference["outputParameterKey"]
+                )
+            elif inputs.setdefault(kind, {}).setdefault(shared, source) != source:
+                raise AssertionError(f"Two steps of {name} have different inputs {shared}")
             else:
-                self._define("inputDefinitions", kind, {shared: defined[name]})
-        return received
-
-    def _define(self, side: str, kind: str, definitions: Spec) -> None:
-        if definitions:
-            self.component.setdefault(side, {}).setdefault(kind, {}).update(definitions)
-
-    def write(self) -> StepInterface:
-        """Add the pod's task in the place of its parts; return its interface."""
-        label, name = executor_label(self.name), {"name": self.name}
-        self.document.tasks[self.name] = self.task | {"taskInfo": name, "componentRef": name}
-        self.document.components[self.name] = self.component | {"executorLabel": label}
-        self.document.executors[label] = self.executor
-        return StepInterface(pipeline=self.interfaces[0].pipeline, parts=self.interfaces)
+                define("inputDefinitions", kind, shared, definition)
+        interfaces.append(dataclasses.replace(part.interface, received=received))
+    if not shares:
+        return inputs, component, interfaces[0]
+    return inputs, component, StepInterface(pipeline=interfaces[0].pipeline, parts=interfaces)
 
 
-def write_commands(document: Specification, interfaces: dict[str, StepInterface]) -> None:
-    """Start our entrypoint for every task."""
-    for task, interface in interfaces.items():
-        container = document.container(task)
-        # KFP ignores TFX's hook before the cache; a lookup replaces it.
-        container.pop("lifecycle", None)
-        container["command"] = list(COMMAND)
-        given = ("--step", task, "--interface", to_json(interface))
-        container["args"] = [*given, "--executor_input", "{{$}}"]
-
-
-def tell_training(document: Specification) -> None:
-    """Tell the lookup of the baseline all that decides on the candidate, which is not yet there.
-
-    These are the tasks up to the training, as KFP's cache sees them, and their parameters.
-    """
-    tasks, waiting = set[str](), [TRAINER.id]
-    while waiting:
-        tasks.add(task := waiting.pop())
-        waiting += {*_producers(document, task)} - {LOOKUPS, *tasks}
-    seen = [
-        [document.tasks[task]["inputs"], *map(document.container(task).get, ("image", "args"))]
-        for task in sorted(tasks)
-    ]
-    digest = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
-    # The parameters of a part have its step's name as a prefix.
-    finder = StepInterface(step=BASELINE_FINDER.id)
-    document.bind(
-        LOOKUPS,
-        finder.shared(TRAINING_PROPERTY),
-        "STRING",
-        {"runtimeValue": {"constant": digest}},
-    )
-    for task in sorted(tasks):
-        for source in document.sources(task, "parameters").values():
-            if name := source.get("componentInputParameter"):
-                kind = document.run_parameters[name]["parameterType"]
-                document.bind(LOOKUPS, finder.shared(name), kind, source)
+def _list_inputs(part: Part, *, shared: bool) -> Iterator[tuple[str, str, str, Spec, Spec]]:
+    """Yield the kind of each input, its name in the part and the pod, source and definition."""
+    for key, source in part.artifacts.items():
+        yield "artifacts", key, key, source, {"artifactType": part.inputs[key]}
+    for key, (kind, source) in part.parameters.items():
+        name = part.interface.shared(key) if shared else key
+        yield "parameters", key, name, source, {"parameterType": kind}

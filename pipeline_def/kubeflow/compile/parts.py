@@ -1,0 +1,178 @@
+"""Describes what a pod runs of each component: its step, and the lookup before it.
+
+KFP consults its cache before any code of ours runs, and a folder keeps its name when its images
+change. A lookup finds what TFX's driver would; the result is a parameter of the step after it and
+so part of the cache key.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from components.validation.lookup import EXAMPLES_KEY
+from pipeline_def.kubeflow.specification import LOOKUPS, Spec, pod_of
+from pipeline_def.kubeflow.step_interface import (
+    LEARNERS,
+    RESOLVED_PARAMETER,
+    Recipes,
+    StepInterface,
+)
+from pipeline_def.steps import BASELINE_FINDER, EXAMPLE_GEN, EXAMPLE_VALIDATOR, TRAINER
+
+TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
+# Lookup → its parameter → the step whose lookup has found the value.
+_FOUND_BEFORE = {
+    EXAMPLE_VALIDATOR.id: {EXAMPLES_KEY: EXAMPLE_GEN.id},
+    BASELINE_FINDER.id: {f"{step}_resolved": step for step in (EXAMPLE_GEN.id, *LEARNERS)},
+}
+
+
+@dataclass
+class Part:
+    """A step, or the lookup before it. Sources are those of a task in a specification."""
+
+    interface: StepInterface
+    parameters: dict[str, tuple[str, Spec]]
+    """Parameter → its type and its source."""
+    artifacts: dict[str, Spec] = field(default_factory=dict)
+    """Input → its source."""
+    inputs: dict[str, Spec] = field(default_factory=dict)
+    """Input → its artifact type."""
+    outputs: dict[str, Spec] = field(default_factory=dict)
+    """Output → its artifact type."""
+
+    @property
+    def step(self) -> str:
+        """Id of the step, also of a lookup."""
+        return self.interface.step
+
+    def constants(self) -> dict[str, Any]:
+        """Return the parameters that are constant."""
+        sources = {name: source for name, (_, source) in self.parameters.items()}
+        given = {name: source.get("runtimeValue") for name, source in sources.items()}
+        return {name: value["constant"] for name, value in given.items() if value}
+
+
+def producers(part: Part) -> set[str]:
+    """Return the tasks whose outputs a part reads."""
+    sources = [*part.artifacts.values(), *(source for _, source in part.parameters.values())]
+    references = (reference for source in sources for reference in source.values())
+    return {one["producerTask"] for one in references if "producerTask" in one}
+
+
+def constant(value: Any) -> Spec:
+    """Return the source of a parameter with one value."""
+    return {"runtimeValue": {"constant": value}}
+
+
+def describe(
+    components: list[Any], pipeline: str, *, recipes: Recipes, direct: bool, workers: int
+) -> list[Part]:
+    """Return the lookups, then the steps of the components.
+
+    With `direct`, all of them use remote URIs instead of the launcher's copies.
+    """
+    common = StepInterface(pipeline=pipeline, direct=direct)
+    learner = replace(common, recipes=recipes)
+    interfaces = dict.fromkeys(LEARNERS, learner) | {TRAINER.id: replace(learner, workers=workers)}
+    steps = [_describe_step(one, interfaces.get(one.id, common)) for one in components]
+    looking = {
+        one.id: one.driver_class
+        for one in components
+        if not one.driver_class.__module__.startswith("tfx.dsl.")
+    }
+    lookups = [_describe_lookup(step, looking) for step in steps if step.step in looking]
+    for step in steps:
+        if step.step in looking:
+            step.parameters[RESOLVED_PARAMETER] = ("STRING", _found_by(step.step))
+    return [*lookups, *steps]
+
+
+def _describe_step(component: Any, common: StepInterface) -> Part:
+    properties = {k: v for k, v in component.exec_properties.items() if v is not None}
+    parameters = {name: _describe_property(value) for name, value in properties.items()}
+    interface = replace(
+        common,
+        step=component.id,
+        executor=_dotted_path(component.executor_spec.executor_class),
+        inputs={name: _dotted_path(one.type) for name, one in component.inputs.items()},
+        outputs={name: _dotted_path(one.type) for name, one in component.outputs.items()},
+        integers=_integers(parameters),
+    )
+    artifacts = {
+        name: {
+            "taskOutputArtifact": {
+                "producerTask": pod_of(channel.producer_component_id),
+                "outputArtifactKey": channel.output_key,
+            }
+        }
+        for name, channel in component.inputs.items()
+    }
+    inputs = {name: _artifact_type(one.type) for name, one in component.inputs.items()}
+    outputs = {name: _artifact_type(one.type) for name, one in component.outputs.items()}
+    return Part(interface, parameters, artifacts, inputs, outputs)
+
+
+def _describe_lookup(step: Part, drivers: Mapping[str, Any]) -> Part:
+    """Describe a lookup. All of them run before any step, so that they read no artifacts."""
+    driver = drivers[step.step]
+    parameters = {name: step.parameters[name] for name in driver.lookup_properties}
+    function = driver.lookup_function
+    interface = StepInterface(
+        step=step.step,
+        lookup=f"{function.__module__}.{function.__qualname__}",
+        pipeline=step.interface.pipeline,
+        integers=_integers(parameters),
+        direct=step.interface.direct,
+    )
+    for name, earlier in _FOUND_BEFORE.get(step.step, {}).items():
+        if earlier in drivers:
+            parameters[name] = ("STRING", _found_by(earlier))
+    # Nothing is written there: its URI tells the lookup where the folders of pipeline and run are.
+    place = {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}
+    return Part(interface, parameters, outputs={"place": place})
+
+
+def _found_by(step: str) -> Spec:
+    key = StepInterface(step=step).shared(RESOLVED_PARAMETER)
+    return {"taskOutputParameter": {"producerTask": LOOKUPS, "outputParameterKey": key}}
+
+
+def _describe_property(value: Any) -> tuple[str, Spec]:
+    if isinstance(value, list | dict):
+        value = json.dumps(value, sort_keys=True)
+    elif isinstance(value, str) and value.startswith(("{\n", "[\n")):
+        # On one line, for people.
+        value = json.dumps(json.loads(value), sort_keys=True)
+    # Every number of a specification is a double.
+    return TYPES[type(value)], constant(float(value) if isinstance(value, int) else value)
+
+
+def _integers(parameters: Mapping[str, tuple[str, Spec]]) -> list[str]:
+    return sorted(name for name, (kind, _) in parameters.items() if kind == TYPES[int])
+
+
+def _dotted_path(kind: Any) -> str:
+    from tfx.utils import name_utils
+
+    return str(name_utils.get_full_name(kind))
+
+
+def _artifact_type(kind: Any) -> Spec:
+    """Return the type of an artifact; Kubeflow's own as its SDK does, so that they are drawn."""
+    from tfx.orchestration.kubeflow.v2.compiler_utils import get_artifact_schema
+
+    schema = get_artifact_schema(kind)
+    schema = schema if isinstance(schema, str) else schema.decode()
+    title = schema.partition("\n")[0].removeprefix("title: ")
+    if title.startswith("system."):
+        return {"schemaTitle": title, "schemaVersion": "0.0.1"}
+    return {"instanceSchema": schema}
+
+
+def runs_beam(component: Any) -> bool:
+    """Return whether the executor of a component runs Apache Beam."""
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+
+    return issubclass(component.executor_spec.executor_class, BaseBeamExecutor)
