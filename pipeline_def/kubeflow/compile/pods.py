@@ -74,14 +74,10 @@ def _write_pod(name: str, parts: list[Part]) -> tuple[Spec, Spec, StepInterface]
         if part.interface.lookup:
             resolved = part.interface.shared(RESOLVED_PARAMETER)
             define("outputDefinitions", "parameters", resolved, {"parameterType": "STRING"})
-        for kind, key, shared, source, definition in _list_inputs(
-            part, shared=name in (*PODS, LOOKUPS)
-        ):
+        for kind, key, shared, source, definition in _list_inputs(part, shared=shares):
             [reference] = source.values()
             if isinstance(reference, dict) and reference.get("producerTask") == name:
-                received[key] = (
-                    reference.get("outputArtifactKey") or reference["outputParameterKey"]
-                )
+                received[key] = reference[_OUTPUT_KEYS[kind]]
             elif inputs.setdefault(kind, {}).setdefault(shared, source) != source:
                 raise AssertionError(f"Two steps of {name} have different inputs {shared}")
             else:
