@@ -303,13 +303,13 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     named = find_shards(e for e in others if is_visible(e) or marks_container(e.path))
     if not any(named):
         return None
-    shards, left, _ = named
+    shards, left, containers = named
     names = [file.path for files in shards.values() for file in files]
     is_metadata = all(posixpath.basename(name) in METADATA for name in names)
     loose = bool(config.manifest) or is_metadata
     visible = (entry for entry in found if is_visible(entry) and entry.path not in left)
     picture = find_picture((entry.path for entry in visible), loose=loose)
-    _check_readable(folder.rstrip("/"), named, has_pictures=bool(picture))
+    _check_readable(folder.rstrip("/"), named, has_pictures=bool(picture or config.manifest))
     # A table of labels, or the archive that the images come from.
     beside = not any("/" in name for name in names) and shards.keys() <= {"parquet", "webdataset"}
     if not shards or (picture and (loose or beside)):
@@ -323,7 +323,8 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     _check_table_above(folder)
     kept = [entry for entry in found if is_visible(entry) and entry.path not in left]
     records = list_records(folder, kept, shards, config)
-    return records._replace(skipped=left | records.skipped)
+    unread = [f"Not read: {of.title}, {path}." for path, of in containers.items()]
+    return records._replace(skipped=left | records.skipped, notes=[*records.notes, *unread])
 
 
 def _check_readable(folder: str, named: ShardFiles, *, has_pictures: bool) -> None:

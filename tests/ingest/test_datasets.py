@@ -509,10 +509,12 @@ def test_what_readers_pass_over_is_skipped(images: list[Image], tmp_path: Path) 
         "model.ckpt-9.data-00000-of-00001": "a checkpoint",
         "cache-0123456789abcdef.arrow": "made by map() of Hugging Face's datasets",
         "notes.bagz.txt": "not a shard",
+        "val.bagz": "not a shard",
     }
     listing = list_images(str(touch(tmp_path, *reasons)))
     assert {file.shard for file in listing.files} == {"data/train-00000-of-00001"}
     assert dict(listing.skipped) == reasons
+    assert listing.notes[-1] == "Not read: a Bagz file, val.bagz."
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "m.csv", "cat/1.jpg"])

@@ -66,6 +66,7 @@ def test_what_systems_leave_and_what_is_no_image_is_skipped(tmp_path: Path) -> N
     assert dict(listing.skipped) == reasons | dict.fromkeys(sidecars, "not an image by its name")
     # A manifest may name anything.
     (tmp_path / "m.csv").write_text("path,label\ncat/1.TXT,cat")
+    touch(tmp_path, "cat/features.npz").joinpath("cat/1.jpg").unlink()
     named = list_images(str(tmp_path), IngestConfig(manifest=str(tmp_path / "m.csv")))
     assert [file.path for file in named.files] == ["cat/1.TXT"]
 
