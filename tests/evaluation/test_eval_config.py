@@ -61,10 +61,10 @@ def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> No
     for training, weights in (("a", b"1"), ("b", b"2")):
         assert run(training, weights) == ((versions or [""])[-1], (versions or [""])[-1])
         versions = sorted(path.name for path in pushed.iterdir() if path.name.isdigit())
-        # The model in use is the candidate's own copy, so the baseline is the one before it.
+        # The current model is the candidate's own copy, so the baseline is the one before it.
         assert Path(look(training)["found_baseline"]).name == ["", *versions][-2]
     assert Path(look("c")["found_baseline"]).name == versions[-1]
-    # Another run may push while this one trains: what counts is the model in use then.
+    # Another run may push while this one trains: what counts is the current model then.
     early = look("c")
     push_model(str(saved_model(tmp_path / "of another run", weights=b"4")), str(pushed))
     candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
