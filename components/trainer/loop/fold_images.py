@@ -168,30 +168,32 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
         fewer = estimate_seconds(data, multiplications, folds=_FEWER_FOLDS)
         is_cheap = data.config.model.pretrained and data.config.transfer.unfreeze != "all"
         if not is_cheap or fewer > 2 * most:
-            cost = f"but takes {_say(seconds)}: --training.folds {folds}"
-            report_result(f"no cross-validation: it {gain}, {cost}")
+            report_result(f"no folds: {_say(seconds)}, --training.folds {folds}")
+            report_result(gain)
             return 0
         folds, seconds = _FEWER_FOLDS, fewer
-    report_result(f"cross-validation with {folds} folds {gain}; it takes {_say(seconds)}")
+    report_result(f"{folds} folds: {_say(seconds)}")
+    report_result(gain)
     return folds
 
 
 def _say(seconds: float) -> str:
     minutes = math.ceil(seconds / 60)
-    return f"about {minutes:,} more minute{'s' * (minutes != 1)} on two cores"
+    return f"about {minutes:,} more minute{'s' * (minutes != 1)}"
 
 
 def _describe_gain(data: TrainingInput) -> tuple[str, float]:
-    """Say what cross-validation brings, and by how much it narrows the interval of the accuracy."""
+    """Say what cross-validation brings, and by how much it narrows the interval of the accuracy.
+
+    In a line of its own, as a terminal cuts long ones.
+    """
     images = data.train.total + data.evaluation.total
+    if TEST in read_index(data.train.uri)["splits"]:
+        return f"to train on all {images:,} images", 0.0
     # Half of the widest 95% interval.
     before, after = (Z / 2 / math.sqrt(max(n, 1)) for n in (data.evaluation.total, images))
-    if TEST in read_index(data.train.uri)["splits"]:
-        return f"trains on all {images:,} images, and the test split judges", 0.0
-    return (
-        f"judges all {images:,} images, to ± {after:.2f} instead of ± {before:.2f}",
-        before - after,
-    )
+    gain = f"for ± {after:.2f} instead of ± {before:.2f}, by all {images:,} images"
+    return gain, before - after
 
 
 def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds: int) -> str:
