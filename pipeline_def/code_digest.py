@@ -82,7 +82,8 @@ def program_digest(build_fn: str | None = None, augmentation_fn: str | None = No
     for file in sorted([*files, _ROOT / _LOCK]):
         if "__pycache__" not in file.parts and file.is_file():
             digest.update(str(file.relative_to(_ROOT)).encode() + b"\0" + file.read_bytes())
-    folders = [place or os.curdir for place in sys.path if os.path.isdir(place or os.curdir)]
+    places = (place or os.curdir for place in sys.path)
+    folders = [place for place in places if os.path.isdir(place) and os.access(place, os.R_OK)]
     installed = {name for folder in folders for name in os.listdir(folder) if "-info" in name}
     digest.update(json.dumps(sorted(installed)).encode())
     for option, path in (("model.build_fn", build_fn), ("augmentation.fn", augmentation_fn)):
