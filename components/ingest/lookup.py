@@ -4,6 +4,7 @@ Imports neither TensorFlow nor TFX, as Kubeflow Pipelines looks up the cache in 
 """
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -353,9 +354,10 @@ def _check_table_above(folder: str) -> None:
     """Raise `DataError` if a folder on disk is that of the shards of a table, which may be old."""
     above = os.path.dirname(os.path.abspath(folder)) if on_disk(folder) else ""
     for name in ("_delta_log", "metadata") if above else ():
-        for path in (f"{name}/{file}" for file in list_names(f"{above}/{name}")):
-            if (container := find_container(path)) and container.is_table:
-                raise DataError(explain_container(f"{above}/{path}", container))
+        with contextlib.suppress(PermissionError):
+            for path in (f"{name}/{file}" for file in list_names(f"{above}/{name}")):
+                if (container := find_container(path)) and container.is_table:
+                    raise DataError(explain_container(f"{above}/{path}", container))
 
 
 def _as_found(file: ImageFile) -> Found:

@@ -73,11 +73,7 @@ def list_folders(folder: str) -> list[str]:
     with explaining_errors("list", folder):
         try:
             if is_local(fs):
-                return sorted(
-                    entry.name
-                    for entry in os.scandir(root)
-                    if entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
-                )
+                return sorted(entry.name for entry in os.scandir(root) if _may_be_folder(entry))
             entries = fs.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
             if os.path.islink(root):
@@ -85,6 +81,13 @@ def list_folders(folder: str) -> list[str]:
             return []
     folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
+
+
+def _may_be_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
+    except PermissionError:
+        return True
 
 
 def is_file(url: str) -> bool:

@@ -3,6 +3,7 @@ import errno
 import os
 import shutil
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -101,6 +102,30 @@ def test_folders_that_may_not_be_read_are_skipped_with_a_note(
     ]
     with pytest.raises(StorageError, match=r"Cannot list .*/\.Trash-0"):
         find_files(str(tmp_path))
+
+
+def test_who_may_not_read_all() -> None:
+    """Folders, links and neighbors without permission end nothing, as root cannot see."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = touch(Path(folder), "cat/1.jpg", "dog/1.jpg", "fox/in/1.jpg", "lost+found/1")
+        (root / "link").symlink_to(root / "fox/in")
+        root.chmod(0o755)
+        for name in ("fox", "lost+found"):
+            (root / name).chmod(0)
+        is_root = os.geteuid() == 0
+        try:
+            if is_root:
+                os.seteuid(65534)
+            listing = list_images(folder)
+            with pytest.raises(DataError, match="as dog beside it, give"):
+                list_images(f"{folder}/cat")
+        finally:
+            if is_root:
+                os.seteuid(0)
+            for name in ("fox", "lost+found"):
+                (root / name).chmod(0o755)
+    locked = dict.fromkeys(("fox", "link"), "no permission to read")
+    assert dict(listing.skipped) == {**locked, "lost+found": "left by the system"}
 
 
 def test_a_folder_without_images_is_noted(tmp_path: Path) -> None:

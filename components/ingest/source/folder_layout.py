@@ -4,13 +4,14 @@ A layout that could mean both is refused: split folders taken for labels would t
 """
 
 import collections
+import contextlib
 import posixpath
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from components.contract.artifact_files import list_names, on_disk
-from components.contract.errors import DataError
+from components.contract.errors import DataError, StorageError
 from components.contract.example import TRAIN, is_split_name
 from components.contract.printable import quote, quote_path
 from components.ingest.config import LayoutOption
@@ -209,12 +210,20 @@ def explain_no_labels(folder: str, loose: Sequence[str], others: Iterable[str]) 
 
 def _find_labels(parent: str) -> list[str]:
     """Return the names of the local folders in `parent` that contain pictures."""
-    found = list_folders(parent) if on_disk(parent) else []
-    return [
-        name
-        for name in found
-        if any(file.lower().endswith(PICTURES) for file in list_names(posixpath.join(parent, name)))
-    ]
+    found = []
+    for name in _list_folders(parent) if on_disk(parent) else ():
+        with contextlib.suppress(PermissionError):
+            files = list_names(posixpath.join(parent, name))
+            if any(file.lower().endswith(PICTURES) for file in files):
+                found.append(name)
+    return found
+
+
+def _list_folders(parent: str) -> list[str]:
+    """List the folders beside the images, if that is allowed."""
+    with contextlib.suppress(StorageError):
+        return list_folders(parent)
+    return []
 
 
 def find_picture(paths: Iterable[str], *, loose: bool) -> str | None:
@@ -226,7 +235,7 @@ def find_picture(paths: Iterable[str], *, loose: bool) -> str | None:
 def note_other_splits(folder: str) -> list[str]:
     """Return a note if the folder is one of several splits, so that the others are not used."""
     parent, name = posixpath.split(folder.rstrip("/"))
-    found = list_folders(parent) if on_disk(folder) and split_of_name(name) else []
+    found = _list_folders(parent) if on_disk(folder) and split_of_name(name) else []
     others = [other for other in found if split_of_name(other) and other != name]
     return (
         [f"Not used: {join_names(others)} beside {name}. To use it, give {parent}."]
