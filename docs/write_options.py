@@ -44,9 +44,8 @@ def _nested(option: Option) -> Iterator[str]:
 
 
 def _describe(option: Option, name: str = "") -> str:
-    # The first sentence, up to a semicolon outside of parentheses; all of a list of choices.
-    ends = "$" if re.match(r"\w+: ", option.text) else r"(?<=\.) |; (?![^(]*\))"
-    sentence = re.split(ends, option.text)[0].rstrip(".")
+    # The first sentence, up to a semicolon or an example outside of parentheses.
+    sentence = re.split(r"(?<=\.) |(?:; |, such as )(?![^(]*\))", option.text)[0].rstrip(".")
     text = f"- `{name or option.name}` ({_facts(option)}): {sentence}"
     return textwrap.fill(
         text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False

@@ -437,24 +437,17 @@ def render() -> str:
         "|format|what is special|labels [splits]|skipped, and why|",
         "|-|-|-|-|",
     ]
-    taken = [of for of in QUIRKS if of.labels]
-    for of, format_name in zip(taken, _name_once(taken), strict=True):
+    previous = ""
+    for of in (of for of in QUIRKS if of.labels):
         splits = "" if of.splits == "hash" else f" [{of.splits}]"
-        lines.append(f"|{format_name}|{of.quirk}|{of.labels}{splits}|{of.refused}|")
-    lines += ["", "|format|what is refused|with these words|", "|-|-|-|"]
-    refused = [of for of in QUIRKS if not of.labels]
-    for of, format_name in zip(refused, _name_once(refused), strict=True):
-        lines.append(f"|{format_name}|{of.quirk}|{of.refused.replace('.*', '… ')}|")
+        shown = "" if of.format == previous else of.format
+        lines.append(f"|{shown}|{of.quirk}|{of.labels}{splits}|{of.refused}|")
+        previous = of.format
+    lines += ["", "Refused, with what to do:", "", "|format|what|", "|-|-|"]
+    refused = _group((of.quirk, of.format) for of in QUIRKS if not of.labels)
+    lines += [f"|{format_name}|{'; '.join(quirks)}|" for format_name, quirks in refused.items()]
     lines += ["", *_render_folders(), *_render_containers(), *_render_pixels()]
     return "\n".join(lines) + "\n"
-
-
-def _name_once(quirks: Sequence[Quirk]) -> Iterator[str]:
-    """Yield the format of each row, or "" where it is that of the row above."""
-    previous = ""
-    for quirk in quirks:
-        yield "" if quirk.format == previous else quirk.format
-        previous = quirk.format
 
 
 def _group(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -504,24 +497,26 @@ def _render_pixels() -> Iterator[str]:
         yield f"|{_COLORS[colors]}{_EXTRA[extra]}|{bits}|"
     yield ""
     for what, seen in (("of TIFF", test_tiff.SEEN), ("of others", test_formats.SEEN)):
-        yield textwrap.fill(f"Also right, {what}: {'; '.join(_join_variants(seen))}.", 100)
+        yield textwrap.fill(f"Also right, {what}: {_join(seen)}.", 100)
         yield ""
-    tiff = {f"TIFF: {name}": row for name, row in test_tiff.REFUSED.items()}
-    reasons = {name: reason for name, (_, reason) in (tiff | test_formats.REFUSED).items()}
-    by_name = [name for name, reason in reasons.items() if reason.startswith("^")]
+    refused = (test_tiff.REFUSED | test_formats.REFUSED).items()
+    by_name = [name for name, (_, reason) in refused if reason.startswith("^")]
+    others = [name for name, _ in refused if name not in by_name]
     yield textwrap.fill(f"Refused by name: {', '.join(by_name)}.", 100)
-    yield from ("", "|refused|because of|", "|-|-|")
-    others = ((name, reason) for name, reason in reasons.items() if name not in by_name)
-    for reason, names in _group(others).items():
-        yield f"|{'; '.join(names)}|{reason}|"
+    yield ""
+    yield textwrap.fill(f"Refused with the reason, TIFF if not named: {_join(others)}.", 100)
 
 
-def _join_variants(names: Iterable[str]) -> Iterator[str]:
-    """Yield names without colors and their order; those that differ in one number become one."""
+def _join(names: Iterable[str]) -> str:
+    """Join names without colors and their order; those that differ in one number become one."""
     stems = [re.split(", (?:colors|white|black)", name)[0] for name in names]
     numbered = [(re.findall(_NUMBER, stem), re.sub(_NUMBER, "#", stem)) for stem in stems]
-    for stem, found in _group((" ".join(number), stem) for number, stem in numbered).items():
-        yield stem.replace("#", ", ".join(sorted(set(found), key=lambda text: (len(text), text))))
+    groups = _group((" ".join(number), stem) for number, stem in numbered)
+    by_size = {
+        stem: sorted(set(found), key=lambda text: (len(text), text))
+        for stem, found in groups.items()
+    }
+    return "; ".join(stem.replace("#", ", ".join(found)) for stem, found in by_size.items())
 
 
 _NUMBER = r"(?<!JPEG )\b\d+\b(?: × \d+)?"
