@@ -44,8 +44,9 @@ def _nested(option: Option) -> Iterator[str]:
 
 
 def _describe(option: Option, name: str = "") -> str:
-    # The first sentence, up to a semicolon or an example outside of parentheses.
-    sentence = re.split(r"(?<=\.) |(?:; |, such as )(?![^(]*\))", option.text)[0].rstrip(".")
+    # The first sentence, up to a semicolon outside of parentheses, without an example at its end.
+    sentence = re.split(r"(?<=\.) |; (?![^(]*\))", option.text)[0].rstrip(".")
+    sentence = re.sub(r", such as [^,]*$", "", sentence)
     text = f"- `{name or option.name}` ({_facts(option)}): {sentence}"
     return textwrap.fill(
         text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
