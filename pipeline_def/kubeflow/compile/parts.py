@@ -140,13 +140,16 @@ def _found_by(step: str) -> Spec:
 
 
 def _describe_property(value: Any) -> tuple[str, Spec]:
-    if isinstance(value, list | dict):
-        value = json.dumps(value, sort_keys=True)
-    elif isinstance(value, str) and value.startswith(("{\n", "[\n")):
+    """Return the type and the source of an execution property, as TFX's compiler has them."""
+    from google.protobuf.json_format import MessageToDict
+    from tfx.orchestration.kubeflow.v2 import compiler_utils
+
+    kind = MessageToDict(compiler_utils.build_parameter_type_spec(value))["parameterType"]
+    found = MessageToDict(compiler_utils.value_converter(value))["constant"]
+    if isinstance(found, str) and found.startswith(("{\n", "[\n")):
         # On one line, for people.
-        value = json.dumps(json.loads(value), sort_keys=True)
-    # Every number of a specification is a double.
-    return TYPES[type(value)], constant(float(value) if isinstance(value, int) else value)
+        found = json.dumps(json.loads(found), sort_keys=True)
+    return kind, constant(found)
 
 
 def _integers(parameters: Mapping[str, tuple[str, Spec]]) -> list[str]:
