@@ -56,7 +56,7 @@ def _part(document: Spec, *keys: str) -> Spec:
     """Return a nested mapping; {} if it does not exist."""
     for key in keys:
         part = document.get(key)
-        document = {} if part is None else part
+        document = part if isinstance(part, dict) else {}
     return document
 
 
