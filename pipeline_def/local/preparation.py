@@ -87,7 +87,7 @@ def use_corrections(config: Config, output: str) -> Config:
             f"--ingest.corrections FILE, or none."
         )
     for file in files:
-        why = "as in the last run" if last else "which review has written"
+        why = "as in the last run" if last else "found in the output"
         text = f"{make_printable(file)}, {why}; --ingest.corrections none leaves them out"
         print(f"Corrections: {text}", flush=True)
         config = dataclasses.replace(
