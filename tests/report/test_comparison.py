@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from components.evaluation.config import EvaluationConfig
-from components.evaluation.verdict import ThresholdCheck, decide, measure_accuracy
 from components.metrics.intervals import paired_interval
 from components.report.comparison.comparison import list_parts, render_comparison
 from components.report.comparison.pairs import Overlap, pair
@@ -205,18 +203,3 @@ def test_only_what_differs_is_listed() -> None:
 
     text = words(render_comparison(compare(first, second)))
     assert "The same in both runs: images, settings, code of steps, versions." in text
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.6, 0.8), (0.8, 0.6), (0.7, 0.72)])
-def test_the_verdict_says_what_the_comparison_says(before: float, after: float) -> None:
-    first, second = draw_answers(before), draw_answers(after, seed=1)
-    facts = compare(first, second)
-    hits = second.predictions.stats.right, first.predictions.stats.right
-    verdict = decide(
-        measure_accuracy(*hits, guess=0.2), EvaluationConfig(), ThresholdCheck(True, ())
-    )
-    # The same sentence and the same numbers, with other names.
-    told = facts.headline.removeprefix("Undecided: ").replace("B is ", "").replace("B", "it")
-    assert verdict.headline.endswith(f": {told.replace('A', 'the current model')}")
-    numbers = facts.reasons[0].replace("A,", "A ,").replace("for A", "for the current one")
-    assert numbers.replace("for B", "for this model")[1:-1] == verdict.reasons[-1][1:]
