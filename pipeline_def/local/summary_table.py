@@ -67,8 +67,6 @@ def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     split = summary.evaluated_on
     if count_folds(split):
         split = f"all images, cross-validated over {split}"
-    elif split == summary.weights_chosen_on:
-        split += ", which also picked the checkpoint"
     yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {split}. {summary.evidence}".strip()
     yield "Reasons", summary.blessing_reason
     if summary.baseline:

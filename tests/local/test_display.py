@@ -265,7 +265,7 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
     assert "Findings     none in 2 checks" in text
     assert "Next         uv run local_runner.py predict DIR --output /out --unblessed\n" in text
     assert "Reasons      accuracy 0.912 is above 0.500\n" in text
-    assert "0.9123 on eval, which also picked the checkpoint" in text
+    assert "0.9123 on eval. " in text
     assert "not pushed" in text
     assert "rejects.jsonl" not in text
 

@@ -86,7 +86,7 @@ def test_a_healthy_run_has_no_findings() -> None:
 def test_checks_without_data_are_listed() -> None:
     examination = examine(empty())
     assert {"calibration", "input wait", "search"} < set(examination.unknown)
-    assert examination.looked_at == ("statistical certainty", "outputs")
+    assert examination.looked_at == ("outputs", "statistical certainty")
     assert len(examination.looked_at) + len(examination.unknown) == 15
 
 

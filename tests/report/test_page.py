@@ -170,7 +170,7 @@ TEXTS = {
         "train : no anomalies.",
     ],
     "empty": [
-        "Checked: statistical certainty, outputs. Could not be checked",
+        "Checked: outputs, statistical certainty. Could not be checked",
         "? Undecided. 0 images are too few to show anything.",
         "Architecture unknown Input unknown Parameters unknown",
         "The training history is unknown.",

@@ -37,11 +37,9 @@ def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
 
 def _advise_images(facts: ReportFacts) -> str:
     images = sum(sum(labels.values()) for labels in facts.balance.values())
-    if (
-        images < FEW_IMAGES
-        and not facts.folds
-        and not facts.header.config.get("ingest", {}).get("splits")
-    ):
+    # What folds exclude, or have done already.
+    excluded = facts.folds or facts.unknowns or facts.header.config.get("ingest", {}).get("splits")
+    if images < FEW_IMAGES and not excluded:
         return (
             f"judge all {images:,} images, each by a model that has not seen it: --training.folds 5"
         )
@@ -123,6 +121,7 @@ def check_outputs(facts: ReportFacts) -> Iterator[Finding]:
 # In the order of how much following the advice usually helps.
 _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "divergence": training.check_divergence,
+    "outputs": check_outputs,
     "pretrained weights": training.check_start,
     "statistical certainty": check_certainty,
     "classes without correct predictions": check_classes,
@@ -131,7 +130,6 @@ _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "search": training.check_search,
     "image sizes": data.check_sizes,
     "calibration": check_calibration,
-    "outputs": check_outputs,
     "class balance": data.check_balance,
     "labels": data.check_labels,
     "rejected and duplicate files": data.check_files,
