@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
 from tfx.types import standard_artifacts
+from tfx.types.standard_artifacts import Model
 
 from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.baseline import BaselineFinder
@@ -41,38 +41,33 @@ def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> No
     """On Kubeflow all lookups run first; an unchanged run must find what the run before it did."""
     pushed = tmp_path / "pushed"
 
-    def look(training: str) -> dict[str, Any]:
-        return look_up({}, {"pushed_models": str(pushed), "training": training, "epochs": 3.0})
+    def versions() -> list[str]:
+        return sorted((path.name for path in pushed.iterdir() if path.name.isdigit()), key=int)
 
-    def run(training: str, weights: bytes) -> tuple[str, str]:
+    def look(training: str) -> tuple[str, str]:
+        found = look_up({}, {"pushed_models": str(pushed), "training": training, "epochs": 3.0})
+        return found["found_baseline"], found["training_key"]
+
+    def run(training: str, weights: bytes, meanwhile: bytes = b"") -> tuple[str, str]:
         """Return the version that the lookup finds, and the one that is compared with."""
-        found = look(training)
-        candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
+        found, candidate, copy = look(training), Model(), Model()
+        if meanwhile:
+            push_model(str(saved_model(tmp_path / "another", weights=meanwhile)), str(pushed))
         candidate.uri, copy.uri = f"{tmp_path}/{training}", f"{tmp_path}/copy"
-        serving = saved_model(Path(candidate.uri, "Format-Serving"), weights=weights)
-        BaselineFinder.test_call(
-            candidate, copy, str(pushed), found["found_baseline"], found["training_key"]
-        )
-        push_model(str(serving), str(pushed))
-        version = copy.get_string_custom_property("version")
-        return Path(found["found_baseline"]).name, version
+        model = saved_model(Path(candidate.uri, "Format-Serving"), weights=weights)
+        BaselineFinder.test_call(candidate, copy, str(pushed), *found)
+        push_model(str(model), str(pushed))
+        return Path(found[0]).name, copy.get_string_custom_property("version")
 
-    versions: list[str] = []
-    for training, weights in (("a", b"1"), ("b", b"2")):
-        assert run(training, weights) == ((versions or [""])[-1], (versions or [""])[-1])
-        versions = sorted(path.name for path in pushed.iterdir() if path.name.isdigit())
-        # The current model is the candidate's own copy, so the baseline is the one before it.
-        assert Path(look(training)["found_baseline"]).name == ["", *versions][-2]
-    assert Path(look("c")["found_baseline"]).name == versions[-1]
-    # Another run may push while this one trains: what counts is the current model then.
-    early = look("c")
-    push_model(str(saved_model(tmp_path / "of another run", weights=b"4")), str(pushed))
-    candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
-    candidate.uri, copy.uri = str(tmp_path / "c"), str(tmp_path / "copy")
-    saved_model(tmp_path / "c" / "Format-Serving", weights=b"3")
-    BaselineFinder.test_call(candidate, copy, str(pushed), *early.values())
-    newest = max((path.name for path in pushed.iterdir() if path.name.isdigit()), key=int)
-    assert copy.get_string_custom_property("version") == newest != versions[-1]
+    assert run("a", b"1") == ("", "")
+    [one] = versions()
+    assert run("b", b"2") == (one, one)
+    two = versions()[-1]
+    # The model in use is the candidate's own copy, so the baseline is the one before it.
+    assert [Path(look(training)[0]).name for training in ("b", "c")] == [one, two]
+    # Another run may push while this one trains: what counts is the model in use then.
+    assert run("c", b"3", meanwhile=b"4") == (two, versions()[-2])
+    assert versions()[-2] != two
 
 
 def test_the_copy_of_a_baseline_lacks_broken_links(tmp_path: Path) -> None:
