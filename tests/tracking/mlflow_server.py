@@ -63,7 +63,8 @@ class MlflowServer(StubServer):
 
     def _create_run(self, body: Row) -> Row:
         run_id = f"run{len(self.runs)}"
-        info = {"run_id": run_id, "artifact_uri": f"mlflow-artifacts:/1/{run_id}/artifacts"}
+        uri = f"mlflow-artifacts:/1/{run_id}/artifacts"
+        info = {"run_id": run_id, "run_name": body["run_name"], "artifact_uri": uri}
         tags = {tag["key"]: tag["value"] for tag in body["tags"]}
         self.runs.append({"info": info, "tags": tags, "params": {}, "metrics": set()})
         return self.runs[-1]

@@ -80,6 +80,7 @@ def test_the_report_and_the_push_are_one_run(server: MlflowServer, folder: Path)
     [run] = server.runs
     tags, info = run["tags"], run["info"]
     assert (tags["pipeline_run"], tags["images_fingerprint"]) == (RUN, "files:3")
+    assert info["run_name"] == f"images {RUN}"
     assert (tags["pushed_version"], tags["verdict"], info["status"]) == ("7", "blessed", "FINISHED")
     assert tags["code_digest.Pusher"] == "abc"
     assert run["params"] == {"training.epochs": "3"}
