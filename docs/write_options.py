@@ -21,6 +21,9 @@ choices and default. The full text, with limits and reasons, is in `uv run local
 training.epochs`. `uv run python -m docs.write_options` generates this page.
 """
 
+# Kinds that the sentence shows.
+_UNSAID = ("text", "a list", "text for each name")
+
 
 def render() -> str:
     """Return the page in Markdown."""
@@ -47,7 +50,9 @@ def _describe(option: Option, name: str = "") -> str:
     # The first sentence, up to a semicolon outside of parentheses, without an example at its end.
     sentence = re.split(r"(?<=\.) |; (?![^(]*\))", option.text)[0].rstrip(".")
     sentence = re.sub(r", such as [^,]*$", "", sentence)
-    text = f"- `{name or option.name}` ({_facts(option)}): {sentence}"
+    facts = _facts(option)
+    known = "" if facts in _UNSAID else f" ({facts})"
+    text = f"- `{name or option.name}`{known}: {sentence}"
     return textwrap.fill(
         text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

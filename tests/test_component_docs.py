@@ -100,22 +100,21 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def table(section: str, kind: str) -> list[list[str]]:
-    """Return the rows of the table whose first column is `kind`."""
-    found = re.search(rf"^\| {kind} \|.*\n\|[-|]+\n((?:\|.*\n)*)", section, flags=re.M)
-    rows = found[1].splitlines() if found else []
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+def items(name: str, sign: str) -> dict[str, tuple[str, str]]:
+    """Return inputs (←), outputs (→) or properties (=): name → class or default, and text."""
+    text = re.sub(r"\n  +", " ", sections()[name])
+    found = re.findall(rf"^- `(\w+)` {sign} (.+?): (.+)$", text, flags=re.M)
+    return {item: (value, meaning) for item, value, meaning in found}
 
 
 def documented(name: str) -> Facts:
-    section = sections()[name]
-    inputs = {
-        name.strip("`"): (kind.strip("`"), "optional" in source)
-        for name, kind, source in table(section, "input")
-    }
-    outputs = {n.strip("`"): kind.strip("`") for n, kind, _ in table(section, "output")}
-    properties = {n.strip("`"): value for n, value, _ in table(section, "property")}
-    return Facts(inputs, outputs, properties)
+    return Facts(
+        inputs={
+            n: (of.strip("`"), "optional" in text) for n, (of, text) in items(name, "←").items()
+        },
+        outputs={n: of.strip("`") for n, (of, _) in items(name, "→").items()},
+        properties={n: value for n, (value, _) in items(name, "=").items()},
+    )
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
