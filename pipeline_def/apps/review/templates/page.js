@@ -301,6 +301,8 @@ function showAccepted() {
 async function accept() {
   const [accepted, together] = [new Set(listAccepted()), []];
   find("grid").close();
+  // A second click must not relabel them again.
+  find("cells").replaceChildren();
   const note = `one of ${accepted.size} at once, at least ${find("least-shown").textContent}`;
   for (const { sha256, proposed } of facts.images.filter(image => accepted.has(image.sha256))) {
     say(`Relabeling ${together.length + 1} of ${accepted.size} …`);
