@@ -62,7 +62,7 @@ def test_blocks_hold_every_layer_once_in_order(name: str, first_kernels: list[st
 @pytest.mark.parametrize("name", ["cnn", "efficientnet_v2_b0"])
 @pytest.mark.slow
 def test_a_frozen_backbone_stays_bit_for_bit(name: str) -> None:
-    model = build(ModelConfig(name=name, width=2))
+    model = build(ModelConfig(name=name, width=2 if name == "cnn" else 0))
     train(model)
     parts = Parts.of(model)
     freeze(model, unfreeze="none")
