@@ -290,8 +290,8 @@ def _explain_refusal(measured: MeasuredAccuracy, worse: str) -> Iterator[str]:
 
 def _list_doubts(measured: MeasuredAccuracy, undecided: str) -> list[str]:
     """List the claims that the images are too few for."""
-    few = f"{measured.images:,} images are too few to tell it"
-    guessing = [f"{few} from the baseline"] if measured.may_be_guessing else []
+    few = f"{measured.images:,} images are too few"
+    guessing = [f"{few} to show that it beats the baseline"] if measured.may_be_guessing else []
     # Both are said at once if they are of the same images.
     rest = undecided.removeprefix(f"{few} ") if guessing else undecided
     return [*guessing, *([rest] if rest else [])]

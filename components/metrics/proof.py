@@ -73,7 +73,7 @@ class AccuracyChange:
             "better": f"better than {first} by {by}",
             "worse": f"worse than {first} by {by}",
             "not worse": f"no worse than {first} (within {max_drop:g})",
-            "undecided": f"{self.images:,} images are too few to tell it from {first}",
+            "undecided": f"{self.images:,} images are too few to compare it with {first}",
         }[self.relate(max_drop)]
 
     def explain(self, first: str, second: str, max_drop: float) -> str:

@@ -90,7 +90,7 @@ def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     in_use = save(tmp_path / "in_use", None)
     evaluation, blessing = evaluate(tmp_path, examples, model, baseline=in_use, config=config)
     verdict = read_verdict(evaluation.uri)
-    assert ": 30 images are too few to tell it from the current model." in verdict.headline
+    assert ": 30 images are too few to compare it with the current model." in verdict.headline
     assert "1.000 for this model, 1.000 for the current one" in verdict.reasons[-1]
     assert "Only 30 of 100 images are compared" in verdict.headline
     assert not blessing.get_int_custom_property("blessed")

@@ -47,13 +47,14 @@ def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdi
 
 NONSENSE = measured(209, 23, guess=0.077)
 AS_GOOD = measured(150, 120, guess=0.1, gained=8, lost=8)
-FEW = "images are too few to tell it from the"
+FEW = "images are too few to compare it with the current model"
+GUESSING = "images are too few to show that it beats the baseline"
 VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
     "twenty classes of noise": (
         NONSENSE,
         {},
         "undecided",
-        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {FEW} baseline.",
+        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}.",
     ),
     "a first model that has learned something": (
         measured(209, 60, guess=0.077),
@@ -90,26 +91,26 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         AS_GOOD,
         {},
         "undecided",
-        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW} current model.",
+        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}.",
     ),
     "both doubts": (
         measured(20, 9, guess=0.4, gained=2, lost=2),
         {},
         "undecided",
-        f"Accuracy 45 % (25.8 to 65.8), baseline 40 %: 20 {FEW} baseline and from the "
-        "current model.",
+        f"Accuracy 45 % (25.8 to 65.8), baseline 40 %: 20 {GUESSING} and to compare it "
+        "with the current model.",
     ),
     "no drop allowed": (
         measured(167, 150, guess=0.1, gained=0, lost=0),
         {"max_accuracy_drop": 0.0},
         "undecided",
-        f"Accuracy 89.8 % (84.3 to 93.5), baseline 10 %: 167 {FEW} current model.",
+        f"Accuracy 89.8 % (84.3 to 93.5), baseline 10 %: 167 {FEW}.",
     ),
     "no disagreement on few images": (
         measured(188, 150, guess=0.1, gained=0, lost=0),
         {},
         "undecided",
-        f"Accuracy 79.8 % (73.5 to 84.9), baseline 10 %: 188 {FEW} current model.",
+        f"Accuracy 79.8 % (73.5 to 84.9), baseline 10 %: 188 {FEW}.",
     ),
     "worse than guessing": (
         measured(100, 40, guess=0.5),
@@ -129,7 +130,7 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         measured(33, 21, guess=0.3, gained=2, lost=4),
         {"holds": False},
         "undecided",
-        f"Accuracy 63.6 % (46.6 to 77.8), baseline 30 %: 33 {FEW} current model.",
+        f"Accuracy 63.6 % (46.6 to 77.8), baseline 30 %: 33 {FEW}.",
     ),
     "worse by value, perhaps by chance": (
         measured(33, 21, guess=0.5, gained=2, lost=4),
@@ -141,14 +142,14 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         NONSENSE,
         {"decide_by": "value"},
         "blessed",
-        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {FEW} baseline, but evaluation.decide_by "
+        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}, but evaluation.decide_by "
         "is value.",
     ),
     "by value, against the current model": (
         AS_GOOD,
         {"decide_by": "value"},
         "blessed",
-        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW} current model, but "
+        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}, but "
         "evaluation.decide_by is value.",
     ),
 }

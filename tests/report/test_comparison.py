@@ -59,7 +59,7 @@ def test_images_pair_by_content(
     [
         (0.6, 0.8, "better", "B is better than A by 21 points (15.4 to 27.4)."),
         (0.8, 0.6, "worse", "B is worse than A by 19.5 points (14.3 to 25.7)."),
-        (0.7, 0.72, "undecided", "Undecided: 200 images are too few to tell B from A."),
+        (0.7, 0.72, "undecided", "Undecided: 200 images are too few to compare B with A."),
     ],
 )
 def test_the_paired_interval_decides(before: float, after: float, outcome: str, said: str) -> None:

@@ -268,7 +268,7 @@ def _judge(
         f"and {shared.won:,} from wrong to right.",
     )
     if outcome == "undecided":
-        claim = claim.replace(" it ", f" {second} ")
+        claim = claim.replace(" it ", f" {second} ", 1)
         headline = f"Undecided: {claim}."
     else:
         headline = sentence(f"{second} is {claim}.")
