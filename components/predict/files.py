@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
+from components.contract.printable import hide_login
 from components.contract.properties import LookupInput
 from components.storage.folder_listing import (
     Found,
@@ -68,10 +69,10 @@ def _find(named: str) -> Iterator[tuple[str, ListedFile]]:
     if file := find_file(named):
         # A file in the current folder has no folder in its name.
         folder = named.rpartition("/")[0] or ("/" if named.startswith("/") else ".")
-        yield folder, ListedFile(named, file, file.problem)
+        yield folder, ListedFile(hide_login(named), file, file.problem)
         return
     for entry in find_images(named):
-        name = os.path.join(named, entry.path)
+        name = os.path.join(hide_login(named), entry.path)
         yield named, ListedFile(name, entry, explain_ignored(entry) or explain_name(entry.path))
 
 

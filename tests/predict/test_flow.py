@@ -87,7 +87,8 @@ def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: P
     bucket = fsspec.filesystem("memory")
     for number in range(40):
         bucket.pipe_file(f"/predict/{number:02d}.jpg", encode(picture(number), "JPEG"))
-    named += ["memory://predict/07.jpg", "memory://predict"]
+    bucket.pipe_file("/me:secret@host/a.jpg", encode(picture(7), "JPEG"))
+    named += ["memory://predict/07.jpg", "memory://me:secret@host", "memory://predict"]
     model = RecordingModel()
     outcomes = ask(find_sources(named), model, batch=8)
     assert [outcome.file for outcome in outcomes] == [
@@ -95,12 +96,13 @@ def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: P
         *(f"{folder}/blue/{name}" for name in ("000.png", "001.jpeg", "002.jpeg")),
         named[2],
         named[3],
+        "memory://host/a.jpg",
         *(f"memory://predict/{number:02d}.jpg" for number in range(40)),
     ]
     # Each answer belongs to its file.
-    assert [outcome.ranking[0][0] for outcome in outcomes] == [str(n) for n in range(46)]
-    assert [len(batch) for batch in model.batches] == [8] * 5 + [6]
-    assert model.received[5] == model.received[6 + 7]
+    assert [outcome.ranking[0][0] for outcome in outcomes] == [str(n) for n in range(47)]
+    assert [len(batch) for batch in model.batches] == [8] * 5 + [7]
+    assert model.received[5] == model.received[7 + 7]
 
 
 def test_a_file_that_is_not_there_is_a_mistake_and_a_hidden_one_that_is_named_is_meant(
