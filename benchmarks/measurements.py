@@ -33,8 +33,8 @@ PICTURE = "reading.svg"
 LADDERS = ("reading", "bucket")
 """Measurements of the ladder; the first one has the picture and all rungs."""
 
-_LEFT_OUT = frozenset(("CPU µs per image", "CPU seconds", "first batch", "report"))
-"""Columns that only the files of results have."""
+_LEFT_OUT = ("CPU µs per image", "CPU seconds", "first batch", "report", "waiting at")
+"""Beginnings of columns that only the files of results have."""
 
 _LISTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 MEASUREMENTS: dict[str, dict[str, str]] = {of["name"]: of for of in _LISTED["measurements"]}
@@ -142,7 +142,8 @@ def _render_section(
     if name == LADDERS[0]:
         lines += [f"![Images per second of each rung, from files and from a bucket]({PICTURE})", ""]
     for table in found["tables"]:
-        shown = [place for place, name in enumerate(table["columns"]) if name not in _LEFT_OUT]
+        names = enumerate(table["columns"])
+        shown = [place for place, name in names if not name.startswith(_LEFT_OUT)]
         rows = [table["columns"], ["-"] * len(table["columns"]), *table["rows"]]
         rows = [[_shorten(row[place]) for place in shown] for row in rows]
         lines += [f"**{table['title']}**", "", *(f"|{'|'.join(row)}|" for row in rows), ""]
