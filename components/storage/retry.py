@@ -19,6 +19,7 @@ from typing import TypeVar
 import google_crc32c
 
 from components.contract.errors import StorageError
+from components.contract.printable import hide_login
 
 _LOGGER = logging.getLogger(__name__)
 _Response = TypeVar("_Response")
@@ -63,7 +64,7 @@ def add_retries(counts: Mapping[str, int]) -> None:
 async def pause_before_retry(cause: str, request: str, pause: float) -> None:
     """Count and log a retry, and wait before it."""
     _counts[cause] += 1
-    _LOGGER.warning("Retrying in %.1f s after %s: %s", pause, cause, request)
+    _LOGGER.warning("Retrying in %.1f s after %s: %s", pause, cause, hide_login(request))
     await asyncio.sleep(pause)
 
 

@@ -36,7 +36,7 @@ def call(retrier: Retrier, *results: Exception | str) -> tuple[str, int]:
             raise result
         return result
 
-    return asyncio.run(retrier.call(attempt, kind="read", request="GET x")), made
+    return asyncio.run(retrier.call(attempt, kind="read", request="GET http://me:secret@x")), made
 
 
 def test_temporary_errors_are_retried_counted_and_logged(
@@ -44,7 +44,7 @@ def test_temporary_errors_are_retried_counted_and_logged(
 ) -> None:
     assert call(Retrier(find_cause), TimeoutError(), TimeoutError(), "here") == ("here", 3)
     assert retry.count_retries() == {"a stall": 2}
-    assert caplog.text.count("after a stall: GET x") == 2
+    assert caplog.text.count("after a stall: GET http://x\n") == 2
 
 
 def test_permanent_errors_are_not_retried() -> None:
