@@ -459,24 +459,21 @@ def _group(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _render_folders() -> Iterator[str]:
-    yield from ("## Folders as they are unpacked", "", "|root|labels, or what is said|", "|-|-|")
-    found = [
-        (name, ", ".join(sorted(expected)) if isinstance(expected, set) else expected)
-        for name, (_, expected) in test_folder_layout.PUBLIC.items()
-    ]
-    for answer, names in _group(found).items():
-        yield f"|{'; '.join(names)}|{answer.format('DIR')}|"
+    yield from ("## Folders as they are unpacked", "")
+    public = test_folder_layout.PUBLIC.items()
+    found = [name for name, (_, expected) in public if isinstance(expected, set)]
+    others = [name for name, _ in public if name not in found]
+    yield textwrap.fill(f"Labels are found in {', '.join(found)}.", 100)
+    yield ""
+    told = "Refused, with the folder to give or another way out"
+    yield textwrap.fill(f"{told}: {', '.join(others)}.", 100)
     yield ""
 
 
 def _render_containers() -> Iterator[str]:
     yield from ("## Containers", "", "|not read|instead|", "|-|-|")
-    found = [
-        (f"{title} ({', '.join(f'`{marker}`' for marker in markers)})", way_out)
-        for title, markers, way_out, _ in CONTAINERS
-    ]
-    for way_out, names in _group(found).items():
-        yield f"|{'; '.join(names)}|{way_out}|"
+    for way_out, titles in _group((title, way_out) for title, _, way_out, _ in CONTAINERS).items():
+        yield f"|{'; '.join(titles)}|{way_out}|"
     yield ""
 
 
