@@ -39,22 +39,24 @@ def render() -> str:
 
 
 def _nested(option: Option) -> Iterator[str]:
-    """Yield the fields of what an option holds a list or a mapping of."""
+    """Yield the names of the fields of what an option holds a list or a mapping of."""
     if fields := list_fields(option):
-        yield f"\nFields of `{option.name}`:\n"
-        for field in fields:
-            yield _describe(field, field.name.removeprefix(f"{option.name}."))
+        names = ", ".join(f"`{field.name.removeprefix(f'{option.name}.')}`" for field in fields)
+        yield "\n" + _fill(f"Fields of `{option.name}`: {names}.", "")
 
 
-def _describe(option: Option, name: str = "") -> str:
+def _describe(option: Option) -> str:
     # The first sentence, up to a semicolon outside of parentheses, without an example at its end.
     sentence = re.split(r"(?<=\.) |; (?![^(]*\))", option.text)[0].rstrip(".")
     sentence = re.sub(r", such as [^,]*$", "", sentence)
     facts = _facts(option)
     known = "" if facts in _UNSAID else f" ({facts})"
-    text = f"- `{name or option.name}`{known}: {sentence}"
+    return _fill(f"- `{option.name}`{known}: {sentence}", "  ")
+
+
+def _fill(text: str, indent: str) -> str:
     return textwrap.fill(
-        text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
