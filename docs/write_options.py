@@ -29,8 +29,8 @@ def render() -> str:
     """Return the page in Markdown."""
     options = list(list_options().values())
     lines = [_INTRODUCTION, *(_describe(option) for option in options if not option.section)]
-    for section, text in list_sections().items():
-        lines += ["", f"## {section}", "", text, ""]
+    for section in list_sections():
+        lines += ["", f"## {section}", ""]
         lines += [_describe(option) for option in options if option.section == section]
         lines += [
             line for option in options if option.section == section for line in _nested(option)

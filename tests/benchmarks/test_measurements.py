@@ -50,7 +50,7 @@ def test_a_result_becomes_a_section() -> None:
     table = "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30–32), ≈1.2x|\n"
     assert f"{command}\n\n2026-11-23, commit abc.\n\n{table}" in page
     assert page.count("2 cores.") == 1
-    both = measurements.render({"runs": RESULT, "many": {**RESULT, "machine": "4 cores"}})
+    both = measurements.render({"runs": RESULT, "grown": {**RESULT, "machine": "4 cores"}})
     assert f"{command}\n\n2026-11-23, commit abc; 2 cores.\n\n{table}" in both
     assert "2026-11-23, commit abc; 4 cores." in both
 
