@@ -429,23 +429,18 @@ def render() -> str:
     lines = [
         "# What is taken from which format",
         "",
-        "Each row is a test, and `uv run python -m tests.ingest.quirks` makes this page of them.",
-        "Without a split in brackets, the hash of the content decides.",
+        "Each is a test; `uv run python -m tests.ingest.quirks` makes this page. What has no label,",
+        "and masks, are skipped.",
         "",
         "## Manifests and shards",
         "",
-        "|format|what is special|labels [splits]|skipped, and why|",
-        "|-|-|-|-|",
+        "|format|taken|refused, with what to do|",
+        "|-|-|-|",
     ]
-    previous = ""
-    for of in (of for of in QUIRKS if of.labels):
-        splits = "" if of.splits == "hash" else f" [{of.splits}]"
-        shown = "" if of.format == previous else of.format
-        lines.append(f"|{shown}|{of.quirk}|{of.labels}{splits}|{of.refused}|")
-        previous = of.format
-    lines += ["", "Refused, with what to do:", "", "|format|what|", "|-|-|"]
+    taken = _group((of.quirk, of.format) for of in QUIRKS if of.labels)
     refused = _group((of.quirk, of.format) for of in QUIRKS if not of.labels)
-    lines += [f"|{format_name}|{'; '.join(quirks)}|" for format_name, quirks in refused.items()]
+    for name in taken:
+        lines.append(f"|{name}|{'; '.join(taken[name])}|{'; '.join(refused.get(name, ()))}|")
     lines += ["", *_render_folders(), *_render_containers(), *_render_pixels()]
     return "\n".join(lines) + "\n"
 
