@@ -40,6 +40,7 @@ _LEFT_OUT = (
     "report",
     "waiting at",
     "longest",
+    "p50",
     "of the loss",
     "of folds",
 )

@@ -429,8 +429,8 @@ def render() -> str:
     lines = [
         "# What is taken from which format",
         "",
-        "Each is a test; `uv run python -m tests.ingest.quirks` makes this page. What has no label,",
-        "and masks, are skipped.",
+        "Each is a test; `uv run python -m tests.ingest.quirks` makes this page. Images without",
+        "a label, and masks, are skipped.",
         "",
         "## Manifests and shards",
         "",
