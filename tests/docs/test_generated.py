@@ -17,7 +17,7 @@ LIMITS = re.findall(
     (ROOT / "SECURITY.md").read_text(encoding="utf-8"),
     re.MULTILINE,
 )
-MOST_WORDS = 19_000
+MOST_WORDS = 19_500
 
 
 def test_the_options_page_is_current() -> None:
@@ -55,9 +55,7 @@ def test_the_table_of_versions_agrees_with_pyproject(column: int, marker: str) -
 
 def test_the_documentation_stays_short_and_its_lines_readable() -> None:
     texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in (*PAGES, "CHANGELOG.md")}
-    # A table of tests is looked up, not read.
-    read = (text for page, text in texts.items() if ROOT / page != quirks.PAGE)
-    assert sum(len(text.split()) for text in read) <= MOST_WORDS
+    assert sum(len(text.split()) for text in texts.values()) <= MOST_WORDS
     # Tables, commands and links cannot be broken.
     long = [
         f"{page}: {line}"
