@@ -302,3 +302,24 @@ def test_every_digit_is_written_whole_and_once(
     times = [path.stat().st_mtime_ns for path in files]
     write_digits(str(sample))
     assert [path.stat().st_mtime_ns for path in files] == times
+
+
+@pytest.mark.slow
+def test_a_notebook_trains_and_predicts(tmp_path: Path) -> None:
+    """In one process, as in a notebook; a mistake there is an error to catch."""
+    folder = write_folder(tmp_path / "images", each=20)
+    program = (
+        "import sys; from local_runner import fit; folder, output = sys.argv[1:]\n"
+        "options = {'model.name': 'cnn', 'transform.size': 16, 'training.epochs': 2}\n"
+        "model = fit(folder, output, **options, **{'training.folds': 0})\n"
+        "rows = model.predict(f'{folder}/red', f'{folder}/blue')\n"
+        "print(len(rows), model.report, 'accuracy' in model.summary['metrics'], sorted(rows[0]))\n"
+        "try: fit(folder, output, nonsense=1)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    output = tmp_path / "out"
+    command = [sys.executable, "-c", program, str(folder), str(output)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"\n40 {output}/report" in done.stdout
+    assert done.stdout.endswith("local_runner.py run ended with status 2.\n")
