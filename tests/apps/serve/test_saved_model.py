@@ -48,6 +48,8 @@ def export(folder: Path) -> None:
     from components.images.options import TransformConfig
     from components.trainer.export.signatures import Classifier, make_signatures, save_atomically
 
+    # Some first weights explain nothing, and their heat maps are empty.
+    tf_keras.utils.set_random_seed(0)
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
     features = tf_keras.layers.Conv2D(8, 3, activation="relu")(
         tf_keras.layers.Rescaling(1 / 255)(images)
