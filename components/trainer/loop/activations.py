@@ -70,6 +70,8 @@ class Activations:
         """
         self._frozen, self._data, self._views, self._most = frozen, data, views, most
         self._seen = dataclasses.replace(data, batch_size=_BATCH)
+        # Tracing takes seconds: once for both splits, and for batches of any size.
+        self._forward = functools.cache(self._make_forward)
         self._tables = {} if tables is None else tables
 
     @property
@@ -92,9 +94,14 @@ class Activations:
 
     def first_views(self, shards: Shards) -> Table:
         """Return the outputs for the images themselves, and the label ids, in order."""
-        table, labels = self._table(shards)
+        firsts, ids = self._find_rows(shards)
+        return self._table(shards)[0][firsts], ids
+
+    def _find_rows(self, shards: Shards) -> tuple[Int64Array, Int64Array]:
+        """Return the rows of the table with the first views, and their label ids."""
+        _, labels = self._table(shards)
         rows = np.arange(len(labels)) if shards.rows is None else np.array(shards.rows, np.int64)
-        return table[rows * self._views_of(shards)], labels[rows]
+        return rows * self._views_of(shards), labels[rows]
 
     def _views_of(self, shards: Shards) -> int:
         return self._views if shards.split == TRAIN else 1
@@ -113,12 +120,11 @@ class Activations:
         self, shards: Shards, size: int, order: TrainingOrder | None = None
     ) -> tf.data.Dataset:
         config, views = self._data.config, self._views_of(shards)
-        table, labels = self._table(shards)
-        rows = np.arange(len(labels)) if shards.rows is None else np.array(shards.rows, np.int64)
+        places_of_first, label_ids = self._find_rows(shards)
         plan = ReadPlan(shards, config.transform, {}, size, config.input, order)
         # Shares the memory that tf.constant() would copy.
-        outputs = tf.experimental.dlpack.from_dlpack(table.__dlpack__())
-        firsts, ids = tf.constant(rows * views), tf.constant(labels[rows])
+        outputs = tf.experimental.dlpack.from_dlpack(self._table(shards)[0].__dlpack__())
+        firsts, ids = tf.constant(places_of_first), tf.constant(label_ids)
         shape = [-1, *self._frozen.output_shape[1:]]
 
         def gather(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -130,7 +136,7 @@ class Activations:
                 )
             return tf.reshape(tf.gather(outputs, places), shape), tf.gather(ids, records)
 
-        batches = plan.map(plan.sample_records(labels[rows]), gather)
+        batches = plan.map(plan.sample_records(label_ids), gather)
         return share_captured(batches).prefetch(BATCHES_AHEAD)
 
     def _compute(self, shards: Shards) -> Table:
@@ -140,13 +146,14 @@ class Activations:
         total = min(shards.total, self._most)
         memory = empty_aligned((total, views, width * _BYTES))
         outputs, labels = memory.view(np.float16), np.empty(total, np.int64)
-        strategy, done, step = self._frozen.distribute_strategy, 0, 0
+        strategy, forward = self._frozen.distribute_strategy, self._forward(views)
+        done = step = 0
         batches = strategy.distribute_datasets_from_function(
             lambda _: self._seen.read_in_order(shards)
         )
         for images, label_ids in batches:
             number = tf.constant(step, tf.int64)
-            parts = strategy.experimental_local_results(self._forward(images, number, views))
+            parts = strategy.experimental_local_results(forward(images, number))
             ids_of_parts = strategy.experimental_local_results(label_ids)
             # Replicas get batches in turn, the last ones an empty batch at the end.
             for part, ids in zip(parts, ids_of_parts, strict=True):
@@ -165,50 +172,42 @@ class Activations:
                 break
         return outputs.reshape(total * views, width), labels
 
-    @functools.cached_property
-    def _forward(self) -> Any:
-        """The frozen part on every replica: a batch for each, its number and the number of views.
+    def _make_forward(self, views: int) -> Any:
+        """Return the frozen part on every replica, a function of a batch for each and its number.
 
-        Returns float16 [batch, views, values].
+        It returns float16 [batch, views, values].
         """
-        strategy, config = self._frozen.distribute_strategy, self._data.config
-        # Views are of one image each.
-        augmentation = dataclasses.replace(config.augmentation, mixup=0.0, cutmix=0.0)
-        width, classes = count_values(self._frozen), 1
-
-        def view(images: tf.Tensor, number: tf.Tensor, index: int) -> tf.Tensor:
-            if index:
-                seed = tf.stack(
-                    [tf.constant(config.training.seed, tf.int64), VIEWS * number + index]
-                )
-                labels = tf.zeros(tf.shape(images)[:1], tf.int64)
-                images, _ = augment(images, labels, seed=seed, config=augmentation, classes=classes)
-            return tf.reshape(
-                tf.cast(self._frozen(images, training=False), tf.float16), [-1, width]
-            )
-
-        # Tracing takes seconds: once for batches of any size.
+        strategy = self._frozen.distribute_strategy
         images = tf.TensorSpec([None, *self._frozen.input_shape[1:]], tf.uint8)
 
-        @functools.cache
-        def make(views: int) -> Any:
-            @tf.function(input_signature=[images, tf.TensorSpec([], tf.int64)], autograph=False)
-            def forward(images: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-                return tf.stack([view(images, number, index) for index in range(views)], axis=1)
+        @tf.function(input_signature=[images, tf.TensorSpec([], tf.int64)], autograph=False)
+        def forward(images: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+            seen = [self._see(images, number, view) for view in range(views)]
+            return tf.stack(seen, axis=1)
 
-            # A strategy would wrap a function with a signature that it is given directly.
-            def on_replica(images: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-                context = tf.distribute.get_replica_context()
-                replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-                return forward(images, number + replica)
+        # A strategy would wrap a function with a signature that it is given directly.
+        def on_replica(images: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            return forward(images, number + tf.cast(context.replica_id_in_sync_group, tf.int64))
 
-            return tf.function(
-                lambda batch, number: strategy.run(on_replica, (batch, number)),
-                autograph=False,
-                reduce_retracing=True,
+        return tf.function(
+            lambda batch, number: strategy.run(on_replica, (batch, number)),
+            autograph=False,
+            reduce_retracing=True,
+        )
+
+    def _see(self, images: tf.Tensor, number: tf.Tensor, view: int) -> tf.Tensor:
+        """Return the outputs for a view of a batch, float16 [batch, values]."""
+        config = self._data.config
+        if view:
+            labels = tf.zeros(tf.shape(images)[:1], tf.int64)
+            seed = [tf.constant(config.training.seed, tf.int64), VIEWS * number + view]
+            # Images are not mixed, see `choose_views`.
+            images, _ = augment(
+                images, labels, seed=tf.stack(seed), config=config.augmentation, classes=1
             )
-
-        return lambda batch, number, views: make(views)(batch, number)
+        outputs = tf.cast(self._frozen(images, training=False), tf.float16)
+        return tf.reshape(outputs, [-1, count_values(self._frozen)])
 
 
 def count_values(model: tf_keras.Model) -> int:

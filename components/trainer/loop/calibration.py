@@ -5,7 +5,7 @@ one of the energy says which images are known.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,9 @@ def compile_logits(classifier: Classifier) -> Predict:
     return tf.function(classifier.logits, autograph=False)  # type: ignore[no-any-return]
 
 
-def predict_logits(predict: Predict, images: tf.data.Dataset) -> tuple[Logits, NDArray[np.int64]]:
+def predict_logits(
+    predict: Predict, images: Iterable[Any]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the logits, and label ids, of batches of images and label ids.
 
     Of more than 50 million logits, the first are enough: images are in the order of a hash.

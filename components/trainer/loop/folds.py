@@ -10,7 +10,6 @@ import io
 import itertools
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +98,7 @@ class Validated:
             best = int(np.flatnonzero(np.isfinite(curve))[-1])
         else:
             best = int(np.nanargmin(curve) if metric == "loss" else np.nanargmax(curve))
-        if HEAD in full_lengths(self.config) and not self._improves(best, without):
+        if best and HEAD in full_lengths(self.config) and not self._improves(best, without):
             return 1
         return best + 1
 
@@ -168,7 +167,8 @@ def train_with_folds(
     """Train `model` for each fold, then from its first weights on all images."""
     images, initial, shared = SmallSet.read(data), model.get_weights(), Shared()
     if HEAD in full_lengths(data.config):
-        _answer_first(model, data, images, folds, shared)
+        _answer_first(model, data, images, folds, shared=shared, log_dir=log_dir)
+        model.set_weights(initial)
     validated = cross_validate(
         model,
         data,
@@ -193,16 +193,23 @@ def train_with_folds(
 
 
 def _answer_first(
-    model: tf_keras.Model, data: TrainingInput, images: SmallSet, folds: int, shared: Shared
+    model: tf_keras.Model,
+    data: TrainingInput,
+    images: SmallSet,
+    folds: int,
+    *,
+    shared: Shared,
+    log_dir: str,
 ) -> None:
     """Say what a new last layer alone reaches in cross-validation; it takes seconds."""
-    assigned, right, place = images.assign(folds), 0, tempfile.gettempdir()
+    assigned, right = images.assign(folds), 0
     for fold in range(folds):
-        part = images.divide(data, np.flatnonzero(assigned == fold), replicas=1)
-        mode = Recorded()
-        training = Training(model, part, place, place, mode=mode, shared=shared)
-        training.train_head()
-        right += int((mode.logits[HEAD][0].argmax(axis=1) == images.labels[assigned == fold]).sum())
+        judged, mode = np.flatnonzero(assigned == fold), Recorded({HEAD: 1})
+        # Neither logs nor checkpoints come of the head alone.
+        part = images.divide(data, judged, replicas=1)
+        Training(model, part, log_dir, log_dir, mode=mode, shared=shared).run()
+        [logits] = mode.logits[HEAD]
+        right += int((logits.argmax(axis=1) == images.labels[judged]).sum())
     report_result(
         f"first answer: accuracy {right / len(assigned):.3f} in cross-validation, by the last "
         f"layer alone"

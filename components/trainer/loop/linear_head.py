@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from tf_keras import layers
 
+from components.trainer.loop.calibration import pick_true
+
 # Inverse strengths of the penalty, for features scaled to unit variance and all images together. Of
 # 160 to 3,000 images of photographs and CIFAR-10, 0.01 or 0.1 had the lowest cross-entropy. They
 # are compared on the first images only, and not if a class has too few.
@@ -93,7 +95,7 @@ def measure(logits: Floats, ids: NDArray[np.int64]) -> dict[str, float]:
     if not len(ids):
         return dict.fromkeys(("loss", "accuracy", "balanced_accuracy"), float("nan"))
     right = logits.argmax(axis=1) == ids
-    losses = -log_softmax(logits.astype(np.float64), axis=1)[np.arange(len(ids)), ids]
+    losses = -pick_true(log_softmax, logits, ids, 1.0)
     recalls = [right[ids == label].mean() for label in np.unique(ids)]
     return {
         "loss": float(losses.mean()),

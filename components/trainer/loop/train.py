@@ -128,10 +128,15 @@ class Recorded(Mode):
 
     chooses, saves = False, False
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, lengths: Mapping[str, int] | None = None) -> None:
+        """Go through the phases of `lengths`, by default all of the options."""
+        self._lengths = lengths
         self.logits: dict[str, list[Logits]] = {}
         """Phase → logits of the eval split after each epoch, [images, classes]."""
+
+    def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
+        """Return the given lengths, or those of the options."""
+        return self._lengths or full_lengths(config)
 
     def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
         """Keep the predictions."""
@@ -225,7 +230,7 @@ class Training:
             return
         # The head of a pushed model has been trained.
         if HEAD in lengths and not (self.start and _FINE_TUNE in lengths):
-            self.train_head()
+            self._train_head()
         if _FINE_TUNE in lengths:
             self._fine_tune()
         unfreeze_everything(self.model)
@@ -249,7 +254,7 @@ class Training:
             means: npt.NDArray[np.float32] = margins / weights
         return means
 
-    def train_head(self) -> None:
+    def _train_head(self) -> None:
         """Fit the last layer to features of the images as they are."""
         started = time.perf_counter()
         freeze(self.model, unfreeze="none")
@@ -294,7 +299,7 @@ class Training:
         def is_better() -> bool:
             if self.answers is None:
                 return True
-            logits, ids = predict_logits(loop.predict, source.read_evaluation())
+            logits, ids = loop.find_logits(source.read_evaluation())
             count = min(len(logits), len(self.answers))
             return improves(self.answers[:count], logits[:count], ids[:count])
 
@@ -433,7 +438,7 @@ class TrainingLoop:
         """
         self._strategy = tf.distribute.get_strategy()
         self.step, self._steps = step, step.steps
-        self.predict = compile_logits(Classifier(step.model, views))
+        self._predict = compile_logits(Classifier(step.model, views))
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
@@ -604,7 +609,7 @@ class TrainingLoop:
             values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
             values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
             if not progress.diverged:
-                self._mode.record(self._phase, lambda: self._find_logits(images))
+                self._mode.record(self._phase, lambda: self.find_logits(images)[0])
             usable = images is None or math.isfinite(values["val_loss"])
             keep = self._mode.keeps_last or (self._config.keep == "last" and usable)
             progress.end_epoch(values, step.model, keep=keep)
@@ -615,11 +620,11 @@ class TrainingLoop:
         step.evaluation.reset()
         report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)
 
-    def _find_logits(self, images: tf.data.Dataset | None) -> Logits:
-        """Return the logits of all images, [images, classes]."""
+    def find_logits(self, images: tf.data.Dataset) -> tuple[Logits, npt.NDArray[np.int64]]:
+        """Return what `predict_logits` returns for the current weights."""
         with sharing_captured():
-            batches = iter(() if images is None else images)
-        return np.concatenate([self.predict(batch).numpy() for batch, _ in batches])
+            batches = iter(images)
+        return predict_logits(self._predict, batches)
 
     def _is_finite(self) -> bool:
         """Return whether all weights and statistics of the model are finite."""
