@@ -51,9 +51,12 @@ gc.disable()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Keep the fast tests of a folder in one process, so that its fixtures are made once.
 
-    Those that name a group of their own stay in that; slow ones go wherever there is time.
+    Those that name a group of their own stay in that; slow ones, and with them the weekly ones, go
+    wherever there is time.
     """
     for item in items:
+        if any(item.iter_markers("weekly")):
+            item.add_marker(pytest.mark.slow)
         if not any(item.iter_markers("xdist_group")) and not any(item.iter_markers("slow")):
             item.add_marker(pytest.mark.xdist_group(_folder(item)))
     items.sort(key=_rank)

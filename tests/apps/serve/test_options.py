@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 
@@ -6,7 +7,11 @@ import local_runner
 from pipeline_def.apps.serve.options import SCREEN, ServerOptions, parse_options
 
 
-def test_what_is_not_said_is_local_and_limited() -> None:
+def test_what_is_not_said_is_local_and_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where a run has left an output, that is the one to serve.
+    monkeypatch.chdir(tmp_path)
     options = parse_options(["--output", "out", "--model", "17", "--timeout", "5"])
     assert options == ServerOptions(os.path.abspath("out"), model="17", timeout=5.0)
     assert options.is_local
