@@ -83,6 +83,11 @@ def test_a_healthy_run_has_no_findings() -> None:
     assert len(examination.looked_at) == 15
 
 
+def test_images_enlarged_for_imagenets_weights_are_no_finding() -> None:
+    enlarged = header(transform={"size": 224}, model={"weights": "imagenet"})
+    assert examine(healthy(header=enlarged)).findings == ()
+
+
 def test_checks_without_data_are_listed() -> None:
     examination = examine(empty())
     assert {"calibration", "input wait", "search"} < set(examination.unknown)

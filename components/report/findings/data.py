@@ -163,6 +163,9 @@ def check_sizes(facts: ReportFacts) -> Iterator[Finding]:
     counts = {s.value: s.examples for s in facts.comparison.slices if s.slicing == "size"}
     if not counts:
         raise UnknownError
+    if facts.find_option("model.weights") == "imagenet":
+        # They were trained on large images, so that small ones are enlarged on purpose.
+        return
     small = sum(count for name, count in counts.items() if _largest(name) < side)
     if small > _MANY_SMALL * sum(counts.values()):
         yield Finding(
