@@ -45,8 +45,10 @@ def test_both_sets_write_the_same_shards(place: str) -> None:
 def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
     """All steps run again; the model pushed by the other set is the current model."""
     before = summary()
+    # By 0.02, the default, 177 images cannot show that a model is no worse.
+    options = ["--sample", "--output", str(THERE), "--evaluation.max_accuracy_drop", "0.05"]
     done = subprocess.run(
-        [sys.executable, "local_runner.py", "--sample", "--output", str(THERE)],
+        [sys.executable, "local_runner.py", *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
