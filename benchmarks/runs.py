@@ -2,16 +2,14 @@
 
     uv run -m benchmarks.runs --part digits --part buckets
     uv run -m benchmarks.runs --part many --images 60000 --classes 1000
-    uv run -m benchmarks.runs --part photos --part grown --data DIR
+    uv run -m benchmarks.runs --part photos --data DIR
     uv run -m benchmarks.runs --part weights --data DIR --each 50
 
 digits: the built-in sample, first into an empty folder, then again, all from the cache, and with
 one image more. many: the same for small images in many classes. photos: for copies of photographs.
 buckets: the first run with images and output in an emulated Cloud Storage, under TLS, which shares
-the machine. grown: the last two classes of a folder are new, and training starts from random
-weights, or from the model of the others. weights: what the default network brings, from ImageNet's
-weights, over its last layer alone and over random weights, with another seed in each repeat; a
-folder `test` in DIR judges all.
+the machine. weights: what the default network brings, from ImageNet's weights, over its last layer
+alone and over random weights, with another seed in each repeat; a folder `test` in DIR judges all.
 """
 
 import argparse
@@ -61,9 +59,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
-    parts = ("digits", "buckets", "many", "photos", "grown", "weights")
+    parts = ("digits", "buckets", "many", "photos", "weights")
     parser.add_argument("--part", action="append", required=True, choices=parts)
-    parser.add_argument("--data", help="parts photos, grown and weights: folder of images")
+    parser.add_argument("--data", help="parts photos and weights: folder of images")
     parser.add_argument("--each", type=options.at_least_one, help="part weights: images a class")
     for name, default, what in (
         ("--images", 16_000, "part many: images"),
@@ -77,15 +75,12 @@ def _parser() -> argparse.ArgumentParser:
 def _measure(arguments: argparse.Namespace) -> None:
     figures: dict[str, list[Figure]] = {}
     tables = []
-    if not arguments.data and {"photos", "grown", "weights"} & {*arguments.part}:
-        raise ConfigurationError("parts photos, grown and weights need --data, a folder of images")
+    if not arguments.data and {"photos", "weights"} & {*arguments.part}:
+        raise ConfigurationError("parts photos and weights need --data, a folder of images")
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = Path(work)
         for part in arguments.part:
-            if part == "grown":
-                title = "Two more classes, from scratch and with a warm start"
-                found = _run_grown(arguments, folder)
-            elif part == "weights":
+            if part == "weights":
                 title, found = "Training from different weights", _run_weights(arguments, folder)
             elif part == "buckets":
                 title = "Whole runs of the 1,797 digits, from and to buckets"
@@ -152,31 +147,6 @@ def _run_in_buckets(folder: Path) -> Figure:
         places = ("--data", "gs://data", "--output", "gs://out/run")
         environment = server.python_environment(folder) | {"XDG_STATE_HOME": str(folder)}
         return _run(places, output, environment)
-
-
-def _run_grown(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
-    """Train on a folder without its last two classes, then on all, cold and warm."""
-    labels = sorted({file.parent.name for file in Path(arguments.data).rglob("*.*")})
-    known = folder / "known"
-    shutil.copytree(arguments.data, known, ignore=shutil.ignore_patterns(*labels[-2:]))
-    progress = Progress(3 * arguments.repeats, kinds=3)
-    figures: dict[str, list[Figure]] = {}
-    for seed in map(str, range(1, arguments.repeats + 1)):
-        for name, data, output, chosen in (
-            ("the first classes", str(known), "on", ()),
-            ("all, from random weights", arguments.data, "anew", ()),
-            (
-                "all, from the model of the first",
-                arguments.data,
-                "on",
-                ("--model.warm_start=true",),
-            ),
-        ):
-            place = folder / f"{output}{seed}"
-            words = ["--data", data, "--output", str(place), "--training.seed", seed, *chosen]
-            figures.setdefault(name, []).append(_run(words, place))
-            progress.report(f"seed {seed}, {name}")
-    return figures
 
 
 def _run_weights(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:

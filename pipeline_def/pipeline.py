@@ -128,7 +128,6 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> list[Ba
         export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
         judged_by_folds=True,
         checkpoints=layout.checkpoints,
-        pushed=layout.pushed if config.model.start else "",
     )
     if not config.training.minutes:
         trainer = ImageTrainer(examples=examples, transform_graph=graph, config=training)

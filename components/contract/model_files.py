@@ -16,8 +16,7 @@ images; `exported`, the name of the phase whose weights were exported; `calibrat
 fields of `components.trainer.loop.calibration.Calibration`; `label_sets`, null or absent or the
 fields of `LabelSets` beside it; `known`, null or absent or the fields of
 `components.metrics.unknowns.Unknowns`; `folds`, null or, after cross-validation, their `count`, and
-of each the epoch at which it was judged and its seconds; `warm_start`, null or the fields of
-`components.trainer.networks.warm_start.WarmStart` and its `text`; `search`, null or `minutes`,
+of each the epoch at which it was judged and its seconds; `search`, null or `minutes`,
 `folds`, the number of the `chosen` trial, `text` that says why, `measure`, the metric of all
 scores, `options` that were searched, and `trials`, the fields of
 `components.tuner.trials.Trial`."""
@@ -49,8 +48,8 @@ WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
 
 NETWORK_FILE = "assets.extra/network.json"
-"""In a SavedModel: `name` and `size` of the network, and what the images that judged the training
-have `picked`: the checkpoint, the training, or nothing."""
+"""In a SavedModel: what the images that judged the training have `picked`, the checkpoint, the
+training, or nothing."""
 
 FOLDS_FILE = "assets.extra/fold_predictions.parquet"
 """In a SavedModel that was trained on all images: for each image, the probabilities by a model that

@@ -140,8 +140,6 @@ class ReportFacts:
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
     phases: tuple[TrainedPhase, ...] = ()
-    warm_start: Mapping[str, Any] | None = None
-    """`warm_start` of `training.json`."""
     search: Mapping[str, Any] | None = None
     """`search` of `training.json`."""
     selection_folds: int = 0

@@ -124,7 +124,6 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
             )
             for phase in training.get("phases", ())
         ),
-        "warm_start": training.get("warm_start"),
         "search": training.get("search"),
         "input_advice": _read_optional(run, INPUT_FILE).get("advice") or "",
         "model": ExportedModel(**_read_optional(run, MODEL_FILE)),

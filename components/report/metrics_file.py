@@ -36,8 +36,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
     `corrected`: null, or the fields of `components.report.shown.Corrected`. `formats`: the fields
     of `FormatResult` of each. `known`: null, or the fields of
-    `components.metrics.unknowns.Unknowns`. `warm_start` and `search`: those of `training.json`, or
-    null.
+    `components.metrics.unknowns.Unknowns`. `search`: that of `training.json`, or null.
     """
     comparison = facts.comparison
     report = {
@@ -62,7 +61,6 @@ def write_metrics(facts: ReportFacts) -> str:
         "label_sets": asdict(facts.sets) if facts.sets else None,
         "formats": [asdict(version) for version in facts.formats],
         "known": asdict(facts.unknowns) if facts.unknowns else None,
-        "warm_start": facts.warm_start,
         "search": facts.search,
     }
     return json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"

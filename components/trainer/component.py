@@ -117,7 +117,7 @@ class ImageTrainer(component.Trainer):
         )
         # Trainer's constructor builds TFX's spec, so skip it and pass ours to its base class.
         super(component.Trainer, self).__init__(spec=spec)
-        if config.model.weights_file or config.model.start:
+        if config.model.weights_file:
             self.driver_class = Driver
 
 

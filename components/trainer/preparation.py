@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,11 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
-from components.contract.errors import ConfigurationError, ModelError
+from components.contract.errors import ConfigurationError
+from components.contract.example import SHA256
 from components.contract.model_files import CHOSEN_FOLDER, SEARCH_FILE
 from components.images.pixel_statistics import patch_covariance, pixel_moments
+from components.records.record_reader import read_features
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, choose_weights, resolve
 from components.trainer.config.training import TrainerConfig, can_search
@@ -28,9 +30,7 @@ from components.trainer.loop.fold_images import choose_folds
 from components.trainer.loop.strategy import find_strategy, limit_threads, set_determinism
 from components.trainer.networks.imagenet import check_imagenet
 from components.trainer.networks.networks import build_model, precision
-from components.trainer.networks.warm_start import WarmStart, find_start, shorten, start_from
 from components.trainer.networks.weights_file import name_network
-from components.trainer.trained_on import Ids, check_unseen, list_keys
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ _LOGGER = logging.getLogger(__name__)
 _DECISIVE = ("transform", "augmentation", "model", "training", "transfer")
 
 _IMAGES = "images"
+_KEY = SHA256.encode()
 
 FOLDS = "training.folds"
 
@@ -88,18 +89,10 @@ class Preparation:
     """The network, with the weights that training starts from."""
     folds: int
     """0: the eval split selects the epoch."""
-    start: WarmStart | None
-    """The pushed model whose weights the network has, if there is one."""
-    earlier: Ids | None
-    """The images that this model was trained on."""
 
 
 def prepare(fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy) -> Preparation:
-    """Find the images that TFX has passed, the graph that transformed them, and the weights.
-
-    Raises:
-        ModelError: the pushed model that `model.warm_start` names cannot be used.
-    """
+    """Find the images that TFX has passed, the graph that transformed them, and the weights."""
     check_own(config.augmentation.fn, size=config.transform.seen_size)
     graph = TransformGraph(fn_args.transform_graph_path)
     replicas = strategy.num_replicas_in_sync
@@ -107,11 +100,7 @@ def prepare(fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strateg
     build = _prepare_build(data, classes=len(graph.labels))
     with strategy.scope(), precision(config.training.precision):
         model = build(config.model)
-        start, earlier = _start_warm(model, data, [label.decode() for label in graph.labels])
-    if start:
-        data = dataclasses.replace(data, config=shorten(data.config))
-    folds = choose_folds(data, model)
-    return Preparation(graph, data, build, model, folds, start, earlier)
+    return Preparation(graph, data, build, model, choose_folds(data, model))
 
 
 def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfig], tf_keras.Model]:
@@ -137,36 +126,6 @@ def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[ModelConfi
         )
 
     return build
-
-
-def _start_warm(
-    model: tf_keras.Model, data: TrainingInput, labels: Sequence[str]
-) -> tuple[WarmStart | None, Ids | None]:
-    """Start from the pushed model that `model.warm_start` names, if any.
-
-    Returns:
-        The start, and the images that the pushed model was trained on; None for a cold start.
-
-    Raises:
-        ModelError: it is named by version or place, and cannot be used.
-    """
-    config, nothing = data.config, (None, None)
-    wanted = config.model.start
-    if not wanted:
-        return nothing
-    if not (version := find_start(wanted, config.pushed)):
-        _LOGGER.warning("No model has been pushed yet, so this is a cold start.")
-        return nothing
-    try:
-        earlier = check_unseen(version, data.train)
-        start = start_from(model, version, labels, config)
-    except ModelError as error:
-        if wanted != "true":
-            raise
-        _LOGGER.warning("This is a cold start. %s", error)
-        return nothing
-    _LOGGER.info("%s", start.text)
-    return start, earlier
 
 
 def apply_hyperparameters(
@@ -242,8 +201,9 @@ def _identify(config: TrainerConfig, data: TrainingInput) -> dict[str, Any]:
     keys = hashlib.sha256()
     for shards in (data.train, data.evaluation):
         keys.update(f"{shards.split} {shards.total}".encode())
-        for key in list_keys(shards):
-            keys.update(key.encode())
+        for path in shards.paths:
+            for features in read_features(path, (_KEY,)):
+                keys.update(features.get(_KEY, b""))
     sections = to_dict(config)
     options = {f"{name}.{key}": one for name in _DECISIVE for key, one in sections[name].items()}
     return {**options, _IMAGES: keys.hexdigest()}

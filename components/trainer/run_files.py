@@ -51,8 +51,6 @@ def describe_training(
         "seconds": time.time() - started,
         "user": name_user(),
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
-        "warm_start": training.start
-        and {**dataclasses.asdict(training.start), "text": training.start.text},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
         "calibration": calibration and dataclasses.asdict(calibration),

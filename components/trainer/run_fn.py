@@ -7,6 +7,7 @@ has phases and epochs, `loop/step.py` the training step, `input/dataset.py` its 
 """
 
 import dataclasses
+import json
 import logging
 import os
 import time
@@ -43,7 +44,6 @@ from components.trainer.loop.strategy import (
 )
 from components.trainer.loop.train import Training
 from components.trainer.networks.networks import make_plain
-from components.trainer.networks.warm_start import describe_network
 from components.trainer.networks.weights import save_backbone
 from components.trainer.preparation import (
     Preparation,
@@ -53,7 +53,6 @@ from components.trainer.preparation import (
     take_over,
 )
 from components.trainer.run_files import describe_model, describe_training
-from components.trainer.trained_on import Ids, list_keys, write_trained_on
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -120,7 +119,7 @@ def _train_and_export(
     elif unseen or (config.training.keep == "last" and len(training.phases) == 1):
         picked = ""
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(classifier, graph, data, fn_args, unseen, prepared.earlier, picked=picked)
+    _export(classifier, graph, data, fn_args, unseen, picked=picked)
     if is_chief(strategy):
         write_images(
             classifier,
@@ -146,7 +145,7 @@ def _train(
         return train_with_folds(
             model, data, folds=prepared.folds, log_dir=log_dir, checkpoint_dir=checkpoints
         )
-    training = Training(model, data, log_dir, checkpoints, start=prepared.start)
+    training = Training(model, data, log_dir, checkpoints)
     training.run()
     return training, None
 
@@ -178,7 +177,6 @@ def _export(
     data: TrainingInput,
     fn_args: Any,
     unseen: FoldPredictions | None,
-    earlier: Ids | None,
     *,
     picked: str,
 ) -> None:
@@ -189,9 +187,7 @@ def _export(
     if unseen:
         write_folds(directory, unseen)
     with tf.io.gfile.GFile(os.path.join(directory, NETWORK_FILE), "w") as file:
-        file.write(describe_network(data.config, picked=picked))
-    keys = unseen.keys if unseen else list_keys(data.train)
-    write_trained_on(directory, keys, earlier)
+        file.write(json.dumps({"picked": picked}))
     describe_model(classifier, directory, fn_args.model_run_dir)
 
 

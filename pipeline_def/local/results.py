@@ -149,8 +149,6 @@ class Summary:
     """Step → seconds, cached."""
     paths: dict[str, str]
     """Files and folders with more."""
-    warm_start: dict[str, Any] | None = None
-    """The pushed model that training started from: `text`, `version` and more."""
     search: dict[str, Any] | None = None
     """What `training.minutes` found: `text`, `trials` and more."""
     rolled_back_to: str | None = None
@@ -202,7 +200,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         evaluated_on=record.split,
         weights_chosen_on=report["selection_split"],
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
-        warm_start=report.get("warm_start"),
         search=report.get("search"),
         baseline=record.baseline
         and {**record.baseline, "run": find_push(layout.output, record.baseline["version"])},

@@ -102,8 +102,6 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
         yield "", summary.training["advice"]
-    if summary.warm_start:
-        yield "", summary.warm_start["text"]
     if summary.search:
         yield "Search", summary.search["text"]
     if retries := summary.store_retries:

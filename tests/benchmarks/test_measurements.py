@@ -50,7 +50,7 @@ def test_a_result_becomes_a_section() -> None:
     table = "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30–32), ≈1.2x|\n"
     assert f"{command}\n\n2026-11-23, commit abc.\n\n{table}" in page
     assert page.count("2 cores.") == 1
-    both = measurements.render({"runs": RESULT, "grown": {**RESULT, "machine": "4 cores"}})
+    both = measurements.render({"runs": RESULT, "ingest": {**RESULT, "machine": "4 cores"}})
     assert f"{command}\n\n2026-11-23, commit abc; 2 cores.\n\n{table}" in both
     assert "2026-11-23, commit abc; 4 cores." in both
 
@@ -96,29 +96,3 @@ def test_whole_runs_are_tabulated(
     more = "with one image more"
     assert row == f"│ {more} │ 9.0 │ 3.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
     assert counts == [8, 8, 9]
-
-
-@pytest.mark.slow
-def test_a_grown_folder_is_learned_anew_and_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def pretend(options: list[str], output: Path) -> runs.Figure:
-        config, _ = parse(options, prog="", usage="")
-        labels = {file.parent.name for file in Path(config.data or "").rglob("*.*")}
-        asked.append((labels, output.name, config.model.start))
-        return FIGURE
-
-    monkeypatch.setattr(runs, "_run", pretend)
-    for number in range(4):
-        (tmp_path / "data" / f"class {number}").mkdir(parents=True)
-        (tmp_path / "data" / f"class {number}" / "a.jpg").write_bytes(b"")
-    words = ["--part", "grown", "--data", str(tmp_path / "data"), "--repeats", "1"]
-    runs._measure(runs._parser().parse_args([*words, "--work", str(tmp_path)]))
-    every = {f"class {number}" for number in range(4)}
-    assert asked == [
-        ({"class 0", "class 1"}, "on1", ""),
-        (every, "anew1", ""),
-        (every, "on1", "true"),
-    ]

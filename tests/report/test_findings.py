@@ -32,7 +32,7 @@ def header(**sections: Mapping[str, Any]) -> RunHeader:
         "transfer": {"unfreeze": "all"},
         "augmentation": {"policy": "none"},
         "transform": {"size": 32},
-        "model": {"name": "cnn", "weights": "none", "build_fn": None, "warm_start": False},
+        "model": {"name": "cnn", "weights": "none", "build_fn": None},
     }
     for name, values in sections.items():
         config[name] |= values

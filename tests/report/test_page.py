@@ -272,13 +272,6 @@ def test_a_search_lists_its_trials_and_says_its_optimism() -> None:
 
 
 @pytest.mark.slow
-def test_a_warm_start_is_named() -> None:
-    started = {"text": "Training started from the weights of /out/7.", "version": "/out/7"}
-    assert started["text"] in say("training", history={"loss": [3.0, 2.0]}, warm_start=started)
-    assert "Started from the weights of 7" in say("summary", warm_start=started)
-
-
-@pytest.mark.slow
 def test_drift_over_spans_is_drawn() -> None:
     examples = types.SimpleNamespace(
         get_string_custom_property={"ingest": '{"window": "all"}', "pattern": "/d/day-{SPAN}"}.get

@@ -25,7 +25,6 @@ from components.contract.model_files import (
 )
 from components.images.canonical import canonicalize, decode
 from components.images.options import TransformConfig
-from components.records.record_reader import read_features
 from components.trainer import preparation
 from components.trainer import run_fn as trainer
 from components.trainer.config.model import ModelConfig
@@ -37,7 +36,6 @@ from components.trainer.loop.checkpoint import checkpoint_dir
 from components.trainer.loop.step_loop import StepLoop
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts
-from components.trainer.trained_on import TRAINED_ON_FILE, write_trained_on
 from tests import nodes
 from tests.conftest import SIZE
 from tests.pictures import encode, picture
@@ -238,34 +236,6 @@ def test_a_training_starts_from_the_weights_of_another(
     assert (
         history["val_loss"][0] < json.loads((trained.run / HISTORY_FILE).read_text())["val_loss"][0]
     )
-
-
-@pytest.mark.slow
-def test_a_training_goes_on_from_a_pushed_model(
-    trained: Trained, transformed: nodes.Transformed, tmp_path: Path
-) -> None:
-    pushed = str(trained.run.parent / "model")
-    start = {"warm_start": pushed}
-    later = train(transformed, tmp_path, model=start, epochs=4, learning_rate=1e-12)
-    facts = json.loads((later.run / TRAINING_FILE).read_text())
-    assert [phase["epochs"] for phase in facts["phases"]] == [1]
-    assert facts["warm_start"]["version"] == pushed
-    assert not facts["warm_start"]["new"]
-    for ours, theirs in zip(
-        later.keras.trainable_variables, trained.keras.trainable_variables, strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    seen = np.load(Path(pushed) / TRAINED_ON_FILE)
-    np.testing.assert_array_equal(np.load(tmp_path / "model" / TRAINED_ON_FILE), seen)
-    # The images that judged it have become training images of another model.
-    judged = min(Path(transformed.examples.uri).glob("Split-eval/*_tfrecord-*"))
-    keys = [bytes(f[KEY]).decode() for f in read_features(str(judged), (KEY,))]
-    write_trained_on(pushed, keys, seen)
-    with pytest.raises(ModelError, match=r"was trained on .* images that would judge"):
-        train(transformed, tmp_path / "leak", model=start, epochs=1)
-    (Path(pushed) / TRAINED_ON_FILE).unlink()
-    with pytest.raises(ModelError, match="does not list the images"):
-        train(transformed, tmp_path / "unknown", model=start, epochs=1)
 
 
 def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:

@@ -190,10 +190,8 @@ def test_mistakes_in_the_space(search: dict[str, list[Any]], message: str) -> No
     assert message in str(raised.value)
 
 
-def test_a_search_needs_minutes_one_machine_and_a_cold_start() -> None:
+def test_a_search_needs_minutes_and_one_machine() -> None:
     with pytest.raises(ConfigurationError, match=r"no effect without training.minutes"):
         TrainingConfig(search={"training.epochs": [3]})
     with pytest.raises(ConfigurationError, match="searches on one machine"):
         TrainingConfig(minutes=5, accelerator="workers")
-    with pytest.raises(ConfigurationError, match="search first"):
-        Config(training=TrainingConfig(minutes=5), model=ModelConfig(warm_start=True))

@@ -141,8 +141,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_search(facts: ReportFacts) -> Iterator[Finding]:
     """Look for a low accuracy that no search has tried to raise."""
-    # A run with a warm start cannot search.
-    if facts.search or facts.find_option("model.warm_start"):
+    if facts.search:
         return
     accuracy, seconds = facts.metrics.scalars["accuracy"], facts.header.training_seconds
     if not math.isfinite(accuracy):
@@ -178,8 +177,6 @@ def check_start(facts: ReportFacts) -> Iterator[Finding]:
 
 def _advise_weights(facts: ReportFacts) -> str:
     """Return the options for pretrained weights; "" if the network has any or cannot have them."""
-    if facts.warm_start:
-        return ""
     if facts.find_option("model.weights") != "none" or facts.find_option("model.build_fn"):
         return ""
     is_own = facts.find_option("model.name") in OWN_NETWORKS

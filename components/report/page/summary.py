@@ -1,7 +1,6 @@
 """The summary: verdict, model, key metrics and findings."""
 
 import math
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -114,8 +113,6 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
 
 
 def _name_start(facts: ReportFacts, weights: str) -> str:
-    if facts.warm_start:
-        return f"the weights of {posixpath.basename(facts.warm_start['version'])}"
     return _START.get(weights, weights)
 
 

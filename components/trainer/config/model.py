@@ -14,7 +14,6 @@ from components.contract.configuration import (
     Count,
     Fraction,
     Number,
-    Positive,
     Text,
     configuration,
     require,
@@ -115,11 +114,6 @@ class ModelConfig:
     training downloads. A file is a path or URL, with or without the last layer: the
     `backbone.weights.h5` of an earlier training, or one saved by Keras (.h5, .keras)."""
 
-    warm_start: bool | Positive | Text = False
-    """Start from the weights of a pushed model: true, its version, or where it is. true: the model
-    in use; `weights` if there is none or it is of another network. New classes get new
-    outputs, the others keep theirs by name."""
-
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.
     0: 32 for cnn, 64 for resnet9."""
@@ -137,12 +131,6 @@ class ModelConfig:
     def weights_file(self) -> str | None:
         """Path or URL of the file of initial weights, if there is one."""
         return None if self.weights in ("auto", "none", "imagenet") else self.weights
-
-    @property
-    def start(self) -> str:
-        """The pushed model to start from: its version or place, true, or "" for none."""
-        text = str(self.warm_start)
-        return {"false": "", "true": "true"}.get(text.lower(), text)
 
     @property
     def pretrained(self) -> bool:
@@ -167,11 +155,6 @@ class ModelConfig:
             self.name in _NAMES,
             f"model.name is {self.name!r}: it must be one of {', '.join(_NAMES)}."
             f"{_suggest(self.name.lower())}",
-        )
-        require(
-            not self.start or self.weights_file is None,
-            f"model.warm_start and model.weights {self.weights} are both set: a training starts "
-            f"from one of them.",
         )
         require(self.weights != "", "model.weights is empty: set it to auto, none or a file.")
         require(

@@ -46,7 +46,7 @@ class TrainingConfig:
     the exported model is trained on all. auto: 5 folds if they are worth their time, which images,
     epochs and network tell: about 5 minutes on two cores, a quarter of `minutes`, or one for each
     0.01 by which they narrow the interval of the accuracy; with pretrained weights 3 if these take
-    less than twice as long; else 0, none. With `model.warm_start` always 0."""
+    less than twice as long; else 0, none."""
 
     metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
     """Metric on the eval split that chooses the best epoch. loss: cross-entropy, which still ranks
@@ -202,9 +202,6 @@ class TrainerConfig:
     """Whether `training.folds` auto may divide the images. Off: an Evaluator that knows nothing of
     folds would judge the model by images that it was trained on."""
 
-    pushed: Text = ""
-    """Folder, a path or URL, of the pushed models for `model.warm_start`."""
-
     tuner_run: Text = ""
     """Where ImageTrainer finds the chosen training of ImageTuner; its executor sets it."""
 
@@ -226,8 +223,7 @@ class TrainerConfig:
 _SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
-    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator"),
-    *("calibrate", "warm_start"),
+    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator", "calibrate"),
 }
 
 
@@ -244,11 +240,6 @@ def check_search(config: Any) -> None:
         ConfigurationError: an option does not exist, or a value is not allowed.
     """
     training, where = config.training, "training.search"
-    require(
-        training.minutes is None or not config.model.start,
-        "training.minutes and model.warm_start are both set: search first, then start from what it "
-        "has found.",
-    )
     names = (
         f"{section}.{field.name}"
         for section in _SEARCHED

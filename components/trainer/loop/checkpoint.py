@@ -27,7 +27,6 @@ from components.trainer.loop.strategy import (
     require_agreement,
     sync_replicas,
 )
-from components.trainer.networks.warm_start import start_key
 from components.trainer.networks.weights_file import weights_version
 
 _LOGGER = logging.getLogger(__name__)
@@ -226,8 +225,7 @@ def checkpoint_dir(fn_args: Any) -> str:
         return os.path.join(fn_args.model_run_dir or fn_args.working_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     data.append([_digest_examples(files) for files in (*fn_args.train_files, *fn_args.eval_files)])
-    given = from_dict(TrainerConfig, fn_args.custom_config)
-    start = weights_version(given.model) or start_key(given.model.start, given.pushed)
+    start = weights_version(from_dict(TrainerConfig, fn_args.custom_config).model)
     key = [*data, config, start, fn_args.hyperparameters]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]

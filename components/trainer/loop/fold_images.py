@@ -200,8 +200,6 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
     """Say as a clause why the images are not divided into folds; "" if they can be."""
     if data.config.export.false_alarms:
         return "export.false_alarms fits its threshold on the eval split"
-    if data.config.model.start:
-        return "no training could start from a model that was trained on all images"
     index, images = read_index(data.train.uri), data.train.total + data.evaluation.total
     few = FEW_FOR_WEIGHTS if data.config.model.pretrained else FEW_IMAGES
     if images >= few or "groups" not in index or EVAL not in index["splits"]:

@@ -43,7 +43,6 @@ from components.trainer.networks.parts import (
     freeze,
     unfreeze_everything,
 )
-from components.trainer.networks.warm_start import WarmStart
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -203,8 +202,6 @@ class Training:
     mode: Mode = field(default_factory=Mode)
     shared: Shared = field(default_factory=Shared)
     """What earlier trainings have left for this one, and what it leaves for others."""
-    start: WarmStart | None = None
-    """The pushed model whose weights the model has at first, if there is one."""
 
     phases: list[Phase] = field(default_factory=list)
     """Completed phases, in order."""
@@ -228,9 +225,7 @@ class Training:
         if _TRAIN in lengths:
             self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
-        # The head of a pushed model has been trained.
-        if HEAD in lengths and not (self.start and _FINE_TUNE in lengths):
-            self._train_head()
+        self._train_head()
         if _FINE_TUNE in lengths:
             self._fine_tune()
         unfreeze_everything(self.model)
@@ -294,7 +289,7 @@ class Training:
         variables = list(model.variables)
         earlier = [variable.numpy() for variable in variables]
         loop = self._fit(_FINE_TUNE, self.data.config.training, model, source)
-        *before, last = (phase.progress for phase in self.phases)
+        last = self.phases[-1].progress
 
         def is_better() -> bool:
             if self.answers is None:
@@ -303,7 +298,7 @@ class Training:
             count = min(len(logits), len(self.answers))
             return improves(self.answers[:count], logits[:count], ids[:count])
 
-        if not before or self.stopped or self.mode.prefers_last(last, is_better):
+        if self.stopped or self.mode.prefers_last(last, is_better):
             return
         for variable, value in zip(variables, earlier, strict=True):
             variable.assign(value)

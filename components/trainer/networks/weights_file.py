@@ -24,7 +24,6 @@ from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 from components.trainer.config.model import APPLICATIONS, ModelConfig
-from components.trainer.networks.warm_start import start_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,12 +93,10 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     """Return the version of the initial weights as an execution property of the Trainer.
 
     Raises:
-        ModelError: there is no such file or pushed model.
+        ModelError: there is no such file.
     """
-    config = json.loads(properties["custom_config"])
-    model = from_dict(ModelConfig, config["model"])
-    found = weights_version(model) or start_key(model.start, config.get("pushed", ""))
-    return {"found_weights": found}
+    model = json.loads(properties["custom_config"])["model"]
+    return {"found_weights": weights_version(from_dict(ModelConfig, model))}
 
 
 def read_weights(url: str) -> StoredWeights:

@@ -109,7 +109,7 @@ def _store_secrets(config: Config, task: str) -> dict[str, dict[str, str]]:
     kubeflow, steps = config.kubeflow, steps_of(task)
     opened = [option for step in steps for option in STEPS[step].opens]
     places = {option: operator.attrgetter(option)(config) for option in opened}
-    if STORAGE in places or (TRAINER.id in steps and config.model.start):
+    if STORAGE in places:
         places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or DEFAULT_ROOT
     needed = any(str(place).startswith(SCHEMES) for place in places.values())
     return {kubeflow.store_secret: STORE_KEYS} if needed and kubeflow.store_secret else {}

@@ -191,7 +191,7 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
 def _describe_folds(listing: Listing, config: Config) -> str:
     """Say, as a clause, that folds judge all images, if they may."""
     by_hash = listing.tally.labels.keys() == {None} and not config.ingest.splits
-    unwanted = config.training.folds == 0 or config.model.start or config.export.false_alarms
+    unwanted = config.training.folds == 0 or config.export.false_alarms
     few = FEW_FOR_WEIGHTS if config.model.pretrained else FEW_IMAGES
     if unwanted or not by_hash or len(listing.files) >= few:
         return ""
