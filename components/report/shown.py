@@ -1,14 +1,16 @@
 """Images, suspects and pictures as the page shows them, apart from what gathers them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from components.contract.suspects import Suspect
 from components.images.picture import Thumbnail
+from components.metrics.predictions import Evaluated
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,22 @@ class PredictedImage:
     similar: tuple[SimilarImage, ...] = ()
     """The most similar training images."""
     known_score: float | None = None
+
+    @classmethod
+    def of(cls, evaluated: Evaluated, row: int, pictures: Mapping[str, Thumbnail | None]) -> Self:
+        """Show an evaluated image; `pictures` maps file names to thumbnails."""
+        model, stats = evaluated.candidate, evaluated.candidate.stats
+        name, column, scores = evaluated.filenames[row], int(model.ids[row]), evaluated.known_scores
+        is_known = column >= 0
+        return cls(
+            filename=name,
+            label=model.labels[column] if is_known else evaluated.slices["class"][row],
+            predicted=model.labels[int(stats.predicted[row])],
+            confidence=float(stats.confidence[row]),
+            probability=math.exp(-stats.loss[row]) if is_known else 0.0,
+            picture=pictures.get(name),
+            known_score=None if scores is None else float(scores[row]),
+        )
 
     @property
     def is_right(self) -> bool:

@@ -157,7 +157,7 @@ def test_of_too_many_images_the_same_some_are_compared(
     output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of 30 images of two classes; their digests are their numbers.
-    monkeypatch.setattr("components.report.comparison.inputs.MOST_SCORES", 40)
+    monkeypatch.setattr("pipeline_def.local.commands.comparison.MOST_SCORES", 40)
     assert runs("--output", output, "--compare", "1", "2") == 0
     out = capsys.readouterr().out
     assert "all numbers here are from one image in 2, chosen by its content." in out

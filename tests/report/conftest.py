@@ -4,7 +4,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from components.report.comparison.comparison import render_comparison
+from components.report.comparison import render_comparison
 from components.report.page.document import render, render_section
 from tests.report.samples import comparison_sample, report_sample
 

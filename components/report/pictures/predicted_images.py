@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -126,35 +125,15 @@ def show_images(
         pictures[name] = make_thumbnail(encoded, side=side)
         if name in wrong:
             files[name] = encoded
-    mistakes, images, strange = (_describe(evaluated, part.tolist(), pictures) for part in chosen)
+    mistakes, images, strange = (
+        tuple(PredictedImage.of(evaluated, row, pictures) for row in part.tolist())
+        for part in chosen
+    )
     heat_maps = explain(files)
     mistakes = tuple(
         dataclasses.replace(image, heat_map=heat_maps.get(image.filename)) for image in mistakes
     )
     return mistakes, images, strange
-
-
-def _describe(
-    evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Thumbnail | None]
-) -> tuple[PredictedImage, ...]:
-    model, stats = evaluated.candidate, evaluated.candidate.stats
-    scores = evaluated.known_scores
-    described = []
-    for row in rows:
-        column = int(model.ids[row])
-        predicted, known = int(stats.predicted[row]), column >= 0
-        described.append(
-            PredictedImage(
-                filename=evaluated.filenames[row],
-                label=model.labels[column] if known else evaluated.slices["class"][row],
-                predicted=model.labels[predicted],
-                confidence=float(stats.confidence[row]),
-                probability=math.exp(-stats.loss[row]) if known else 0.0,
-                picture=pictures.get(evaluated.filenames[row]),
-                known_score=None if scores is None else float(scores[row]),
-            )
-        )
-    return tuple(described)
 
 
 def read_images(

@@ -3,27 +3,32 @@
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
+from components.contract.example import FILENAME, SHA256, decode_text
 from components.contract.printable import describe_corrections
 from components.evaluation.config import EvaluationConfig
+from components.images.picture import Thumbnail
+from components.images.thumbnails import make_thumbnail
 from components.metrics.classification_metrics import Comparison
 from components.metrics.metric_table import METRICS
+from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
 from components.metrics.proof import AccuracyChange
-from components.records.shard_files import read_index
-from components.report.comparison.comparison import (
+from components.records.record_reader import read_features
+from components.records.shard_files import list_shards, read_index
+from components.report.comparison import (
     ComparisonFacts,
     EvaluatedRun,
+    RunPredictions,
     compare_runs,
     list_parts,
     render_comparison,
 )
-from components.report.comparison.inputs import choose_share, read_evaluation, read_thumbnails
-from components.report.comparison.pairs import RunPredictions
+from components.report.pictures.predicted_images import read_images
 from pipeline_def.layout import Layout
 from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import SelectedRun, flatten, select
@@ -33,6 +38,9 @@ from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 _MAX_DROP = "evaluation.max_accuracy_drop"
 # Per direction; 48 pictures of 2 to 5 KB.
 _MOST_IMAGES = 48
+_NAME, _KEY = FILENAME.encode(), SHA256.encode()
+# Hexadecimal digits of a digest that decide whether an image is compared.
+_DIGITS = 8
 # Not settings: locations, which the page shows elsewhere, and which options were given.
 _NO_SETTINGS = ("data", "output", "working_copy", "given")
 
@@ -56,7 +64,7 @@ def show_comparison(
         (_describe(names[0], first), _describe(names[1], second)),
         evaluations,
         most=_MOST_IMAGES,
-        read_thumbnails=read_thumbnails,
+        read_thumbnails=_read_thumbnails,
         newest=1 if second.record.started >= first.record.started else 0,
         share=share,
     )
@@ -113,18 +121,44 @@ def _name_corrections(corrections: dict[str, Any]) -> str | None:
 
 
 def _choose_share(run: SelectedRun) -> int:
+    """Return 1 to compare all images, or else n to compare about one in n, a power of two.
+
+    Memory then holds about `MOST_SCORES` probabilities of a run at most.
+    """
     with _reporting_missing(run):
-        return choose_share(run.find_artifact(EVALUATOR.id, "evaluation"))
+        scores = math.prod(count_scores(run.find_artifact(EVALUATOR.id, "evaluation")))
+    return 1 << max(0, math.ceil(scores / MOST_SCORES) - 1).bit_length()
 
 
 def _read(run: SelectedRun, share: int) -> RunPredictions:
+    """Read the predictions of a run, and the digest of each image from its examples.
+
+    One image in `share` is read, the same ones in each run, by their content.
+    """
     with _reporting_missing(run):
-        return read_evaluation(
+        examples, split = run.find_artifact(EXAMPLE_GEN.id, "examples"), run.record.split
+        keys: dict[str, str] = {}
+        for path in list_shards(examples, split):
+            for features in read_features(path, (_NAME, _KEY)):
+                key = decode_text(bytes(features[_KEY]))
+                if int(key[-_DIGITS:], 16) % share == 0:
+                    keys[decode_text(bytes(features[_NAME]))] = key
+        evaluated = read_predictions(
             run.find_artifact(EVALUATOR.id, "evaluation"),
-            run.find_artifact(EXAMPLE_GEN.id, "examples"),
-            run.record.split,
-            share=share,
+            only=None if share == 1 else keys.keys(),
         )
+        if missing := [name for name in evaluated.filenames if name not in keys]:
+            raise StorageError(f"{examples} does not hold {missing[0]!r}, which was evaluated.")
+    digests = tuple(keys[name] for name in evaluated.filenames)
+    labels, predictions = evaluated.slices["class"], evaluated.candidate
+    return RunPredictions(evaluated.filenames, labels, predictions, digests, examples, split)
+
+
+def _read_thumbnails(
+    run: RunPredictions, filenames: Collection[str]
+) -> dict[str, Thumbnail | None]:
+    images = read_images(run.examples, run.split, filenames)
+    return {name: make_thumbnail(encoded) for name, encoded in images}
 
 
 @contextlib.contextmanager

@@ -1,7 +1,12 @@
-"""Compares two runs, on a page made of sections of the report: what differs, and who is better."""
+"""Compares two runs, on a page made of sections of the report: what differs, and who is better.
 
+Images are paired by content: files may have been renamed or moved.
+"""
+
+import functools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -17,9 +22,8 @@ from components.metrics.classification_metrics import (
 )
 from components.metrics.intervals import estimate_intervals
 from components.metrics.metric_table import METRICS
-from components.metrics.predictions import Flags, Ints
+from components.metrics.predictions import Evaluated, Flags, Ints, Predictions
 from components.metrics.proof import AccuracyChange, Relation
-from components.report.comparison.pairs import Overlap, RunPredictions, pair
 from components.report.page.document import render_template
 from components.report.page.drawing import ModelNames
 from components.report.page.formatting import count, sentence
@@ -34,9 +38,6 @@ _MOST = 100
 _CORRECTIONS = "corrections"
 # What corrections change, besides numbers of images, such as "train: images".
 _OF_CORRECTIONS = (_CORRECTIONS, "ingest.corrections")
-
-ReadPictures = Callable[[RunPredictions, Collection[str]], Mapping[str, Thumbnail | None]]
-"""Maps file names of a run to thumbnails of its images."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,57 @@ class EvaluatedRun:
     """Largest drop in accuracy that still lets a model replace another."""
     model: str = ""
     """URI of the model; the same for both runs if nothing was trained in between."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunPredictions:
+    """The predictions of a run for its images."""
+
+    filenames: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The true label of each image."""
+    predictions: Predictions
+    keys: tuple[str, ...]
+    """Digest of the content of each image."""
+    examples: str
+    """URI of ImageExampleGen's examples."""
+    split: str
+
+    def take(self, rows: Sequence[int], labels: Sequence[str]) -> Evaluated:
+        """Return the predictions for some of the images, judged by other labels."""
+        model = self.predictions
+        columns = {label: column for column, label in enumerate(model.labels)}
+        ids: Ints = np.array([columns.get(label, -1) for label in labels], np.int64)
+        names = tuple(self.filenames[row] for row in rows)
+        judged = Predictions(model.labels, ids, model.probabilities[list(rows)])
+        return Evaluated(names, {"class": tuple(labels)}, judged)
+
+
+ReadPictures = Callable[[RunPredictions, Collection[str]], Mapping[str, Thumbnail | None]]
+"""Maps file names of a run to thumbnails of its images."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Numbers of the images that the runs share or not."""
+
+    shared: int
+    """In both runs with the same label."""
+    relabelled: int
+    """In both runs with different labels."""
+    only_first: int
+    """In the first run only."""
+    only_second: int
+
+    @property
+    def both(self) -> int:
+        """Number of images in both runs, with any label."""
+        return self.shared + self.relabelled
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both runs evaluated the same images with the same labels."""
+        return not (self.relabelled or self.only_first or self.only_second)
 
 
 class Difference(NamedTuple):
@@ -140,10 +192,16 @@ def compare_runs(
     Where their labels differ, those of the run `newest` count. The evaluations have one image in
     `share`.
     """
-    *both, overlap = pair(*evaluations, newest=newest)
+    pairs, overlap = pair(*evaluations)
     shared = None
-    if overlap.both:
-        shared = _compare_shared(*both, same=overlap.shared, most=most, read=read_thumbnails)
+    if pairs:
+        labels = [evaluations[newest].labels[rows[newest]] for rows in pairs]
+        before, after = (
+            run.take([rows[place] for rows in pairs], labels)
+            for place, run in enumerate(evaluations)
+        )
+        readers = [functools.partial(read_thumbnails, run) for run in evaluations]
+        shared = _compare_shared(before, after, readers, same=overlap.shared, most=most)
     outcome, headline, reasons = _judge(runs, overlap, shared, newest)
     if share > 1:
         reasons += (
@@ -162,23 +220,53 @@ def compare_runs(
     )
 
 
+def pair(first: RunPredictions, second: RunPredictions) -> tuple[list[tuple[int, int]], Overlap]:
+    """Return the rows in both runs of each image that they share, and how the runs overlap.
+
+    Images whose label is the same in both come first. Copies of an image pair one by one.
+    """
+    runs = (first, second)
+    same = _match(*(enumerate(zip(run.keys, run.labels, strict=True)) for run in runs))
+    paired = [{rows[place] for rows in same} for place in (0, 1)]
+    relabelled = _match(
+        *(
+            [(row, key) for row, key in enumerate(run.keys) if row not in rows]
+            for run, rows in zip(runs, paired, strict=True)
+        )
+    )
+    pairs = [*same, *relabelled]
+    only_first, only_second = (len(run.keys) - len(pairs) for run in runs)
+    return pairs, Overlap(len(same), len(relabelled), only_first, only_second)
+
+
+def _match(
+    first: Iterable[tuple[int, Any]], second: Iterable[tuple[int, Any]]
+) -> list[tuple[int, int]]:
+    """Pair rows of equal content, in the order of the content."""
+    rows: dict[Any, deque[int]] = defaultdict(deque)
+    for row, content in second:
+        rows[content].append(row)
+    ordered = sorted(first, key=lambda item: item[1])
+    return [(row, rows[content].popleft()) for row, content in ordered if rows[content]]
+
+
 def _compare_shared(
-    first: RunPredictions,
-    second: RunPredictions,
+    before: Evaluated,
+    after: Evaluated,
+    readers: Sequence[Callable[[Collection[str]], Mapping[str, Thumbnail | None]]],
     *,
     same: int,
     most: int,
-    read: ReadPictures,
 ) -> SharedImages:
     """Measure both models on the same images, of which up to `most` are shown each way.
 
-    The first `same` images have the same label in both runs.
+    The first `same` images have the same label in both runs. `readers` make thumbnails of the
+    images of each run.
     """
-    before, after = first.predictions, second.predictions
-    right, now_right = before.stats.right, after.stats.right
-    _, changes = estimate_intervals(after, before)
-    metrics, baseline = measure(after), measure(before)
-    recalls = measure_slices({"class": second.labels}, now_right, right)
+    right, now_right = before.candidate.stats.right, after.candidate.stats.right
+    _, changes = estimate_intervals(after.candidate, before.candidate)
+    metrics, baseline = measure(after.candidate), measure(before.candidate)
+    recalls = measure_slices(after.slices, now_right, right)
     comparison = Comparison(
         metrics=metrics,
         intervals={},
@@ -190,44 +278,29 @@ def _compare_shared(
         slices=tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0))),
         confused=(),
     )
-
-    lost, won = right & ~now_right, now_right & ~right
+    lost = _list_surest(right & ~now_right, before, after)
+    won = _list_surest(now_right & ~right, before, after)
+    shown = []
+    for wrong, rows, read in zip((before, after), (won[:most], lost[:most]), readers, strict=True):
+        pictures = read([wrong.filenames[row] for row in rows])
+        shown.append(tuple(PredictedImage.of(wrong, row, pictures) for row in rows.tolist()))
     return SharedImages(
         change=AccuracyChange.of(right, now_right),
         unchanged=AccuracyChange.of(right[:same], now_right[:same]) if same else None,
         comparison=comparison,
-        lost=int(lost.sum()),
-        won=int(won.sum()),
-        shown_lost=_show_mistakes(second, _list_surest(lost, first, second)[:most], read),
-        shown_won=_show_mistakes(first, _list_surest(won, first, second)[:most], read),
+        lost=len(lost),
+        won=len(won),
+        shown_lost=shown[1],
+        shown_won=shown[0],
     )
 
 
-def _list_surest(changed: Flags, first: RunPredictions, second: RunPredictions) -> Ints:
+def _list_surest(changed: Flags, before: Evaluated, after: Evaluated) -> Ints:
     """Return the changed rows, those first for which the less confident model is most confident."""
     rows = np.flatnonzero(changed)
-    sure = np.minimum(*(run.predictions.stats.confidence[rows] for run in (first, second)))
+    sure = np.minimum(*(run.candidate.stats.confidence[rows] for run in (before, after)))
     order: Ints = rows[np.argsort(-sure, kind="stable")]
     return order
-
-
-def _show_mistakes(
-    wrong: RunPredictions, rows: Ints, read: ReadPictures
-) -> tuple[PredictedImage, ...]:
-    """Show images with the prediction of the run that is wrong about them."""
-    model, stats = wrong.predictions, wrong.predictions.stats
-    pictures = read(wrong, [wrong.filenames[row] for row in rows])
-    return tuple(
-        PredictedImage(
-            filename=wrong.filenames[row],
-            label=wrong.labels[row],
-            predicted=model.labels[stats.predicted[row]],
-            confidence=float(stats.confidence[row]),
-            probability=math.exp(-stats.loss[row]),
-            picture=pictures.get(wrong.filenames[row]),
-        )
-        for row in rows.tolist()
-    )
 
 
 def _judge(

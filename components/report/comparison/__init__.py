@@ -1,1 +1,0 @@
-"""Two runs side by side: `compare_runs` finds what differs, `render_comparison` writes the page."""
