@@ -50,9 +50,6 @@ Lookup = Callable[[Mapping[str, LookupInput], Mapping[str, Any]], dict[str, Any]
 FOLDER_PROPERTY = "folder"
 """Examples: folder that ingest read."""
 
-PATTERN_PROPERTY = "pattern"
-"""Examples: `--data` as given, which may have placeholders of spans."""
-
 CONFIG_PROPERTY = "ingest"
 """Examples: configuration of ingest, JSON."""
 

@@ -1,7 +1,6 @@
-"""Patterns of folders such as `day-{YYYY}-{MM}-{DD}`, and the spans that paths belong to."""
+"""Patterns of folders such as `day-{YYYY}-{MM}-{DD}`."""
 
 import re
-from collections.abc import Iterable
 
 from components.contract.errors import ConfigurationError
 
@@ -18,15 +17,6 @@ def find_root(pattern: str) -> str:
         )
     above, slash, _ = pattern[: first.start()].rpartition("/")
     return above or slash or "."
-
-
-def name_spans(pattern: str, paths: Iterable[str]) -> list[str]:
-    """Return the span of each path below `find_root(pattern)`: a number, a date, or "" for none."""
-    within = pattern.removeprefix(find_root(pattern)).strip("/")
-    expression = re.compile(f"{compile_part(within).pattern}/")
-    found = (expression.match(path) for path in paths)
-    values = (match.groupdict() if match else {} for match in found)
-    return ["-".join(of[name] for name in ("SPAN", *DATE) if name in of) for of in values]
 
 
 def compile_part(part: str) -> re.Pattern[str]:

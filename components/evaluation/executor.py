@@ -61,10 +61,9 @@ from components.evaluation.verdict import (
     measure_accuracy,
 )
 from components.metrics.evaluation_files import (
+    Judgment,
     Verdict,
-    write_format_results,
-    write_thresholds,
-    write_verdict,
+    write_judgment,
 )
 from components.metrics.fold_predictions import FoldPredictions, read_folds
 from components.metrics.prediction_file import read_predictions
@@ -131,7 +130,8 @@ class Executor(BaseBeamExecutor):
             formats = [
                 replace(result, accuracy=accuracy.accuracy - result.drop) for result in formats
             ]
-        write_format_results(evaluation.uri, formats)
+        thresholds = describe_thresholds(config)
+        write_judgment(evaluation.uri, Judgment(verdict, thresholds, tuple(formats)))
         _describe(evaluation, split, majority_accuracy, input_dict.get(BASELINE_MODEL_KEY, []))
         pushed = ",".join(result.kind for result in formats if not result.reason)
         blessing.set_string_custom_property(FORMATS_PROPERTY, pushed)
@@ -155,7 +155,7 @@ def _judge(
     accuracy: MeasuredAccuracy,
     smoke_failure: str,
 ) -> Verdict:
-    """Compare the metrics with the thresholds; write TFMA's files, the thresholds and a verdict."""
+    """Compare the metrics with the thresholds, write TFMA's files, and decide."""
     check = check_thresholds(
         config,
         counted.models[0].values,
@@ -164,10 +164,7 @@ def _judge(
         alone=accuracy.alone,
     )
     write_results(evaluation_uri, config, counted, check)
-    verdict = decide(accuracy, config, check, smoke_failure=smoke_failure)
-    write_verdict(evaluation_uri, verdict)
-    write_thresholds(evaluation_uri, describe_thresholds(config))
-    return verdict
+    return decide(accuracy, config, check, smoke_failure=smoke_failure)
 
 
 def _describe(
@@ -240,16 +237,6 @@ def _bless(
         pass
     value = constants.BLESSED_VALUE if blessed else constants.NOT_BLESSED_VALUE
     blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, value)
-    keys = (
-        (
-            constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY,
-            constants.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY,
-        ),
-        (
-            constants.ARTIFACT_PROPERTY_BASELINE_MODEL_URI_KEY,
-            constants.ARTIFACT_PROPERTY_BASELINE_MODEL_ID_KEY,
-        ),
-    )
-    for (uri, number), model in zip(keys, models, strict=False):
-        blessing.set_string_custom_property(uri, model.uri)
-        blessing.set_int_custom_property(number, model.id)
+    for name, model in zip(("current_model", "baseline_model"), models, strict=False):
+        blessing.set_string_custom_property(name, model.uri)
+        blessing.set_int_custom_property(f"{name}_id", model.id)

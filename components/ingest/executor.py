@@ -18,7 +18,6 @@ from components.contract.properties import (
     CONFIG_PROPERTY,
     EXAMPLES_KEY_PROPERTY,
     FOLDER_PROPERTY,
-    PATTERN_PROPERTY,
 )
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import LISTING_PROPERTY, list_source
@@ -86,7 +85,6 @@ def _note_source(
 ) -> None:
     """Record what the driver resolved; on Kubeflow, only the step's output can hold it."""
     examples.set_string_custom_property(FOLDER_PROPERTY, root)
-    examples.set_string_custom_property(PATTERN_PROPERTY, exec_properties["input_base"])
     examples.set_string_custom_property(CONFIG_PROPERTY, to_json(config))
     for name in (utils.FINGERPRINT_PROPERTY_NAME, EXAMPLES_KEY_PROPERTY):
         if exec_properties.get(name):

@@ -1,7 +1,7 @@
-"""Calibration: confidence against accuracy in bins, and the coverage of conformal sets."""
+"""Calibration: confidence against accuracy, coverage of conformal sets, false alarms of `known`."""
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from components.metrics.predictions import (
     Floats,
     Predictions,
     PredictionStats,
+    Scores,
     divide,
 )
 
@@ -87,6 +88,30 @@ def measure_sets(
         found["interval"] = proportion_interval(hits, len(true))
         found["size"] = float(inside.sum(axis=1).mean())
     return SetCoverage(coverage, images, threshold, **found)
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The threshold of the output `known`, and how often it calls a usual image unknown."""
+
+    wanted: float
+    """Rate of false alarms, 0 to 1, for which it was fitted."""
+    images: int
+    """Number of images it was fitted on."""
+    threshold: float | None
+    """Least score of a known image; None if there were too few images."""
+    found: float | None = None
+    """Rate of false alarms on the evaluated images; None if they are those of the fit."""
+    interval: Interval | None = None
+
+    def measure(self, known_scores: Scores | None, *, held_out: bool) -> Self:
+        """Add the false alarms on evaluated images, unless the threshold was fitted on them."""
+        if self.threshold is None or known_scores is None or not held_out or not len(known_scores):
+            return self
+        alarms = int((known_scores < np.float32(self.threshold)).sum())
+        examples = len(known_scores)
+        interval = proportion_interval(alarms, examples)
+        return replace(self, found=alarms / examples, interval=interval)
 
 
 def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -> Scaling:

@@ -1,17 +1,18 @@
-"""What the Evaluator writes next to TFMA's files: verdict, thresholds and results of exports."""
+"""The file of the Evaluator next to TFMA's: verdict, thresholds and results of exports."""
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from components.contract.artifact_files import open_file, read_json
 from components.contract.confidence import Interval
+from components.contract.configuration import from_dict, to_dict
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
-_FILE, _THRESHOLDS_FILE, _FORMATS_FILE = "verdict.json", "thresholds.json", "formats.json"
+_FILE = "verdict.json"
 
 
 @dataclass(frozen=True)
@@ -52,44 +53,23 @@ class FormatResult:
     """Why it is not pushed; "" if it is, with the model."""
 
 
-def write_verdict(evaluation_uri: str, verdict: Verdict) -> None:
-    """Write the verdict into an evaluation."""
-    _write(asdict(verdict), evaluation_uri, _FILE)
+@dataclass(frozen=True)
+class Judgment:
+    """What the Evaluator has decided, and by what."""
+
+    verdict: Verdict
+    thresholds: Mapping[str, str]
+    """Metric and slice → bounds in words."""
+    formats: tuple[FormatResult, ...] = ()
+    """Results of the exports."""
 
 
-def read_verdict(evaluation_uri: str) -> Verdict:
-    """Read the verdict of an evaluation."""
-    return Verdict(**read_json(os.path.join(evaluation_uri, _FILE)))
+def write_judgment(evaluation_uri: str, judgment: Judgment) -> None:
+    """Write the judgment into an evaluation."""
+    with open_file(os.path.join(evaluation_uri, _FILE), "w") as file:
+        file.write(json.dumps(to_dict(judgment), indent=1) + "\n")
 
 
-def write_thresholds(evaluation_uri: str, thresholds: Mapping[str, str]) -> None:
-    """Write the thresholds of an evaluation: metric and slice → bounds in words."""
-    _write(dict(thresholds), evaluation_uri, _THRESHOLDS_FILE)
-
-
-def read_thresholds(evaluation_uri: str) -> dict[str, str]:
-    """Read the thresholds of an evaluation."""
-    return dict(read_json(os.path.join(evaluation_uri, _THRESHOLDS_FILE)))
-
-
-def write_format_results(evaluation_uri: str, results: Sequence[FormatResult]) -> None:
-    """Write the results of the exports into an evaluation."""
-    _write([asdict(result) for result in results], evaluation_uri, _FORMATS_FILE)
-
-
-def read_format_results(evaluation_uri: str) -> tuple[FormatResult, ...]:
-    """Read the results of the exports; none if there are no exports."""
-    try:
-        results = read_json(os.path.join(evaluation_uri, _FORMATS_FILE))
-    except FileNotFoundError:
-        return ()
-    return tuple(
-        FormatResult(**fields, interval=ends and Interval(**ends))
-        for fields in results
-        for ends in [fields.pop("interval")]
-    )
-
-
-def _write(facts: Any, folder: str, name: str) -> None:
-    with open_file(os.path.join(folder, name), "w") as file:
-        file.write(json.dumps(facts, indent=1) + "\n")
+def read_judgment(evaluation_uri: str) -> Judgment:
+    """Read the judgment of an evaluation."""
+    return from_dict(Judgment, read_json(os.path.join(evaluation_uri, _FILE)))

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from components.contract.example import EVAL, TEST, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.metrics.calibration import Scaling, SetCoverage
+from components.metrics.calibration import Scaling, SetCoverage, Unknowns
 from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.metrics.evaluation_files import FormatResult, Verdict
-from components.metrics.unknowns import Unknowns
 from components.report.shown import (
     ClassSample,
     Corrected,
@@ -26,7 +25,7 @@ from components.report.shown import (
 )
 
 MATRIX_CLASSES = 50
-"""Most classes of the confusion matrix on the page; a larger one is unreadable."""
+"""Most classes of a confusion matrix: a larger one is unreadable, and too large for Kubeflow."""
 
 
 class UnknownError(Exception):
@@ -91,17 +90,6 @@ class TrainedPhase(NamedTuple):
     """Whether its weights were exported, those of its best or last epoch."""
 
 
-class SpanFacts(NamedTuple):
-    """The images of a span, in all splits."""
-
-    name: str
-    images: int
-    fractions: Mapping[str, float]
-    """Label → its fraction of the images."""
-    pixels: Mapping[str, tuple[float, float, float]]
-    """Statistic of `measure_pixels` → its quartiles."""
-
-
 class KeptEpoch(NamedTuple):
     """The epoch whose weights were kept."""
 
@@ -144,8 +132,6 @@ class ReportFacts:
     """`search` of `training.json`."""
     selection_folds: int = 0
     """Number of folds that selected the weights; 0: the eval split did."""
-    spans: tuple[SpanFacts, ...] = ()
-    """Of `ingest.window`, the oldest first."""
     input_advice: str = ""
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)

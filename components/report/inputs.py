@@ -13,9 +13,6 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from components.contract import anomalies
 from components.contract.artifact_files import read_json
 from components.contract.example import EVAL, SUMMARY_FILE, TRAIN, count_folds
@@ -25,26 +22,22 @@ from components.contract.properties import (
     CONFIG_PROPERTY,
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
-    PATTERN_PROPERTY,
     SPLIT_PROPERTY,
     ArtifactLike,
     PropertiesLike,
 )
-from components.contract.span_pattern import name_spans
 from components.host.machine import trim_memory
 from components.host.progress import report_progress
-from components.images.pixel_statistics import STATISTICS
-from components.metrics.calibration import measure_sets, undo_scaling
+from components.metrics.calibration import Unknowns, measure_sets, undo_scaling
 from components.metrics.classification_metrics import compare_models
-from components.metrics.evaluation_files import read_format_results, read_thresholds, read_verdict
+from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import read_sampled
 from components.metrics.predictions import Evaluated, SampledPredictions, drop_probabilities
-from components.metrics.unknowns import Unknowns
 from components.records.shard_files import read_index
-from components.report.facts import ExportedModel, ReportFacts, RunHeader, SpanFacts, TrainedPhase
+from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.report.suspects.gathering import find_suspects, measure_corrected
-from components.report.suspects.similar import Columns, measure_leaks
+from components.report.suspects.similar import measure_leaks
 
 _PACKAGES = (
     "tfx",
@@ -80,11 +73,12 @@ def gather_facts(
     _progress(2, "looking for suspects")
     suspects = find_suspects(given, side=training["config"]["transform"]["size"])
     trim_memory()
+    judgment = read_judgment(evaluation.uri)
     _progress(3, "reading images")
     return ReportFacts(
-        header=_make_header(examples, evaluation.uri, training, properties),
+        header=_make_header(examples, judgment.thresholds, training, properties),
         split=split,
-        verdict=read_verdict(evaluation.uri),
+        verdict=judgment.verdict,
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
         corrected=measure_corrected(given["rejects"].uri, evaluated, suspects.columns, before)
         if suspects
@@ -93,10 +87,9 @@ def gather_facts(
             given["rejects"].uri, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
         ),
         selection_folds=folds,
-        spans=describe_spans(examples, suspects.columns) if suspects else (),
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
-        formats=read_format_results(evaluation.uri),
+        formats=judgment.formats,
         **_read_data(given),
         **fits,
         **_read_training(run, training),
@@ -164,7 +157,7 @@ def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str)
 
 def _make_header(
     examples: PropertiesLike,
-    evaluation_uri: str,
+    thresholds: Mapping[str, str],
     training: Mapping[str, Any],
     properties: Mapping[str, Any],
 ) -> RunHeader:
@@ -184,7 +177,7 @@ def _make_header(
         config={
             "ingest": ingest,
             **training["config"],
-            "evaluation": read_thresholds(evaluation_uri),
+            "evaluation": thresholds,
         },
         versions={"python": platform.python_version(), **installed},
         started=training["started"],
@@ -211,30 +204,3 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
 
 def _progress(done: int, note: str) -> None:
     report_progress(done=done, total=_STEPS, unit="parts of the report", note=note)
-
-
-def describe_spans(examples: PropertiesLike, columns: Columns) -> tuple[SpanFacts, ...]:
-    """Return the spans of `ingest.window`, the oldest first; none without a window."""
-    config = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
-    pattern = examples.get_string_custom_property(PATTERN_PROPERTY)
-    # Examples of earlier versions have no pattern.
-    if not (config.get("window") and pattern):
-        return ()
-    spans = np.array(name_spans(pattern, columns["path"]))
-    known = sorted({*spans.tolist()} - {""}, key=lambda name: (len(name), name))
-    return tuple(_describe_span(name, columns, spans == name) for name in known)
-
-
-def _describe_span(name: str, columns: Columns, chosen: NDArray[np.bool_]) -> SpanFacts:
-    labels, counts = np.unique(columns["label"][chosen].astype(str), return_counts=True)
-    images = int(chosen.sum())
-    return SpanFacts(
-        name,
-        images,
-        dict(zip(labels.tolist(), (counts / images).tolist(), strict=True)),
-        {
-            statistic: tuple(np.nanpercentile(columns[statistic][chosen], (25, 50, 75)).tolist())
-            for statistic in STATISTICS
-            if statistic in columns
-        },
-    )

@@ -13,14 +13,10 @@ import numpy as np
 
 from components.contract.confidence import Interval
 from components.metrics.classification_metrics import Comparison, ModelMetrics
-from components.metrics.curves import Roc
-from components.report.facts import ReportFacts
+from components.report.facts import MATRIX_CLASSES, ReportFacts
 from components.report.findings.examination import examine
 
 CLASSIFICATION_FILE = "classification.json"
-
-MATRIX_CLASSES_IN_UI = 50
-"""Most classes of the matrix in Kubeflow's interface: MLMD limits messages to 4 MB."""
 
 
 def write_metrics(facts: ReportFacts) -> str:
@@ -36,7 +32,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
     `corrected`: null, or the fields of `components.report.shown.Corrected`. `formats`: the fields
     of `FormatResult` of each. `known`: null, or the fields of
-    `components.metrics.unknowns.Unknowns`. `search`: that of `training.json`, or null.
+    `components.metrics.calibration.Unknowns`. `search`: that of `training.json`, or null.
     """
     comparison = facts.comparison
     report = {
@@ -48,7 +44,12 @@ def write_metrics(facts: ReportFacts) -> str:
         "verdict": asdict(facts.verdict),
         "examination": asdict(examine(facts)),
         "model": _model(facts),
-        "data": _data(facts),
+        "data": {
+            "folder": facts.header.data,
+            "fingerprint": facts.header.fingerprint,
+            "span": facts.header.span,
+            "examples": facts.balance,
+        },
         "code": facts.header.code,
         "metrics": {name: _metric(comparison, name) for name in facts.metrics.scalars},
         "per_class": _classes(facts.metrics),
@@ -64,16 +65,6 @@ def write_metrics(facts: ReportFacts) -> str:
         "search": facts.search,
     }
     return json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"
-
-
-def _data(facts: ReportFacts) -> dict[str, Any]:
-    header = facts.header
-    return {
-        "folder": header.data,
-        "fingerprint": header.fingerprint,
-        "span": header.span,
-        "examples": facts.balance,
-    }
 
 
 def _calibration(metrics: ModelMetrics) -> list[dict[str, float]]:
@@ -152,20 +143,16 @@ def set_classification(artifact: Any, metrics: ModelMetrics) -> str:
     Returns:
         The same as JSON: Kubeflow's launcher expects a file, too.
     """
-    shown = metrics.most_mistaken(MATRIX_CLASSES_IN_UI)
+    shown = metrics.most_mistaken(MATRIX_CLASSES)
     matrix = {
         "annotationSpecs": [{"displayName": metrics.labels[column]} for column in shown],
         "rows": [{"row": metrics.confusion[row, shown].tolist()} for row in shown],
     }
     drawn: dict[str, Any] = {"confusionMatrix": matrix}
-    if metrics.roc:
-        drawn["confidenceMetrics"] = _points(metrics.roc)
+    if roc := metrics.roc:
+        names = ("confidenceThreshold", "recall", "falsePositiveRate")
+        points = np.stack([roc.thresholds, roc.recall, roc.false_positive_rate], axis=1)
+        drawn["confidenceMetrics"] = [dict(zip(names, of, strict=True)) for of in points.tolist()]
     for name, value in drawn.items():
         artifact.set_json_value_custom_property(name, value)
     return json.dumps(drawn)
-
-
-def _points(roc: Roc) -> list[dict[str, float]]:
-    names = ("confidenceThreshold", "recall", "falsePositiveRate")
-    points = np.stack([roc.thresholds, roc.recall, roc.false_positive_rate], axis=1)
-    return [dict(zip(names, point, strict=True)) for point in points.tolist()]

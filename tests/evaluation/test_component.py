@@ -16,7 +16,7 @@ from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation import fresh_process
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.metrics.curves import mean_auc
-from components.metrics.evaluation_files import read_verdict
+from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import PREDICTIONS_FILE, read_predictions
 from components.metrics.predictions import (
     OVERALL,
@@ -183,7 +183,7 @@ def test_the_reasons_of_the_blessing(evaluation: types.Artifact, found: Found) -
     assert evaluation.get_float_custom_property(MAJORITY_PROPERTY) == 0.25
     ece = found[OVERALL][CANDIDATE]["ece"]
     recall = found["class", "7"][CANDIDATE]["accuracy"]
-    assert read_verdict(evaluation.uri).reasons[:3] == [
+    assert read_judgment(evaluation.uri).verdict.reasons[:3] == [
         f"calibration error {ece:.3f} is {ece - 0.001:.3f} above its threshold (0.001)",
         f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below its threshold (0.999)",
         "format=gif has a threshold but no images",
@@ -199,7 +199,7 @@ def test_a_first_model_above_its_bounds(tmp_path: Path) -> None:
     assert blessing.get_int_custom_property("blessed")
     assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]
     accuracy = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
-    assert read_verdict(evaluation.uri).reasons == [
+    assert read_judgment(evaluation.uri).verdict.reasons == [
         f"accuracy {accuracy:.3f} is above the majority-class baseline (0.333)",
         "1 more threshold is met",
         "there is no current model to compare with",
@@ -218,7 +218,7 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     assert not blessing.get_int_custom_property("blessed")
     assert [file.name for file in Path(blessing.uri).iterdir()] == ["NOT_BLESSED"]
     right = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
-    verdict = read_verdict(evaluation.uri)
+    verdict = read_judgment(evaluation.uri).verdict
     assert verdict.outcome == "refused"
     *reasons, numbers = verdict.reasons
     assert numbers.startswith("accuracy on the same images: ")
@@ -250,7 +250,7 @@ def test_a_model_that_serves_other_predictions_than_evaluated_is_not_blessed(
     model = Turned(LABELS).save(tmp_path / "model")
     evaluation, blessing = evaluate(tmp_path, examples, model)
     assert not blessing.get_int_custom_property("blessed")
-    verdict = read_verdict(evaluation.uri)
+    verdict = read_judgment(evaluation.uri).verdict
     assert verdict.headline.endswith(": the exported model failed its smoke test.")
     assert "predictions for 8 of 8 images differ" in verdict.reasons[0]
 

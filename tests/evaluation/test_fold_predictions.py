@@ -10,7 +10,7 @@ from tfx import types
 from components.contract.model_files import NETWORK_FILE
 from components.contract.properties import SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.metrics.evaluation_files import read_verdict
+from components.metrics.evaluation_files import read_judgment
 from components.metrics.fold_predictions import FoldPredictions, read_folds, write_folds
 from components.metrics.prediction_file import read_predictions
 from components.metrics.predictions import Predictions
@@ -73,7 +73,7 @@ def test_no_model_is_judged_by_images_that_it_knows(
     in_use = save(tmp_path / "in_use", make_folds(predictions, rows=images - 10, right=0.7))
     evaluation, _ = evaluate(tmp_path, examples, model, baseline=in_use)
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "2 folds"
-    verdict = read_verdict(evaluation.uri)
+    verdict = read_judgment(evaluation.uri).verdict
     assert "0.800 for this model, 0.730 for the current one" in verdict.reasons[-1]
     assert verdict.evidence.endswith("chance: the same images picked the training.")
     assert len(read_predictions(evaluation.uri).filenames) == images
@@ -89,7 +89,7 @@ def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     config = EvaluationConfig(thresholds=[Threshold("macro_f1", max_worsening=0.5)])
     in_use = save(tmp_path / "in_use", None)
     evaluation, blessing = evaluate(tmp_path, examples, model, baseline=in_use, config=config)
-    verdict = read_verdict(evaluation.uri)
+    verdict = read_judgment(evaluation.uri).verdict
     assert ": 30 images are too few to compare it with the current model." in verdict.headline
     assert "1.000 for this model, 1.000 for the current one" in verdict.reasons[-1]
     assert "Only 30 of 100 images are compared" in verdict.headline
@@ -109,5 +109,5 @@ def test_a_model_in_use_that_knows_the_eval_split(predictions: Predictions, tmp_
         tmp_path, examples, save(tmp_path / "model", None), baseline=in_use
     )
     assert blessing.get_int_custom_property("blessed")
-    reason = read_verdict(evaluation.uri).reasons[-1]
+    reason = read_judgment(evaluation.uri).verdict.reasons[-1]
     assert "1.000 for this model, 0.700 for the current one" in reason

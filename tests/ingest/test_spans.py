@@ -8,7 +8,6 @@ import pytest
 from components.contract.configuration import to_json
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import LookupInput
-from components.contract.span_pattern import name_spans
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source, look_up
 from components.ingest.source.listing import read_listing
@@ -191,12 +190,6 @@ def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]
     assert {path.split("/")[0] for path in reads} == {"s-3"}
     assert ingest(pattern, tmp_path / "anew", 2, config).read == 48
     assert content(tmp_path / "out", 2) == content(tmp_path / "anew", 2)
-
-
-def test_paths_name_their_spans() -> None:
-    daily, numbered = "gs://b/{YYYY}/{MM}-{DD}", "/data/span-{SPAN:2}/v{VERSION}"
-    assert name_spans(daily, ["2026/11-03/cat/a.jpg", "2026/x/a.jpg"]) == ["2026-11-03", ""]
-    assert name_spans(numbered, ["span-07/v2/a.jpg", "span-7/v2/a.jpg"]) == ["07", ""]
 
 
 def test_twins_of_a_new_span_go_to_the_split_of_the_earlier_ones(tmp_path: Path) -> None:

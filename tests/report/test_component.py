@@ -32,18 +32,18 @@ from components.images.options import TransformConfig
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.metrics.classification_metrics import measure
-from components.metrics.evaluation_files import Verdict, write_thresholds, write_verdict
+from components.metrics.evaluation_files import Judgment, Verdict, write_judgment
 from components.metrics.metric_table import METRICS
 from components.metrics.prediction_file import read_predictions
 from components.metrics.predictions import Predictions
 from components.report.component import ImageReport
 from components.report.executor import Executor
+from components.report.facts import MATRIX_CLASSES as MOST_CLASSES
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,
     set_classification,
     set_metrics,
 )
-from components.report.metrics_file import MATRIX_CLASSES_IN_UI as MOST_CLASSES
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from pipeline_def.config.config import Config
 from tests import nodes
@@ -114,8 +114,8 @@ def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
     with open_part(str(folder), "shard", [labels]) as part:
         part.add(texts, [probabilities])
     join_parts(str(folder))
-    write_verdict(str(folder), Verdict("blessed", "Blessed: good.", ["good"]))
-    write_thresholds(str(folder), {"accuracy": "at least 0.5"})
+    verdict = Verdict("blessed", "Blessed: good.", ["good"])
+    write_judgment(str(folder), Judgment(verdict, {"accuracy": "at least 0.5"}))
     evaluation = make_artifact(standard_artifacts.ModelEvaluation, folder)
     evaluation.set_string_custom_property(SPLIT_PROPERTY, "eval")
     evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / 3)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from components.contract.example import name_folds
-from components.metrics.calibration import SetCoverage
-from components.metrics.unknowns import Unknowns
+from components.metrics.calibration import SetCoverage, Unknowns
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
 from components.report.shown import LabelErrors, Leaks, SuspectFacts

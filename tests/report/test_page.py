@@ -1,17 +1,14 @@
 """The text, markup and figures of the page."""
 
 import re
-import types
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
-import numpy as np
 import pytest
 
 from components.contract.confidence import Interval
 from components.report.facts import ReportFacts
-from components.report.inputs import describe_spans
 from components.report.page.classes import ImageLinks
 from components.report.page.document import render_section
 from components.report.page.formatting import clip, escape, isolate, number, percent, signed
@@ -269,31 +266,6 @@ def test_a_search_lists_its_trials_and_says_its_optimism() -> None:
     assert "0.800 balanced accuracy on the eval split" in optimism
     assert "0.650 on test." in optimism
     assert "Searched." in say("training", history=history, search=_search(0))
-
-
-@pytest.mark.slow
-def test_drift_over_spans_is_drawn() -> None:
-    examples = types.SimpleNamespace(
-        get_string_custom_property={"ingest": '{"window": "all"}', "pattern": "/d/day-{SPAN}"}.get
-    )
-    spans = np.arange(12) // 4 + 9
-    columns = {
-        "path": np.array([f"day-{span}/a/{number}.jpg" for number, span in enumerate(spans)]),
-        "label": np.array([*"abbbaabbaaab"]),
-        "contrast": np.arange(12) / 12,
-    }
-    found = describe_spans(examples, columns)
-    assert [(span.name, span.images, span.fractions["a"]) for span in found] == [
-        ("9", 4, 0.25),
-        ("10", 4, 0.5),
-        ("11", 4, 0.75),
-    ]
-    said = say("balance", spans=found)
-    assert "Fractions of the classes by span" in said
-    assert "Pixels of the images by span" in said
-    page = render_section("balance", replace(report_sample.small(), spans=found))
-    assert "a 0.25 to 0.75, b 0.75 to 0.25" in page
-    assert "From span to span" not in say("balance", spans=found[:1])
 
 
 def test_the_page_explains_the_splits(text_pages: dict[str, str]) -> None:

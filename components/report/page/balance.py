@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from components.report.facts import ReportFacts, SpanFacts
+from components.report.facts import ReportFacts
 from components.report.page.drawing import BACK, SERIES, Drawing, draw, name_rows, place_legend
 
 Balance = Mapping[str, Mapping[str, int]]
@@ -17,10 +17,6 @@ _BARS = 30
 # Fraction of a row that its bars fill; heights, inches, of a bar and of everything else.
 _FILLED, _BAR, _AROUND = 0.8, 0.12, 1.0
 _MOST = 100
-# Dates of ten characters still fit beside each other.
-_TICKS = 5
-# Statistic of the pixels → its name; the medians of all lie between 0 and about 1.
-_PIXELS = {"brightness_high": "brightness", "contrast": "contrast", "sharpness": "sharpness"}
 
 
 def describe_balance(facts: ReportFacts) -> dict[str, Any]:
@@ -35,7 +31,6 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
         "splits": [_describe_split(split, counts, labels) for split, counts in balance.items()],
         "drawing": _draw_bars(balance, labels) if labels else None,
         "rarest": labels[::-1][:_MOST],
-        "drift": _draw_drift(facts.spans) if len(facts.spans) > 1 else [],
     }
 
 
@@ -76,53 +71,3 @@ def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
     caption = f"Images per class in {', '.join(balance)}, {order}"
     rows = len(labels) * max(2, len(balance))
     return draw(paint, caption=caption, height=_AROUND + _BAR / _FILLED * rows)
-
-
-def _draw_drift(spans: Sequence[SpanFacts]) -> list[Drawing]:
-    """Draw how the images change from span to span: fractions of classes, and their pixels."""
-    known = {label for span in spans for label in span.fractions}
-    fractions = {
-        label: [span.fractions.get(label, 0.0) for span in spans] for label in sorted(known)
-    }
-    moved = sorted(fractions, key=lambda label: -float(np.ptp(fractions[label])))[: len(SERIES)]
-    classes = {label: (fractions[label], None) for label in moved}
-    pixels = {
-        name: ([span.pixels[key][1] for span in spans], [span.pixels[key] for span in spans])
-        for key, name in _PIXELS.items()
-        if all(key in span.pixels for span in spans)
-    }
-    names = [span.name for span in spans]
-    which = "the classes that change most" if len(known) > len(moved) else "the classes"
-    drawings = [
-        _draw_over_spans(names, classes, f"Fractions of {which} by span", "fraction of the images")
-    ]
-    if pixels:
-        caption = "Pixels of the images by span: median, and the middle half of the images"
-        drawings.append(_draw_over_spans(names, pixels, caption, "median"))
-    return drawings
-
-
-def _draw_over_spans(
-    names: Sequence[str], series: Mapping[str, tuple[Any, Any]], caption: str, unit: str
-) -> Drawing:
-    """Draw series of values, some with their quartiles, over the spans."""
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="span", ylabel=unit)
-        places = np.arange(len(names))
-        for (color, marker, line), (name, (values, quartiles)) in zip(
-            SERIES, series.items(), strict=False
-        ):
-            axes.plot(places, values, color=color, marker=marker, linestyle=line, label=name)
-            if quartiles:
-                low, _, high = zip(*quartiles, strict=True)
-                axes.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
-        shown = places[:: max(1, -(-len(names) // _TICKS))]
-        axes.set_xticks(shown, [names[place] for place in shown])
-        axes.set_ylim(bottom=0)
-        place_legend(figure, axes)
-
-    ends = ", ".join(f"{name} {of[0]:.2f} to {of[-1]:.2f}" for name, (of, _) in series.items())
-    return draw(
-        paint, caption=caption, name=f"{caption}; from the first to the last: {ends}", height=2.8
-    )

@@ -1,7 +1,6 @@
 """The summary: verdict, model, key metrics and findings."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,8 +20,6 @@ _STRIP = 12
 _LONGEST_LABEL = 40
 _UNKNOWN = "unknown"
 _START = {"none": "random weights", "imagenet": "ImageNet weights"}
-# The file of `local_runner.py weights`, with a digest of its content.
-_OF_IMAGENET = re.compile(r".*/tfx-image-pipeline/weights/\w+-([0-9a-f]{16})\.h5")
 
 
 class WorstClass(NamedTuple):
@@ -99,8 +96,6 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
     model, size = config.get("model", {}), config.get("transform", {}).get("size")
     views, rate = model.get("views", 1), facts.images_per_second
     start = str(model.get("weights", _UNKNOWN))
-    if stored := _OF_IMAGENET.fullmatch(start):
-        start = f"ImageNet weights {stored[1]}"
     known = {
         "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
         "Input": f"{size} × {size} pixels" if size else _UNKNOWN,

@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from components.contract.confidence import Z
-from components.metrics.unknowns import Unknowns
+from components.metrics.calibration import Unknowns
 from components.trainer.export.signatures import Classifier, energy
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.

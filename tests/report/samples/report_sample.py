@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.metrics.calibration import Scaling, SetCoverage
+from components.metrics.calibration import Scaling, SetCoverage, Unknowns
 from components.metrics.classification_metrics import Comparison
 from components.metrics.evaluation_files import Verdict
-from components.metrics.unknowns import Unknowns
 from components.report.facts import ExportedModel, ReportFacts, RunHeader
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
 from components.report.shown import ClassSample

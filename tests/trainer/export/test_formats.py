@@ -17,10 +17,7 @@ from components.contract.example import ENCODED, FILENAME
 from components.evaluation.format_measurement import measure_formats
 from components.host.machine import require_formats
 from components.images.options import TransformConfig
-from components.metrics.evaluation_files import (
-    read_format_results,
-    write_format_results,
-)
+from components.metrics.evaluation_files import Judgment, Verdict, read_judgment, write_judgment
 from components.metrics.predictions import Evaluated, Predictions
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
@@ -147,8 +144,9 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
         assert result.images_per_second > 0
         assert bool(result.reason) == bool(wrong)
         assert "0.250 below that of the model; at most 0.01" in result.reason or not wrong
-    write_format_results(str(tmp_path), results)
-    assert read_format_results(str(tmp_path)) == tuple(results)
+    judgment = Judgment(Verdict("blessed", "", []), {}, tuple(results))
+    write_judgment(str(tmp_path), judgment)
+    assert read_judgment(str(tmp_path)) == judgment
 
 
 @pytest.mark.slow
@@ -274,7 +272,6 @@ def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
     assert all(reason.startswith("conversion failed: ") for reason in reasons)
     assert "Lgamma" in reasons[0]
     assert measure(tmp_path / "none") == []
-    assert read_format_results(str(tmp_path)) == ()
 
 
 def test_missing_packages_are_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
