@@ -50,7 +50,7 @@ class IngestConfig(FileOptions):
     features: dict[Text, Text] | None = None
     """Names of the features of shards that hold image, label, split and group, such as `{image:
     img, label: target}`. In WebDataset these are extensions or keys of the JSON. Unset: the names
-    that TFDS, Model Garden, tensorflow-recorder and Hugging Face use."""
+    that TFDS, Model Garden and Hugging Face use."""
 
     layout: LayoutOption = "auto"
     """Whether the folders in `data` are labels or splits. auto: splits if all are named like train,

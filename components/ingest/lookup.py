@@ -231,7 +231,7 @@ def _label(
     if config.manifest:
         known = [*found, *map(_as_found, records.files)]
         labelled = by_manifest(folder, known, config, is_excluded)
-        return labelled._replace(taken=records.taken, features=records.features)
+        return labelled._replace(taken=records.taken)
     skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
     return records._replace(skipped=skipped | records.skipped)
 
@@ -266,7 +266,6 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
         (*filter(None, [choice.note]), *labelled.notes),
         load_corrections(config.corrections) if config.corrections else Corrections(),
         labelled.taken,
-        labelled.features,
     )
 
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from PIL import ImageOps
 from PIL.Image import Image
 
 from components.contract.errors import DataError
@@ -18,11 +16,8 @@ from components.images.check_result import Category, Rejected, usable
 from components.images.formats import open_image, rejecting
 from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
-from components.images.transcode import make_thumbprint
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.plan.facts import ROW_BYTES, picture_row
-from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.splits import check_classes, find_rule, require_splits
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
@@ -88,7 +83,7 @@ class Copies:
     """Images that are in several splits, as folders or a manifest give them."""
 
     pairs: tuple[tuple[ImageFile, ImageFile], ...]
-    """A file, and its copy or near duplicate in another split."""
+    """A file, and its copy in another split."""
     compared: int
     """Number of files that were read."""
     alike: int
@@ -161,48 +156,6 @@ def _read_for(
         yield found
         if time.monotonic() - started > seconds:
             break
-
-
-def find_near_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
-    """Compare the pictures of files in different splits, for about `seconds`.
-
-    Files that a hash divides among the splits count as one split, as in `find_copies`. Copies of
-    the same bytes are left to it.
-    """
-    if not config.finds_near_duplicates or len(listing.labels_per_split()) < 2:
-        return Copies((), 0, 0)
-    splits: dict[str | None, list[ImageFile]] = {}
-    for file in listing.files:
-        splits.setdefault(file.split, []).append(file)
-    files: list[ImageFile] = []
-    rows, known = bytearray(), set()
-    compared = 0
-    for file, content in _read_for(seconds, listing, _take_turns(splits.values()), config):
-        compared += 1
-        if isinstance(content, bytes) and (digest := hashlib.sha256(content).digest()) not in known:
-            known.add(digest)
-            if row := _picture_row(content, config):
-                files.append(file)
-                rows += row
-    groups = find_groups(np.frombuffer(bytes(rows), np.uint8).reshape(-1, ROW_BYTES))
-    members: dict[int, list[ImageFile]] = {}
-    for file, group in zip(files, groups.tolist(), strict=True):
-        members.setdefault(group, []).append(file)
-    return Copies(_pair(members.values()), compared, len(listing.files))
-
-
-def _picture_row(data: bytes, config: IngestConfig) -> bytes:
-    """Return what `picture_row` returns of the checked image; empty for a bad one."""
-    try:
-        image = open_image(data, config)
-        with rejecting(image):
-            if image.format == "JPEG" and (checked := check_jpeg(data, config)):
-                return picture_row(checked)
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-    except Rejected:
-        return b""
-    side = min(*upright.size, 255)
-    return make_thumbprint(np.asarray(upright), config) + bytes([side])
 
 
 def _pair(groups: Iterable[list[ImageFile]]) -> tuple[tuple[ImageFile, ImageFile], ...]:

@@ -42,7 +42,6 @@ _LAYOUTS = {
     "arrow": "Arrow shards",
 }
 _MOST_LABELS = 10
-_MOST_FEATURES = 20
 
 # Half-width of a 95% confidence interval in standard errors; scipy is slow to import.
 _Z = 1.96
@@ -134,10 +133,6 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
     if spans := sorted(listing.tally.spans):
         yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
-    if examples and listing.features:
-        found = [f"{name} {value}" for name, value in listing.features.items()]
-        more = f" and {len(found) - _MOST_FEATURES:,} more" if found[_MOST_FEATURES:] else ""
-        yield "Features", f"{', '.join(found[:_MOST_FEATURES])}{more}"
     for file in _choose_examples(listing, examples):
         split = f"split {file.split}" if file.split else "split by hash"
         yield "", f"{file.path}: label {file.label}, {split}"

@@ -1,6 +1,5 @@
 """Shards of every format give the images of the folder that they were made of."""
 
-import base64
 import dataclasses
 import gzip
 import io
@@ -314,23 +313,6 @@ def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
     found = read_images(str(tmp_path), list_images(str(tmp_path)).files, HEADER)
     lost = [number for number, (_, content) in enumerate(found) if isinstance(content, Unread)]
     assert lost == list(range(lost[0], len(images)))
-
-
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_pixels_of_tensorflow_recorder(tmp_path: Path, channels: int) -> None:
-    import numpy as np
-    from PIL import Image as Pillow
-
-    pixels = np.arange(20 * channels, dtype=np.uint8).reshape(4, 5, channels)
-    raw = base64.b64encode(pixels.tobytes(), altchars=b"-_")
-    sides: dict[str, Value] = {"image_width": 5, "image_height": 4, "image_channels": channels}
-    write_examples(tmp_path / "train.tfrecord.gz", [{"image": raw, "label": 1, **sides}])
-    listing = list_images(str(tmp_path))
-    [(_, content)] = read_images(str(tmp_path), listing.files, HEADER)
-    assert isinstance(content, bytes)
-    assert np.array_equal(
-        np.asarray(Pillow.open(io.BytesIO(content))).reshape(pixels.shape), pixels
-    )
 
 
 def write_pairs(path: Path, images: Sequence[Image]) -> None:

@@ -4,9 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import local_runner
 from components.ingest.config import IngestConfig
@@ -75,26 +73,6 @@ def test_images_in_two_splits_are_found(tmp_path: Path, capsys: pytest.CaptureFi
         "30 images of test are also in train or eval, such as test/red/000.png and "
         "train/red/000.png: remove them from one of the splits" in " ".join(out.split())
     )
-
-
-def test_near_duplicates_between_splits_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for split in ("train", "test"):
-        for number in range(12):
-            noise = np.random.default_rng((number, split == "test" and number >= 3))
-            coarse = noise.integers(0, 256, (12, 12, 3), np.uint8)
-            image = Image.fromarray(coarse).resize((96, 96), Image.Resampling.BICUBIC)
-            path = tmp_path / split / "ab"[number % 2] / f"{number}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            image.save(path, quality=95 if split == "train" else 70)
-    _, out, _ = inspect(capsys, tmp_path)
-    assert (
-        "3 images of test look almost the same as images of train or eval, such as "
-        "test/a/0.jpg and train/a/0.jpg: remove them" in " ".join(out.split())
-    )
-    _, out, _ = inspect(capsys, tmp_path, "--ingest.near_duplicates", "keep")
-    assert "look almost the same" not in out
 
 
 def test_copies_of_files_that_a_hash_divides_are_found(tmp_path: Path) -> None:

@@ -22,13 +22,14 @@ _READ_BYTES = 2**20
 _ARROW_FILE = b"ARROW1"
 _BYTES = "bytes"
 
-_Batches = Iterator[tuple[int, int, Any]]
+_Batches = Iterator[tuple[int, int, Any, Sequence[int | None]]]
+"""Number of a row group or batch, that of the first row in it, rows, and sizes of their images."""
 
 
 def peek(shard: Shard) -> Iterator[dict[str, Any]]:
     """Yield the columns of each row; an image is its bytes, whatever holds them."""
     with _opened(shard, None) as batches:
-        for _, _, batch in batches:
+        for _, _, batch, _ in batches:
             names = batch.schema.names
             if doubled := [name for name in names if names.count(name) > 1]:
                 raise DamagedShardError(f"it has the column {doubled[0]} twice")
@@ -50,9 +51,8 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the rows of a shard."""
     classes: Mapping[str, Sequence[str]] | None = None
     with _opened(shard, names, sized=image) as batches:
-        for group, first, batch in batches:
+        for group, first, batch, sizes in batches:
             classes = read_class_labels(batch.schema) if classes is None else classes
-            sizes = batch.column(batch.num_columns - 1).to_pylist()
             known = [name for name in names if name in batch.schema.names]
             columns = {name: batch.column(name).to_pylist() for name in known}
             for row, size in enumerate(sizes):
@@ -66,7 +66,7 @@ def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | No
     with _opened(shard, [image], {group for group, _ in wanted}) as batches:
         unread = iter(wanted)
         group, row = next(unread, (-1, -1))
-        for number, first, batch in batches:
+        for number, first, batch, _ in batches:
             pixels = _pixels(batch, image)
             while group == number and row < first + len(pixels):
                 yield pixels[row - first].as_py() or b""
@@ -95,14 +95,13 @@ def _opened(
     groups: set[int] | None = None,
     sized: str | None = None,
 ) -> Iterator[_Batches]:
-    """Open a shard: yield the number of each row group or batch, that of its first row, the rows.
+    """Open a shard.
 
     Args:
         shard: the file.
         names: columns to read; None: all.
         groups: row groups or batches to read; of an empty set, yield the schema alone.
-        sized: column of images whose sizes become a further, last column. Parquet has their mean
-            without reading them.
+        sized: column of images whose sizes are wanted. Parquet has their mean without reading them.
 
     Raises:
         DamagedShardError: the file is damaged, encrypted or of another format.
@@ -134,7 +133,7 @@ def _read_parquet(
     file = ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
     schema = file.schema_arrow
     if groups is not None and not groups:
-        yield 0, 0, pyarrow.RecordBatch.from_pylist([], schema=schema)
+        yield 0, 0, pyarrow.RecordBatch.from_pylist([], schema=schema), ()
     leaves = None if names is None else [_leaf(schema, n) for n in names if n in schema.names]
     for group in range(file.num_row_groups):
         if groups is not None and group not in groups:
@@ -144,11 +143,11 @@ def _read_parquet(
         rows = min(max(_BATCH_BYTES // size, 1), _MOST_ROWS)
         if sized is None:
             for batch in file.iter_batches(rows, [group], leaves, use_threads=False):
-                yield group, first, batch
+                yield group, first, batch, ()
                 first += batch.num_rows
             continue
-        columns = file.read_row_group(group, leaves, use_threads=False) if leaves else None
-        yield group, 0, _append(columns, [_mean_size(facts, sized)] * facts.num_rows)
+        columns = file.read_row_group(group, leaves, use_threads=False)
+        yield group, 0, columns, [_mean_size(facts, sized)] * facts.num_rows
 
 
 def _mean_size(group: Any, image: str) -> int | None:
@@ -160,18 +159,6 @@ def _mean_size(group: Any, image: str) -> int | None:
     return None
 
 
-def _append(columns: Any, sizes: Sequence[int | None]) -> Any:
-    """Return a batch of columns, and of sizes as the last one."""
-    import pyarrow
-
-    names = [] if columns is None else columns.schema.names
-    arrays = [columns.column(name) for name in names]
-    arrays = [a.combine_chunks() if isinstance(a, pyarrow.ChunkedArray) else a for a in arrays]
-    metadata = None if columns is None else columns.schema.metadata
-    arrays.append(pyarrow.array(sizes, pyarrow.int64()))
-    return pyarrow.table(arrays, names=[*names, ""], metadata=metadata)
-
-
 def _leaf(schema: Any, name: str) -> str:
     """Return the column to read: of a struct with an image, its bytes alone."""
     kind = schema.field(name).type
@@ -180,28 +167,26 @@ def _leaf(schema: Any, name: str) -> str:
 
 
 def _read_arrow(
-    source: Any, names: Sequence[str] | None, groups: set[int] | None, sized: str | None
+    source: Any, _: Sequence[str] | None, groups: set[int] | None, sized: str | None
 ) -> _Batches:
     import pyarrow.compute as pc
-    from pyarrow import RecordBatch, Table, ipc
+    from pyarrow import RecordBatch, ipc
 
     start = source.read(len(_ARROW_FILE))
     source.seek(0)
     reader = (ipc.open_file if start == _ARROW_FILE else ipc.open_stream)(source)
     if groups is not None and not groups:
-        yield 0, 0, RecordBatch.from_pylist([], schema=reader.schema)
+        yield 0, 0, RecordBatch.from_pylist([], schema=reader.schema), ()
     if start == _ARROW_FILE:
         numbers = range(reader.num_record_batches) if groups is None else sorted(groups)
         batches: Iterable[Any] = ((number, reader.get_batch(number)) for number in numbers)
     else:
         batches = enumerate(reader)
     for number, batch in batches:
-        if sized:
-            pixels = _pixels(batch, sized) if sized in batch.schema.names else None
-            sizes = pc.binary_length(pixels).to_pylist() if pixels else [None] * batch.num_rows
-            known = [name for name in names or () if name in batch.schema.names]
-            batch = _append(Table.from_batches([batch]).select(known) if known else None, sizes)
-        yield number, 0, batch
+        sizes: Sequence[int | None] = [None] * batch.num_rows
+        if sized in batch.schema.names:
+            sizes = pc.binary_length(_pixels(batch, sized)).to_pylist()
+        yield number, 0, batch, sizes
 
 
 FORMAT = Format("Parquet or Arrow files", peek, scan, read, class_names)

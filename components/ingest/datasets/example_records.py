@@ -1,15 +1,11 @@
 """`tf.train.Example`s in TFRecord files, gzipped or not, read without TensorFlow."""
 
-import base64
 import functools
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import google_crc32c
-from PIL import Image
 
-from components.ingest.datasets.features import is_image
 from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
 from components.records.tfrecord import HEADER_BYTES, masked_crc
 from components.storage.retry import digest
@@ -20,9 +16,6 @@ _OTHER_BYTES = 2**24
 _LONGEST = 2**31
 # Bytes of an image that are looked for in its record.
 _SOUGHT = 32
-
-# Pixels without a header, as tensorflow-recorder writes them: base64, with their size beside.
-_SIDES = ("image_width", "image_height", "image_channels")
 
 _TOO_LARGE = "the record has {:,.1f} MiB"
 _WRONG_CRC = "its checksum is wrong"
@@ -63,38 +56,26 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
             if len(pixels) > 1:
                 yield Record(place, 0, {}, f"it has {len(pixels):,} images: store one in a record")
                 continue
-            yield (
-                _locate(position, data, pixels[0], features, found)
-                if pixels
-                else Record(place, None, found)
-            )
+            yield _locate(position, data, pixels[0], found) if pixels else Record("", None, found)
 
 
-def _locate(
-    position: int, data: bytes, pixels: bytes, features: Any, found: dict[str, Any]
-) -> Record:
-    """Return a record with the offset and size of its image, and the sides of raw pixels."""
+def _locate(position: int, data: bytes, pixels: bytes, found: dict[str, Any]) -> Record:
+    """Return a record with the offset and size of its image."""
     start = data.find(pixels[:_SOUGHT])
     while not data.startswith(pixels, start):
         start = data.find(pixels[:_SOUGHT], start + 1)
-    sides = [_value(features[name]) for name in _SIDES if name in features]
-    raw = sides if len(sides) == len(_SIDES) and not is_image(pixels) else []
-    place = " ".join(map(str, (position + HEADER_BYTES + start, len(pixels), *raw)))
-    checksum = "" if raw else f"crc32c:{digest(pixels, 'crc32c')}"
-    return Record(place, len(pixels), found, checksum=checksum)
+    place = f"{position + HEADER_BYTES + start} {len(pixels)}"
+    return Record(place, len(pixels), found, checksum=f"crc32c:{digest(pixels, 'crc32c')}")
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
     """Yield the image at each offset; the checksum of the listing verifies it."""
     with shard.open() as stream:
         for place in places:
-            start, size, *sides = map(int, place.split())
+            start, size = map(int, place.split())
             stream.seek(start)
-            pixels = stream.read(size)
-            if len(pixels) < size:
-                yield None
-            else:
-                yield _encode(pixels, *sides) if sides else pixels
+            data = stream.read(size)
+            yield data if len(data) == size else None
 
 
 def _frames(stream: BinaryIO, shard: Shard) -> Iterator[tuple[int, bytes | str]]:
@@ -134,20 +115,6 @@ def _value(feature: Any) -> Any:
     kind = feature.WhichOneof("kind")
     values = list(getattr(feature, kind).value) if kind else []
     return values[0] if len(values) == 1 else values
-
-
-def _encode(pixels: bytes, width: int, height: int, channels: int) -> bytes | None:
-    """Store pixels that have no header losslessly, as PNG; return None if they are damaged."""
-    mode, stored = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels), io.BytesIO()
-    try:
-        data = base64.b64decode(pixels, altchars=b"-_")
-    except ValueError:
-        return None
-    if not mode or len(data) != width * height * channels:
-        return None
-    image = Image.frombytes(mode, (width, height), data)
-    image.save(stored, "PNG", compress_level=1)
-    return stored.getvalue()
 
 
 def _parse(data: bytes) -> Any:

@@ -11,7 +11,7 @@ from components.ingest.source.folder_layout import ARCHIVES, PICTURES
 from components.ingest.source.values import LABEL_TEXTS
 
 # Names that writers of data sets use, the most telling first: this pipeline's own and Model
-# Garden's, TFDS's and tensorflow-recorder's, WebDataset's, those common among Hugging Face's.
+# Garden's, TFDS's, WebDataset's, those common among Hugging Face's.
 _IMAGES = ("image/encoded", "image", "img", "image_raw", "jpg", "jpeg", "png", "webp", "picture")
 _TEXT, _NUMBER = "image/class/text", "image/class/label"
 _LABELS: tuple[str, ...] = (_TEXT, "label", "labels", "cls", "class", _NUMBER)

@@ -126,7 +126,7 @@ def list_records(
     [(layout, files)] = shards.items()
     size = round(config.max_image_mib * 2**20)
     opened = [Shard(folder, file, size) for file in files]
-    source, samples, notes = _examine(layout, opened, found, config)
+    source, notes = _examine(layout, opened, found, config)
     with ThreadPoolExecutor(config.workers) as pool:
         lists = list(pool.map(lambda shard: _list_shard(shard, source, config), opened))
     if not config.manifest:
@@ -158,14 +158,13 @@ def list_records(
         "tfds" if is_tfds and layout == "tfrecord" else layout,
         notes + note_missing(source.splits),
         source.features.describe(),
-        {name: _preview(value) for name, value in _union(samples).items()},
     )
 
 
 def _examine(
     layout: str, shards: Sequence[Shard], found: Sequence[Found], config: IngestConfig
-) -> tuple[_Source, list[dict[str, Any]], list[str]]:
-    """Choose features and splits by the first records; return these, too, and notes."""
+) -> tuple[_Source, list[str]]:
+    """Choose features and splits by the first records; return notes, too."""
     folder = shards[0].folder
     samples, shard = _peek(shards, FORMATS[layout])
     known = FORMATS[layout].class_names(shard)
@@ -177,9 +176,9 @@ def _examine(
     files = [shard.file.path for shard in shards]
     names = {} if config.manifest else find_names(folder, features.label, files, paths)
     if features.split or config.layout == "label" or config.manifest:
-        return _Source(layout, features, names, dict.fromkeys(files)), samples, []
+        return _Source(layout, features, names, dict.fromkeys(files)), []
     splits, notes = find_splits(folder, files)
-    return _Source(layout, features, names, splits), samples, notes
+    return _Source(layout, features, names, splits), notes
 
 
 def _check_pixels(folder: str, image: str, paths: Sequence[str]) -> None:
@@ -221,20 +220,6 @@ def _peek(shards: Sequence[Shard], form: Format) -> tuple[list[dict[str, Any]], 
         f"None of {len(shards)} shards in {shards[0].folder}, {form.title}, has a readable "
         f"record{why}: check that it is the right folder, or, if this is an archive: unpack it."
     )
-
-
-def _union(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for sample in reversed(samples):
-        merged |= sample
-    return dict(sorted(merged.items()))
-
-
-def _preview(value: Any) -> str:
-    if isinstance(value, bytes):
-        is_text = len(value) < 200 and value.isascii() and value.decode().isprintable()
-        return quote(value.decode()) if is_text else "bytes"
-    return f"{len(value)} values" if isinstance(value, list) else quote(value)
 
 
 class _ShardList(NamedTuple):

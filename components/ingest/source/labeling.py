@@ -55,8 +55,6 @@ class Labelled(NamedTuple):
     """Warnings."""
     taken: str = ""
     """Which features of records are the image, the label and so on."""
-    features: Mapping[str, str] = {}
-    """Name of a feature → its first value, in words."""
 
 
 class Exclusion:

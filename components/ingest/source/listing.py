@@ -124,8 +124,6 @@ class Listing:
     corrections: Corrections = field(default_factory=Corrections)
     taken: str = ""
     """Features of the shards that are the image, the label and so on."""
-    features: Mapping[str, str] = field(default_factory=dict)
-    """Name → first value of all features of the shards, in words."""
     span: int | None = None
     """The newest span, if the folder has spans."""
     version: int | None = None

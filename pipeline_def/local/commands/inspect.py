@@ -28,7 +28,6 @@ from components.ingest.survey import (
     Survey,
     TimedSample,
     find_copies,
-    find_near_copies,
     try_images,
 )
 from components.ingest.write.accounting import check_usable
@@ -96,18 +95,7 @@ def _inspect(config: Config) -> None:
         print_row(console, name, text)
     for advice in _advice(listing, survey, seen.config):
         print_row(console, "Advice", advice)
-    copies = find_copies(listing, config.ingest, seconds=_SECONDS)
-    near = find_near_copies(listing, config.ingest, seconds=_SECONDS)
-    leaks = (
-        *_leak_warnings(
-            copies, "are also in", rest="files of equal sizes in several splits were not compared"
-        ),
-        *_leak_warnings(
-            near,
-            "look almost the same as images of",
-            rest="files were not compared with other splits by picture",
-        ),
-    )
+    leaks = _leak_warnings(find_copies(listing, config.ingest, seconds=_SECONDS))
     for warning in (*leaks, *_warnings(listing, survey, trial, config)):
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
@@ -204,19 +192,22 @@ def _range(values: tuple[int, ...]) -> str:
     return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
 
 
-def _leak_warnings(copies: Copies, relation: str, *, rest: str) -> Iterator[str]:
-    """Yield a sentence for each pair of splits, and one about the `rest` that was not compared."""
+def _leak_warnings(copies: Copies) -> Iterator[str]:
+    """Yield a sentence for each pair of splits, and one about what was not compared."""
     between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
     examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
     for splits, count in between.items():
         file, other = examples[splits]
         yield (
-            f"{count:,} images of {file.split or 'train or eval'} {relation} "
+            f"{count:,} images of {file.split or 'train or eval'} are also in "
             f"{other.split or 'train or eval'}, such as {file.path} and {other.path}: remove them "
             f"from one of the splits, or the accuracy will be too high"
         )
     if missing := copies.alike - copies.compared:
-        yield f"{missing:,} {rest}, for lack of time"
+        yield (
+            f"{missing:,} files of equal sizes in several splits were not compared, for lack of "
+            f"time"
+        )
 
 
 def _warnings(
