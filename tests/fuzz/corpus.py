@@ -6,7 +6,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from tests.images import test_formats, test_tiff
-from tests.pictures import encode, picture
+from tests.pictures import encode, heic, picture
 
 _ORIENTATION = 0x0112
 _XMP = '<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
@@ -55,7 +55,8 @@ def rare_images() -> list[bytes]:
     files += [encode(image, kind, **frames) for kind in ("GIF", "WEBP", "PNG", "TIFF")]
     text = PngInfo()
     text.add_itxt("XML:com.adobe.xmp", _XMP)
-    return [*files, encode(image, "PNG", exif=_turned(image)), encode(image, "PNG", pnginfo=text)]
+    files += [encode(image, "PNG", exif=_turned(image)), encode(image, "PNG", pnginfo=text)]
+    return [*files, heic(image)]
 
 
 def _image() -> Image.Image:

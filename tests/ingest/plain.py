@@ -1,7 +1,7 @@
 """Ingest without Beam, TFX and TensorFlow: the same plans, one after the other."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source
 from components.ingest.source.listing import check_labels
 from components.ingest.write.plan_writer import IngestJob, write_plan
-from components.ingest.write.run import ingest_listing
+from components.ingest.write.run import WritePlans, ingest_listing
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")
@@ -23,6 +23,8 @@ class Ingested:
 
     examples: Path
     rejects: Path
+    read: int
+    """Number of files that no earlier ingest had read."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -57,12 +59,32 @@ def write_all(numbers: Sequence[int], job: IngestJob) -> None:
         write_plan(number, job)
 
 
-def ingest(folder: Path | str, target: Path, config: IngestConfig = HEADER) -> Ingested:
-    """Ingest `folder` into `target`."""
+def ingest(
+    folder: Path | str,
+    target: Path,
+    config: IngestConfig = HEADER,
+    *,
+    write: WritePlans | None = None,
+    number: str = "",
+    code: str = "",
+) -> Ingested:
+    """Ingest `folder` into `target`, as the output with a number if one is given."""
     listing = list_source(str(folder), config)
     check_labels(listing)
-    made = Ingested(target / "examples", target / "rejects")
-    ingest_listing(
-        listing, config, examples=str(made.examples), rejects=str(made.rejects), write=write_all
+    examples, rejects = target / "examples" / number, target / "rejects" / number
+    done = ingest_listing(
+        listing,
+        config,
+        examples=str(examples),
+        rejects=str(rejects),
+        write=write or write_all,
+        code=code,
     )
-    return made
+    return Ingested(examples, rejects, done.read)
+
+
+def write_manifest(path: Path, groups: Mapping[str, str]) -> str:
+    """List files `label/name` with their groups."""
+    rows = (f"{name},{name.partition('/')[0]},{group}\n" for name, group in groups.items())
+    path.write_text("path,label,group\n" + "".join(rows))
+    return str(path)

@@ -17,16 +17,15 @@ from PIL import Image
 
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.lookup import list_source
 from components.ingest.plan.facts import read_facts
 from components.ingest.plan.shard_plan import is_unchanged
 from components.ingest.source.corrections import write_corrections
 from components.ingest.source.listing import ImageFile
 from components.ingest.write import earlier_shards, plan_writer
-from components.ingest.write.run import Ingested, ingest_listing
 from components.records.record_reader import read_frames
 from components.records.shard_files import PLANS, count_examples, read_index
-from tests.ingest.plain import HEADER, write_all
+from tests.ingest import plain
+from tests.ingest.plain import HEADER, Ingested
 from tests.ingest.test_decisions import decide
 from tests.pictures import encode, picture
 
@@ -75,12 +74,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def ingest(
     folder: Path, target: Path, number: int, config: IngestConfig = CONFIG, code: str = "code"
 ) -> Ingested:
-    places = [str(target / name / str(number)) for name in ("examples", "rejects")]
     config = dataclasses.replace(config, max_reject_fraction=0.5)
-    listing = list_source(str(folder), config)
-    return ingest_listing(
-        listing, config, examples=places[0], rejects=places[1], write=write_all, code=code
-    )
+    return plain.ingest(folder, target, config, number=str(number), code=code)
 
 
 def content(target: Path, number: int) -> dict[str, bytes]:
@@ -236,16 +231,16 @@ def test_twins_that_arrive_later_follow_their_images(folder: Path, tmp_path: Pat
 
 
 def test_groups_keep_their_split_though_copies_have_left_them(tmp_path: Path) -> None:
-    folder, rows = tmp_path / "images", ["path,label,group"]
+    folder, groups = tmp_path / "images", {}
     for label, group, number in itertools.product(("cat", "dog"), range(6), range(3)):
         # The last image is the same everywhere.
         seed = 99 if number == 2 else 1_000 * (label == "dog") + 10 * group + number
         name = f"{label}/{group}{number}.jpg"
         (folder / label).mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(jpeg(seed))
-        rows.append(f"{name},{label},{label}{group}")
-    (tmp_path / "m.csv").write_text("\n".join(rows))
-    config = dataclasses.replace(CONFIG, manifest=str(tmp_path / "m.csv"))
+        groups[name] = f"{label}{group}"
+    manifest = plain.write_manifest(tmp_path / "m.csv", groups)
+    config = dataclasses.replace(CONFIG, manifest=manifest)
     found = []
     for number in (1, 2, 3):
         ingest(folder, tmp_path / "out", number, config)

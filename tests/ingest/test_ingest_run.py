@@ -12,7 +12,7 @@ from components.ingest.lookup import list_images
 from components.ingest.survey import take_survey
 from components.records.shard_files import read_index
 from components.storage import row_table
-from tests.ingest.plain import HEADER, ingest
+from tests.ingest.plain import HEADER, ingest, write_manifest
 from tests.pictures import encode, picture, write_folder
 
 
@@ -204,12 +204,12 @@ def test_only_splits_by_hash_may_be_divided_into_folds(
 
 
 def test_images_of_a_group_are_named_for_the_folds(tmp_path: Path) -> None:
-    folder, rows = write_folder(tmp_path / "images", each=10), ["path,label,group"]
-    for path in sorted(folder.glob("*/*")):
-        film = "film" if path.stem < "003" else ""
-        rows.append(f"{path.relative_to(folder)},{path.parent.name},{film}")
-    (tmp_path / "m.csv").write_text("\n".join(rows) + "\n")
-    config = dataclasses.replace(HEADER, manifest=str(tmp_path / "m.csv"))
+    folder = write_folder(tmp_path / "images", each=10)
+    films = {
+        str(path.relative_to(folder)): "film" if path.stem < "003" else ""
+        for path in sorted(folder.glob("*/*"))
+    }
+    config = dataclasses.replace(HEADER, manifest=write_manifest(tmp_path / "m.csv", films))
     groups = read_index(str(ingest(folder, tmp_path, config).examples))["groups"]
     assert len(groups) == 9
     assert len(set(groups.values())) == 1

@@ -1,5 +1,4 @@
 import collections
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -12,11 +11,11 @@ import pytest
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.plan.splits import find_rule
 from components.ingest.source.listing import Listing, check_labels
 from components.ingest.source.manifest import read_manifest
 from components.storage.folder_listing import MISSING
 from tests.ingest.test_listing import touch
+from tests.ingest.test_stratification import divide
 
 ROWS: list[dict[str, str | None]] = [
     {"path": "a/1.jpg", "label": "cat", "split": "train", "group": "film 1"},
@@ -173,20 +172,12 @@ def test_rows_of_a_class_fill_the_splits_that_only_others_name(tmp_path: Path) -
         "b": pytest.approx({"eval": 0.1, "test": 0.1, "train": 0.8}),
         "c": pytest.approx({"eval": 0.1, "train": 0.9}),
     }
-    divided = collections.Counter(
-        (file.label, split) for file, split in zip(listing.files, divide(listing), strict=True)
-    )
+    splits = divide(listing)
+    divided = collections.Counter((file.label, splits[file.path]) for file in listing.files)
     assert divided["a", "eval"] == 9
     assert all(divided["b", split] in range(9, 12) for split in ("eval", "test"))
     assert (divided["c", "eval"] in range(8, 11), divided["c", "test"]) == (True, 9)
     assert listing.expected("eval") == 28
-
-
-def divide(listing: Listing) -> list[str]:
-    """The split of each file, whose content is its name."""
-    digests = {file: hashlib.sha256(file.path.encode()).hexdigest() for file in listing.files}
-    rule = find_rule(listing, listing.labels(), digests.items())
-    return [rule.split_of(file, sha256) for file, sha256 in digests.items()]
 
 
 def test_paths_outside_the_folder_find_nothing(tmp_path: Path) -> None:

@@ -14,14 +14,12 @@ from components.contract.errors import StorageError
 from components.images.check import check_image
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
-from components.ingest.lookup import list_source
 from components.ingest.plan.facts import FACTS, ROW_BYTES, picture_row, plan_path
 from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.shard_plan import read_plan
 from components.ingest.write.plan_writer import IngestJob, write_plan
-from components.ingest.write.run import ingest_listing
 from components.records.shard_files import read_index
-from tests.ingest.plain import HEADER, ingest
+from tests.ingest.plain import HEADER, ingest, write_manifest
 from tests.pictures import encode, turned
 
 CONFIG = IngestConfig(splits={"train": 0.5, "eval": 0.5}, min_shards=3)
@@ -158,12 +156,10 @@ def test_given_splits_stay_and_their_copies_are_counted(tmp_path: Path) -> None:
 
 def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
     films = [f"dog/{seed}.jpg" for seed in range(100, 110)]
-    rows = ["path,label,group"]
-    for path in sorted(folder.glob("*/*")):
-        name = str(path.relative_to(folder))
-        rows.append(f"{name},{path.parent.name},{'film' if name in films else ''}")
-    (tmp_path / "m.csv").write_text("\n".join(rows))
-    config = IngestConfig(splits=CONFIG.splits, manifest=str(tmp_path / "m.csv"), conflicts="drop")
+    names = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))
+    groups = {name: "film" if name in films else "" for name in names}
+    manifest = write_manifest(tmp_path / "m.csv", groups)
+    config = IngestConfig(splits=CONFIG.splits, manifest=manifest, conflicts="drop")
     made = ingest(folder, tmp_path / "out", config)
     twins = [f"dog/twin-{seed}.jpg" for seed in range(100, 104)]
     assert len(set(made.splits_of(*films, *twins))) == 1
@@ -240,9 +236,8 @@ def test_a_picture_that_all_groups_share_does_not_bind_them(
     names = {f"{g % 2}/{g}-{n}.jpg": (100 * g + n, 90) for g in groups for n in range(1, 9)}
     names |= {f"{g % 2}/{g}-logo.jpg": (9_999, 95 - 5 * g) for g in groups}
     folder = write_scenes(tmp_path / "images", names)
-    rows = [f"{name},{name[0]},{name[2:].partition('-')[0]}" for name in sorted(names)]
-    (tmp_path / "m.csv").write_text("\n".join(["path,label,group", *rows]))
-    config = IngestConfig(splits=CONFIG.splits, manifest=str(tmp_path / "m.csv"))
+    manifest = write_manifest(tmp_path / "m.csv", {n: n[2:].partition("-")[0] for n in names})
+    config = IngestConfig(splits=CONFIG.splits, manifest=manifest)
     made = ingest(folder, tmp_path / "out", config)
     assert "54 images look almost the same, too many for one split" in caplog.text
     for group in groups:
@@ -261,15 +256,8 @@ def test_a_plan_whose_shards_were_moved_is_not_moved_again(folder: Path, tmp_pat
                 facts.write_bytes(before)
                 write_plan(number, job)
 
-    listing = list_source(str(folder), CONFIG)
     with pytest.raises(StorageError, match="are not its own: run again"):
-        ingest_listing(
-            listing,
-            CONFIG,
-            examples=str(tmp_path / "examples"),
-            rejects=str(tmp_path / "rejects"),
-            write=write_twice,
-        )
+        ingest(folder, tmp_path, CONFIG, write=write_twice)
 
 
 def test_copies_of_an_image_with_several_labels_share_a_split(tmp_path: Path) -> None:
@@ -302,7 +290,7 @@ def test_no_image_is_in_two_splits_divided_by_hash(
     tmp_path: Path, groups: int, each: int, config: IngestConfig
 ) -> None:
     """Groups that share one stay together, or its copies leave them if that is too many images."""
-    folder, rows = tmp_path / "images", ["path,label,group"]
+    folder, group_of = tmp_path / "images", {}
     for label, group in itertools.product("ab", range(12 if groups == 2 and each > 1 else groups)):
         for number in range(each + 1):
             # The last image of a group is the same in each of its `groups` neighbors.
@@ -310,9 +298,9 @@ def test_no_image_is_in_two_splits_divided_by_hash(
             name = f"{label}/{group:02}-{number}.jpg"
             (folder / label).mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(jpeg(scene(seed + 10_000 * (label == "b"))))
-            rows.append(f"{name},{label},{label}{group}")
-    (tmp_path / "m.csv").write_text("\n".join(rows))
-    config = dataclasses.replace(config, splits=CONFIG.splits, manifest=str(tmp_path / "m.csv"))
+            group_of[name] = f"{label}{group}"
+    manifest = write_manifest(tmp_path / "m.csv", group_of)
+    config = dataclasses.replace(config, splits=CONFIG.splits, manifest=manifest)
     made = ingest(folder, tmp_path / "out", config)
     assert made.summary["duplicates"] > 0
     assert made.summary["in_several_splits"] == 0
@@ -325,10 +313,9 @@ def test_no_image_is_in_two_splits_divided_by_hash(
 
 
 def test_a_class_that_is_one_group_is_named(tmp_path: Path) -> None:
-    folder = write_scenes(
-        tmp_path / "images", {f"{'ab'[n % 2]}/{n}.jpg": (n, 90) for n in range(20)}
-    )
-    rows = (f"{'ab'[n % 2]}/{n}.jpg,{'ab'[n % 2]},{'film' if n % 2 else ''}" for n in range(20))
-    (tmp_path / "m.csv").write_text("\n".join(["path,label,group", *rows]))
-    made = ingest(folder, tmp_path / "out", IngestConfig(manifest=str(tmp_path / "m.csv")))
+    names = [f"{'ab'[n % 2]}/{n}.jpg" for n in range(20)]
+    folder = write_scenes(tmp_path / "images", {name: (n, 90) for n, name in enumerate(names)})
+    groups = {name: "film" if name.startswith("b") else "" for name in names}
+    manifest = write_manifest(tmp_path / "m.csv", groups)
+    made = ingest(folder, tmp_path / "out", IngestConfig(manifest=manifest))
     assert made.summary["undivided_classes"] == ["b"]

@@ -6,7 +6,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +16,16 @@ import pytest
 from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ResourceError
 from components.ingest.config import IngestConfig
-from components.ingest.lookup import list_source
 from components.ingest.plan.assignment import Assignment
 from components.ingest.plan.splits import SplitRule
 from components.ingest.write.plan_writer import IngestJob
 from components.ingest.write.processes import MIN_FILES, PlanProcesses, choose_way
-from components.ingest.write.run import ingest_listing
 from components.storage import retry
-from tests.ingest.plain import write_all
+from tests.ingest.plain import ingest, write_all
 from tests.pictures import encode, picture, write_folder
 from tests.storage.gs_client import point_to
 
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
-
-
-def ingest(
-    folder: Path | str,
-    target: Path,
-    write: Callable[[Sequence[int], IngestJob], None],
-    config: IngestConfig = CONFIG,
-) -> dict[str, bytes]:
-    """Return every written file by name."""
-    listing, parts = list_source(str(folder), config), (target / "examples", target / "rejects")
-    examples, rejects = map(str, parts)
-    ingest_listing(listing, config, examples=examples, rejects=rejects, write=write)
-    return {str(p.relative_to(target)): p.read_bytes() for p in target.rglob("*") if p.is_file()}
 
 
 def write_in_processes(numbers: Sequence[int], job: IngestJob) -> None:
@@ -51,28 +36,15 @@ def write_in_processes(numbers: Sequence[int], job: IngestJob) -> None:
 
 
 @pytest.mark.slow
-def test_processes_write_the_same_bytes_and_report_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # JPEGs are decoded without TensorFlow, PNGs with it.
-    folder = write_folder(tmp_path / "images", each=20)
-    (folder / "red" / "photo.jpg").write_bytes(encode(picture(0), "JPEG"))
-    (folder / "red" / "broken.jpg").write_bytes(b"no image")
-    expected = ingest(folder, tmp_path / "here", write_all)
-    counts: list[int] = []
-    # A second pass moves records.
-    monkeypatch.setattr(IngestJob, "count", lambda job, n: None if job.again else counts.append(n))
-    assert ingest(folder, tmp_path / "there", write_in_processes) == expected
-    assert sum(counts) == 62
-
-
-@pytest.mark.slow
-def test_processes_read_a_bucket_and_tell_the_run_of_retries(
+def test_processes_read_a_bucket_and_tell_the_run_of_files_and_retries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = dataclasses.replace(CONFIG, check="header")
     folder = write_folder(tmp_path / "images", each=20)
-    expected = ingest(folder, tmp_path / "here", write_all, config)
+    expected = ingest(folder, tmp_path / "here", config)
+    counts: list[int] = []
+    # A second pass moves records.
+    monkeypatch.setattr(IngestJob, "count", lambda job, n: None if job.again else counts.append(n))
 
     def write(numbers: Sequence[int], job: IngestJob) -> None:
         server.faults = {f"images/{path.relative_to(folder)}": [503] for path in broken}
@@ -82,11 +54,13 @@ def test_processes_read_a_bucket_and_tell_the_run_of_retries(
     with GcsServer({"bucket": tmp_path}) as server, point_to(server):
         monkeypatch.setenv("FSSPEC_GS_ENDPOINT_URL", server.endpoint)
         monkeypatch.setenv("FSSPEC_GS_TOKEN", "anon")
-        found = ingest("gs://bucket/images", tmp_path / "there", write, config)
+        found = ingest("gs://bucket/images", tmp_path / "there", config, write=write)
         assert retry.count_retries() == {"HTTP status 503": len(broken)}
     assert caplog.text.count("after HTTP status 503: GET ") == len(broken)
-    shards = {name for name in expected if "Split-" in name}
-    assert {name: found[name] for name in shards} == {name: expected[name] for name in shards}
+    assert sum(counts) == 60
+    assert [found.shards(split) for split in found.counts] == [
+        expected.shards(split) for split in expected.counts
+    ]
 
 
 def job_in(place: Path, **changes: object) -> IngestJob:
@@ -196,7 +170,8 @@ def test_names_tell_whether_tensorflow_decodes_most_files(
         path = tmp_path / "images" / label / f"{number}{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode(picture(number), "JPEG"))
-    ingest(tmp_path / "images", tmp_path / "out", note, dataclasses.replace(CONFIG, **options))
+    config = dataclasses.replace(CONFIG, **options)
+    ingest(tmp_path / "images", tmp_path / "out", config, write=note)
     assert jobs[0].for_tensorflow == expected
 
 

@@ -184,7 +184,7 @@ def _read_arrow(
         batches = enumerate(reader)
     for number, batch in batches:
         sizes: Sequence[int | None] = [None] * batch.num_rows
-        if sized in batch.schema.names:
+        if sized and sized in batch.schema.names:
             sizes = pc.binary_length(_pixels(batch, sized)).to_pylist()
         yield number, 0, batch, sizes
 

@@ -12,7 +12,6 @@ from components.ingest.plan.facts import Digests, Fact, PlanFacts, find_repeated
 from components.ingest.plan.shard_plan import ShardPlan
 from components.ingest.plan.splits import SplitRule
 from components.ingest.source.listing import ImageFile
-from components.records.shard_files import shard_path
 
 
 class Place(NamedTuple):
@@ -76,11 +75,6 @@ class PlanReport:
     def examples(self) -> int:
         """Number of examples in all splits."""
         return sum(sum(labels.values()) for labels in self.labels.values())
-
-    def shards(self, examples_uri: str) -> dict[str, str]:
-        """Return split → path of the shard of the plan."""
-        index, count = self.plan.index, self.plan.count
-        return {split: shard_path(examples_uri, split, index, count) for split in self.labels}
 
 
 @dataclass(frozen=True)
@@ -177,7 +171,7 @@ def records_per_shard(reports: Iterable[PlanReport]) -> dict[str, dict[str, int]
     """Count the records: split → shard file name → records."""
     splits: dict[str, dict[str, int]] = {}
     for report in reports:
-        for split, path in report.shards("").items():
+        for split, path in report.plan.shards("", report.labels).items():
             records = sum(report.labels[split].values())
             splits.setdefault(split, {})[os.path.basename(path)] = records
     return splits

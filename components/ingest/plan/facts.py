@@ -16,7 +16,7 @@ from components.images.check_result import CheckedImage
 from components.images.transcode import THUMBPRINT_SIDE
 from components.ingest.plan.shard_plan import ShardPlan
 from components.ingest.source.listing import ImageFile
-from components.records.shard_files import PLANS, replace_file, shard_path
+from components.records.shard_files import PLANS, replace_file
 
 _BYTES = 32
 
@@ -112,11 +112,6 @@ class PlanFacts:
     def files(self) -> Iterator[tuple[ImageFile, Fact]]:
         """Iterate over the files, each with what is known of it."""
         return zip(self.plan.files, self.facts, strict=True)
-
-    def shards(self, examples_uri: str) -> dict[str, str]:
-        """Return split → path of the shard of the plan."""
-        index, count = self.plan.index, self.plan.count
-        return {split: shard_path(examples_uri, split, index, count) for split in self.sizes}
 
 
 def plan_path(examples_uri: str, plan: ShardPlan) -> str:

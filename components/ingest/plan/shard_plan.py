@@ -19,7 +19,7 @@ from components.contract.artifact_files import make_folders, read_part, write_pa
 from components.contract.example import SPAN
 from components.ingest.config import IngestConfig
 from components.ingest.source.listing import ImageFile, place_in_listing
-from components.records.shard_files import PLANS, UNFINISHED
+from components.records.shard_files import PLANS, UNFINISHED, shard_path
 from components.storage.row_table import sort
 
 _FILE = "plans"
@@ -47,6 +47,10 @@ class ShardPlan:
     """Many of them stay on disk."""
     before: "ShardPlan | None" = field(default=None, compare=False)
     """The plan of an earlier ingest that had the same files, which have not changed."""
+
+    def shards(self, examples_uri: str, splits: Iterable[str]) -> dict[str, str]:
+        """Return split → path of the shard of this plan."""
+        return {of: shard_path(examples_uri, of, self.index, self.count) for of in splits}
 
 
 _Part = tuple[Sequence[ImageFile], ShardPlan | None]

@@ -165,14 +165,14 @@ def _adopt(
     plan: ShardPlan, facts: PlanFacts, earlier_uri: str, examples_uri: str, suffixes: Sequence[str]
 ) -> PlanFacts | None:
     """Take over the shards of a plan; return None if the earlier ones are being removed."""
-    now = dataclasses.replace(facts, plan=plan)
     source, target = plan_path(earlier_uri, facts.plan), plan_path(examples_uri, plan)
     # Most files are listed as before, with their labels.
     is_as_before = plan.files == facts.plan.files
     shared = [*suffixes, FACTS] if is_as_before else suffixes
     pairs = [(source + suffix, target + suffix) for suffix in shared]
-    shards = now.shards(examples_uri)
-    pairs += [(path, shards[split]) for split, path in facts.shards(earlier_uri).items()]
+    shards = plan.shards(examples_uri, facts.sizes)
+    old_shards = facts.plan.shards(earlier_uri, facts.sizes)
+    pairs += [(old_shards[split], shards[split]) for split in shards]
     for number, (old, new) in enumerate(pairs):
         make_folders(os.path.dirname(new))
         try:
@@ -181,6 +181,7 @@ def _adopt(
             for _, made in pairs[:number]:
                 remove(made)
             return None
+    now = dataclasses.replace(facts, plan=plan)
     if not is_as_before:
         write_facts(examples_uri, now)
     return now
@@ -199,7 +200,7 @@ def _read_plans(examples_uri: str, suffixes: Sequence[str]) -> Iterator[tuple[Pl
 
 def _is_intact(facts: PlanFacts, path: str, examples_uri: str, suffixes: Sequence[str]) -> bool:
     """Return whether shards have their sizes, and nothing has been written since the index."""
-    shards = facts.shards(examples_uri)
+    shards = facts.plan.shards(examples_uri, facts.sizes)
     places = (*shards.values(), *(path + suffix for suffix in (FACTS, *suffixes)))
     try:
         newest = max(os.stat(place).st_mtime_ns for place in places)

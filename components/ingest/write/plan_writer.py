@@ -91,7 +91,7 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
         before = read_facts(own)
         sizes = _write(plan, job, _find_known([own], plan, job), count)
         for split in before.sizes.keys() - sizes.keys():
-            remove(before.shards(job.examples_uri)[split])
+            remove(shard_path(job.examples_uri, split, plan.index, plan.count))
         return
     try:
         _write(plan, job, _find_known(job.earlier.get(number, ()), plan, job), count)
@@ -107,7 +107,7 @@ def _find_known(paths: Sequence[str], plan: ShardPlan, job: IngestJob) -> dict[s
     known = {}
     for path in paths:
         before = read_facts(path)
-        shards = before.shards(path.rpartition("/")[0].rpartition("/")[0])
+        shards = before.plan.shards(path.rpartition("/")[0].rpartition("/")[0], before.sizes)
         readers = {split: read_frames(shard) for split, shard in shards.items()}
         rows = read_pictures(path) if job.config.finds_near_duplicates else None
         for number, (file, fact) in enumerate(zip(before.plan.files, before.facts, strict=True)):
