@@ -4,12 +4,11 @@ import argparse
 import operator
 import shlex
 from pathlib import Path
-from typing import Any
 
 from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
-from components.trainer.config.recipes import resolve_each
+from components.trainer.config.recipes import resolve
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import run_commands
@@ -55,11 +54,11 @@ def compile_(arguments: list[str]) -> int:
         options, rest = parser.parse_known_args(arguments)
     hidden = {"output", "keep_runs"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
-    config, recipes = _resolve_for_cluster(config, options.target)
+    config = _resolve_for_cluster(config, options.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
-    documents = compile_documents(config, recipes, target=options.target, image=options.image)
+    documents = compile_documents(config, target=options.target, image=options.image)
     try:
         Path(options.output).write_text(dump_documents(documents), encoding="utf-8")
     except OSError as error:
@@ -75,14 +74,8 @@ def compile_(arguments: list[str]) -> int:
     return 0
 
 
-def _resolve_for_cluster(
-    config: Config, target: Target
-) -> tuple[Config, dict[str, dict[str, Any]]]:
-    """Check requirements of a cluster, and choose what a local run derives from the images.
-
-    Returns:
-        The complete configuration, and the values of the recipes that a run may choose from.
-    """
+def _resolve_for_cluster(config: Config, target: Target) -> Config:
+    """Check requirements of a cluster, and choose what a local run derives from the images."""
     if config.data is None:
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
@@ -98,7 +91,8 @@ def _resolve_for_cluster(
             f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so models would be "
             "taken for images: choose another folder."
         )
-    return resolve_each(config, shorter_side=_ASSUMED_SIDE, images=0)
+    resolved, _ = resolve(config, shorter_side=_ASSUMED_SIDE, images=0)
+    return resolved
 
 
 def _check_reachable(config: Config, option: str, step: str, target: Target) -> None:

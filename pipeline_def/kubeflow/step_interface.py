@@ -43,21 +43,8 @@ STORAGE = "{storage}"
 STORAGE_PARAMETER = "storage"
 """Parameter of the run that sets this folder."""
 
-AS_COMPILED = -1
-"""Default of the parameters of the `LEARNERS`: the value of the recipe, or the compiled one."""
-
-RECIPE_PARAMETER = "training_recipe"
-"""Parameter of the run that names the training recipe; the `LEARNERS` take it."""
-
-RECIPE_PROPERTY = "custom_config"
-"""Execution property of the `LEARNERS`, JSON, that a recipe changes."""
-
 LEARNERS = (TUNER.id, TRAINER.id)
 """Steps that train, and take the same parameters."""
-
-Recipes = Mapping[str, Mapping[str, Any]]
-"""Training recipe → `section.field` → value."""
-
 
 SETTINGS_VARIABLE = "STEP_SETTINGS"
 """Environment variable of a pod with its `PodSettings`, JSON."""
@@ -107,8 +94,6 @@ class StepInterface:
     """Output → dotted path of its artifact class."""
     integers: Sequence[str] = ()
     """Execution properties that are integers; the launcher has only doubles."""
-    recipes: Recipes = field(default_factory=dict)
-    """What the parameter `training_recipe` chooses from; empty: the step does not take it."""
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""
     workers: int = 1
@@ -147,13 +132,10 @@ class RunParameter:
         value = get_value(text, self.place[1:])
         return self.unset if value is None else value
 
-    def keeps_compiled(self, value: Any) -> bool:
-        """Return whether the value of a run leaves the compiled one, or that of the recipe."""
-        return self.step == TRAINER.id and bool(value == AS_COMPILED)
-
 
 _CONFIG = ("config",)
-_TRAINING = (RECIPE_PROPERTY, "training")
+_LEARNING = "custom_config"
+_TRAINING = (_LEARNING, "training")
 RUN_PARAMETERS = (
     RunParameter("data", EXAMPLE_GEN.id, ("input_base",)),
     RunParameter("span", EXAMPLE_GEN.id, (*_CONFIG, "span"), unset=-1),
@@ -173,7 +155,7 @@ LEFT_OUT = {
     **dict.fromkeys(
         LEARNERS,
         (
-            *((RECIPE_PROPERTY, "input", name) for name in ("threads", "cache", "cache_folder")),
+            *((_LEARNING, "input", name) for name in ("threads", "cache", "cache_folder")),
             (*_TRAINING, "checkpoint_steps"),
         ),
     ),

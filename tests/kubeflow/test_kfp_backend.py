@@ -62,11 +62,7 @@ def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path
     driver = templates["entrypoint"]["dag"]["tasks"][0]["arguments"]["parameters"]
     config = next(value["value"] for value in driver if value["name"] == "runtime-config")
     values = json.loads(config)["parameterValues"]
-    assert (values["training_epochs"], values["data"], values["training_patience"]) == (
-        3,
-        "gs://other",
-        -1,
-    )
+    assert (values["training_epochs"], values["data"]) == (3, "gs://other")
 
 
 def test_argos_defaults_make_every_failure_of_a_step_final(file: Path) -> None:

@@ -117,36 +117,6 @@ def choose_weights(config: SectionsLike, *, shorter_side: int, images: int) -> M
     return dataclasses.replace(model, name=name, weights="imagenet")
 
 
-def resolve_each(
-    config: Sections, *, shorter_side: int, images: int
-) -> tuple[Sections, dict[str, dict[str, Any]]]:
-    """Resolve the configuration for images that are not known yet, such as those of a later run.
-
-    Returns:
-        The complete configuration, and recipe → `section.field` → value of each option in which the
-        recipes differ, such as the initial weights; the user's own choices, network and image size
-        are the same in all of them.
-    """
-    resolved, chosen = resolve(config, shorter_side=shorter_side, images=images)
-    each = {chosen.name: resolved}
-    model = dataclasses.replace(config.model, name=resolved.model.name)
-    for name in RECIPES.keys() - each:
-        recipe: dict[str, Any] = {"recipe": name}
-        training = dataclasses.replace(config.training, **recipe)
-        sections = {"training": training, "model": model, "transform": resolved.transform}
-        other = dataclasses.replace(config, **sections)
-        each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
-    every = {key for values in RECIPES.values() for key in values(images)} | {"model.weights"}
-    keys = [
-        key
-        for key in sorted(every)
-        if len({get_value(variant, key) for variant in each.values()}) > 1
-    ]
-    return resolved, {
-        name: {key: get_value(variant, key) for key in keys} for name, variant in each.items()
-    }
-
-
 def _choose_network(
     config: SectionsLike, model: ModelConfig, *, shorter_side: int, images: int
 ) -> tuple[str, int]:

@@ -45,15 +45,11 @@ from pipeline_def.kubeflow.specification import (
     steps_of,
 )
 from pipeline_def.kubeflow.step_interface import (
-    AS_COMPILED,
-    LEARNERS,
     LEFT_OUT,
-    RECIPE_PARAMETER,
     RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
     PodSettings,
-    Recipes,
     RunParameter,
     get_value,
     set_value,
@@ -68,8 +64,6 @@ _TEXTS = {
     "span": "Span to take where data is a pattern with {SPAN} or a date; -1: the newest.",
     STORAGE_PARAMETER: "Where pushed models, checkpoints and statistics go; empty: below the "
     "pipeline root.",
-    RECIPE_PARAMETER: "Recipe of the training: small, photos, transfer or cifar. Values that the "
-    "pipeline or the run sets by itself stay.",
 }
 # Section of the options that a step's parameters replace.
 _SECTIONS = {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training", EVALUATOR.id: "evaluation"}
@@ -90,12 +84,10 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def compile_documents(
-    config: Config, recipes: Recipes | None = None, *, target: Target, image: str
-) -> list[Spec]:
+def compile_documents(config: Config, *, target: Target, image: str) -> list[Spec]:
     """Return the specification and, if steps use features of Kubernetes, the platform's document.
 
-    `config` is resolved. A run chooses from `recipes`; with None it has no such parameter.
+    `config` is resolved.
     """
     check_name(config.name)
     _check_beam(config)
@@ -104,13 +96,12 @@ def compile_documents(
     parts = describe(
         components,
         config.name,
-        recipes=recipes or {},
         direct=target == "vertex",
         workers=config.kubeflow.workers,
     )
     options = _leave_out(parts)
     document = Specification(_start_specification(config))
-    _add_run_parameters(document, parts, config, recipes)
+    _add_run_parameters(document, parts, config)
     _tell_training(parts, config, image)
     write_pods(document, parts, image, cache=config.cache)
     settings = _pod_settings(document, config, components, options, image)
@@ -184,28 +175,18 @@ def _pod_settings(
     }
 
 
-def _add_run_parameters(
-    document: Specification, parts: list[Part], config: Config, recipes: Recipes | None
-) -> None:
+def _add_run_parameters(document: Specification, parts: list[Part], config: Config) -> None:
     """Add all parameters of the run, with their defaults, and give them to their parts."""
     steps = {part.step: part.constants() for part in parts if not part.interface.lookup}
     for parameter in RUN_PARAMETERS:
         takers = [part for part in parts if part.step in parameter.steps]
         default = parameter.read(steps[parameter.step][parameter.place[0]])
-        text = _describe(parameter)
-        if parameter.keeps_compiled(AS_COMPILED):
-            # A default that a user may mean could not be told from one that nobody has chosen.
-            text += f" {AS_COMPILED}: {default}, or what the parameter {RECIPE_PARAMETER} says."
-            default = type(default)(AS_COMPILED)
-        _add_parameter(document, parameter.name, default, takers, text)
+        _add_parameter(document, parameter.name, default, takers, _describe(parameter))
         if len(parameter.place) == 1:
             for part in takers:
                 del part.parameters[parameter.place[0]]
     storing = [part for part in parts if STORAGE in str([*part.constants().values()])]
     _add_parameter(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
-    if recipes:
-        learning = [p for p in parts if p.step in LEARNERS and not p.interface.lookup]
-        _add_parameter(document, RECIPE_PARAMETER, config.training.recipe, learning)
 
 
 def _describe(parameter: RunParameter) -> str:

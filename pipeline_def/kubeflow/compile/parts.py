@@ -15,7 +15,6 @@ from pipeline_def.kubeflow.specification import LOOKUPS, Spec, pod_of
 from pipeline_def.kubeflow.step_interface import (
     LEARNERS,
     RESOLVED_PARAMETER,
-    Recipes,
     StepInterface,
 )
 from pipeline_def.steps import BASELINE_FINDER, EXAMPLE_GEN, EXAMPLE_VALIDATOR, TRAINER
@@ -66,16 +65,13 @@ def constant(value: Any) -> Spec:
     return {"runtimeValue": {"constant": value}}
 
 
-def describe(
-    components: list[Any], pipeline: str, *, recipes: Recipes, direct: bool, workers: int
-) -> list[Part]:
+def describe(components: list[Any], pipeline: str, *, direct: bool, workers: int) -> list[Part]:
     """Return the lookups, then the steps of the components.
 
     With `direct`, all of them use remote URIs instead of the launcher's copies.
     """
     common = StepInterface(pipeline=pipeline, direct=direct)
-    learner = replace(common, recipes=recipes)
-    interfaces = dict.fromkeys(LEARNERS, learner) | {TRAINER.id: replace(learner, workers=workers)}
+    interfaces = {TRAINER.id: replace(common, workers=workers)}
     steps = [_describe_step(one, interfaces.get(one.id, common)) for one in components]
     looking = {
         one.id: one.driver_class

@@ -20,13 +20,10 @@ from components.contract.errors import ConfigurationError, UserError
 from components.storage.folder import replace_file
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step_interface import (
-    RECIPE_PARAMETER,
-    RECIPE_PROPERTY,
     RESOLVED_PARAMETER,
     RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
-    Recipes,
     StepInterface,
     is_integer,
     set_value,
@@ -78,24 +75,16 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     values = {key: float(v) if is_integer(v) else v for key, v in given.items()}
     parameters = [p for p in RUN_PARAMETERS if p.name in values and interface.step in p.steps]
     of_the_run = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(p.name for p in parameters)}
-    of_the_run |= {RECIPE_PARAMETER} if interface.recipes else set()
     properties = {key: value for key, value in values.items() if key not in of_the_run}
     try:
         for place, value in interface.options.items():
             name, *keys = place.split(".")
             properties[name] = set_value(properties[name], tuple(keys), value)
-        if interface.recipes and RECIPE_PARAMETER in values:
-            changes = _recipe_changes(str(values[RECIPE_PARAMETER]), interface.recipes)
-            for place, value in changes.items():
-                properties[RECIPE_PROPERTY] = set_value(
-                    properties[RECIPE_PROPERTY], tuple(place.split(".")), value
-                )
         for parameter in parameters:
             (name, *keys), value = parameter.place, values[parameter.name]
             if parameter.unset is not None and value is not None:
                 value = None if value == parameter.unset else to_integer(value, parameter.name)
-            if not parameter.keeps_compiled(value):
-                properties[name] = set_value(properties.get(name), tuple(keys), value)
+            properties[name] = set_value(properties.get(name), tuple(keys), value)
         resolved = json.loads(str(values.get(RESOLVED_PARAMETER) or "{}"))
     except ConfigurationError:
         raise
@@ -105,15 +94,6 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
         ) from error
     return properties | {key: value for key, value in resolved.items() if value is not None}
-
-
-def _recipe_changes(wanted: str, recipes: Recipes) -> dict[str, Any]:
-    if wanted not in recipes:
-        raise ConfigurationError(
-            f"The parameter {RECIPE_PARAMETER} is {wanted!r}: it must be one of "
-            f"{', '.join(sorted(recipes))}."
-        )
-    return {"training.recipe": wanted, **recipes[wanted]}
 
 
 def _fill_in_storage(value: Any, storage: str | None) -> Any:

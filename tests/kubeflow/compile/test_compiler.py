@@ -71,7 +71,7 @@ def task(spec: Spec, name: str) -> Spec:
 
 @pytest.mark.parametrize("target", ["oss", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_every_step_compiles_for_every_target(target: Target) -> None:
-    made = compiler.compile_documents(EVERYTHING, {"small": {}}, target=target, image="i")
+    made = compiler.compile_documents(EVERYTHING, target=target, image="i")
     drivers = {c.id: c.driver_class for c in create_pipeline(EVERYTHING).components}
     looking = {name for name in STEPS if not drivers[name].__module__.startswith("tfx")}
     assert set(steps(made[0])) == {*map(pod_of, STEPS), LOOKUPS}
@@ -86,7 +86,7 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
         assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     # What changes the training for a run, changes its search.
     given = [task(made[0], name)["inputs"]["parameters"] for name in LEARNERS]
-    assert given[0].keys() >= {"training_recipe", "training_epochs"}
+    assert given[0].keys() >= {"training_seed", "training_epochs"}
     assert given[0].keys() - given[1].keys() == {"tuner_fn"}
 
 
@@ -162,7 +162,7 @@ def test_lookups_are_never_cached_and_part_of_the_cache_key(spec: Spec) -> None:
 
 def keys(choices: Config, image: str = "i") -> dict[str, str]:
     """Task → all that KFP's driver and launcher hash for its cache, with the run's defaults."""
-    [spec, *platform] = compiler.compile_documents(choices, {}, target="oss", image=image)
+    [spec, *platform] = compiler.compile_documents(choices, target="oss", image=image)
     whole = Specification(spec, *platform)
     found = {}
     for name in set(whole.tasks) - {LOOKUPS}:
@@ -267,10 +267,7 @@ def test_run_parameters_have_defaults(spec: Spec) -> None:
     found = spec["root"]["inputDefinitions"]["parameters"]
     assert found["data"]["defaultValue"] == "gs://bucket/images"
     unseen, _ = resolve(Config(), shorter_side=96, images=0)
-    # What a run says is not told from a default that has the same value.
-    assert found["training_epochs"]["defaultValue"] == -1
-    assert f"-1: {unseen.training.epochs}, or what" in found["training_epochs"]["description"]
-    assert found["training_recipe"]["defaultValue"] == unseen.training.recipe
+    assert found["training_epochs"]["defaultValue"] == unseen.training.epochs
     assert found["span"] == {**found["span"], "parameterType": "NUMBER_INTEGER", "defaultValue": -1}
     assert all("defaultValue" in definition for definition in found.values())
     for step, name in (("ImageExampleGen", "data"), (LOOKUPS, "ImageExampleGen_data")):

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.contract.configuration import to_dict
 from components.contract.errors import UserError
-from components.trainer.config.recipes import resolve_each
-from components.trainer.config.training import TrainingConfig
-from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.executor_input import local_path, pipeline_folder, remote_uri
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
 from pipeline_def.kubeflow.step_interface import StepInterface
@@ -140,48 +136,6 @@ def test_pipeline_folder(uri: str, folder: str | None) -> None:
 def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) -> None:
     [config] = properties(INGEST, config=json.dumps({"span": compiled}), span=run).values()
     assert repr(json.loads(config)["span"]) == repr(found)
-
-
-@pytest.mark.parametrize(
-    ("given_to_run", "training", "flip"),
-    [
-        pytest.param({}, ("small", 20, "adam"), False, id="nothing is chosen"),
-        pytest.param({"training_epochs": 20.0}, ("small", 20, "adam"), False, id="as compiled"),
-        pytest.param(
-            {"training_recipe": "cifar", "training_epochs": 20.0},
-            ("cifar", 20, "sgd"),
-            True,
-            id="another, and epochs as compiled",
-        ),
-        pytest.param({"training_recipe": "cifar"}, ("cifar", 40, "sgd"), True, id="another"),
-        pytest.param(
-            {"training_recipe": "cifar", "training_epochs": 3.0},
-            ("cifar", 3, "sgd"),
-            True,
-            id="another, and epochs",
-        ),
-    ],
-)
-def test_the_recipe_of_a_run(
-    given_to_run: dict[str, Any], training: tuple[str, int, str], flip: bool
-) -> None:
-    """Parameters that the user does not set have the default -1; a value always counts."""
-    given = Config(training=TrainingConfig(recipe="small", learning_rate=0.3))
-    config, recipes = resolve_each(given, shorter_side=32, images=0)
-    step = replace(TRAINER, step="Tuner", recipes=recipes)
-    sections = {
-        name: to_dict(getattr(config, name)) for name in ("training", "augmentation", "model")
-    }
-    values = {"custom_config": json.dumps(sections), "training_epochs": -1.0, **given_to_run}
-    found = json.loads(properties(step, **values)["custom_config"])
-    chosen = found["training"]
-    assert (chosen["recipe"], chosen["epochs"], chosen["optimizer"]) == training
-    assert found["augmentation"]["flip"] is flip
-    # The user's own stays whatever the recipe.
-    assert chosen["learning_rate"] == 0.3
-    assert "training_recipe" not in properties(step, **values)
-    with pytest.raises(UserError, match="is 'large': it must be one of cifar, "):
-        properties(step, **values | {"training_recipe": "large"})
 
 
 def test_options_that_change_no_result_come_from_the_environment() -> None:

@@ -6,7 +6,7 @@ import pytest
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
-from components.trainer.config.recipes import apply_values, resolve, resolve_each
+from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import describe_chosen, find_ineffective
@@ -98,26 +98,6 @@ def test_size_network_and_recipe_follow_the_images(
         for key in recipe.values
         for section, field in [key.split(".")]
     } == recipe.values
-
-
-@pytest.mark.parametrize(
-    ("given", "weights"),
-    [
-        ({}, {"transfer": "imagenet", "photos": "none", "cifar": "none", "small": "none"}),
-        (RANDOM, {}),
-        (TRANSFER, {}),
-        ({"training": TrainingConfig(recipe="photos")}, {}),
-        ({"model": ModelConfig(build_fn="my.model")}, {}),
-    ],
-)
-def test_a_recipe_that_a_run_chooses_decides_about_the_weights_of_its_network(
-    given: dict[str, Any], weights: dict[str, str]
-) -> None:
-    config, recipes = resolve_each(Config(**given), shorter_side=224, images=0)
-    found = {name: values.get("model.weights") for name, values in recipes.items()}
-    assert found == (weights or dict.fromkeys(recipes))
-    for values in recipes.values():
-        apply_values(config, values)
 
 
 def test_a_recipe_says_why() -> None:
