@@ -300,6 +300,8 @@ SETTINGS = {
         tolerations=[Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")],
         volumes={"claim": "/mnt/data"},
         shared_memory="4Gi",
+        labels={"queue": "team"},
+        annotations={"note": "a"},
     ),
 }
 
@@ -327,6 +329,7 @@ def test_resources_of_each_step() -> None:
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "gpu"}},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "podMetadata": {"labels": {"queue": "team"}, "annotations": {"note": "a"}},
         "imagePullSecret": [{"secretName": "login"}],
         "secretAsEnv": [
             {"secretName": "s", "keyToEnv": [{"secretKey": "key", "envVar": "VARIABLE"}]}
@@ -339,10 +342,20 @@ def test_resources_of_each_step() -> None:
     assert set(settings["Transform_executor"]) == {"imagePullSecret", "secretAsEnv"}
 
 
-def test_two_values_of_one_setting_in_a_pod_are_refused() -> None:
-    differing = {"Evaluator": StepConfig(memory=8), "BaselineFinder": StepConfig(memory=4)}
-    with pytest.raises(UserError, match=r"memory of Evaluator is 8.*share a pod.*has 4"):
-        compiler.compile_documents(config(steps=differing), target="oss", image="i")
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (
+            {"Evaluator": StepConfig(memory=8), "BaselineFinder": StepConfig(memory=4)},
+            r"memory of Evaluator is 8.*share a pod.*has 4",
+        ),
+        # A pod of KFP has labels, but no priority class.
+        ({"Trainer": StepConfig(priority_class="high")}, "cannot set one for Trainer: only seve"),
+    ],
+)
+def test_settings_that_a_pod_cannot_have(steps: dict[str, StepConfig], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        compiler.compile_documents(config(steps=steps), target="oss", image="i")
 
 
 def test_resources_on_vertex() -> None:

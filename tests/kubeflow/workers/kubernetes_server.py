@@ -20,13 +20,10 @@ NAMESPACE = "kubeflow"
 POD = "images-x7k2p-1234"
 TOKEN = "secret-token"
 
-_JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-_SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
-_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+_PATH = re.compile(rf"/apis?/(?:(\w+)/)?v1/namespaces/{NAMESPACE}/(\w+)(?:/([^/]+))?(?:/(\w+))?")
 
 Job = dict[str, Any]
+Answer = tuple[int, dict[str, Any] | str]
 
 
 class KubernetesServer(StubServer):
@@ -38,9 +35,7 @@ class KubernetesServer(StubServer):
         """Rules of the role of the account."""
         self.failures = 0  # so many requests fail before one works
         self.script: deque[str] = deque(["Pending", "Running", "Succeeded"])
-        """States of a job, one for each look at it."""
-        self.state: Callable[[], str] = self._next
-        """What gives the condition, where it is not scripted."""
+        """States of a job, one for each look at it; the last one stays."""
         self.on_create: Callable[[Job], None] = lambda job: None
         self.on_look: Callable[[str], None] = lambda state: None
         self.jobs: dict[str, Job] = {}
@@ -66,10 +61,7 @@ class KubernetesServer(StubServer):
         """Have a pod of a job that failed, with these last lines of its log."""
         ended = {"exitCode": code, "reason": reason, "finishedAt": f"2026-11-22T{at}Z"}
         state = [{"name": "worker", "state": {"terminated": ended}}]
-        self.pods[pod] = {
-            "metadata": {"name": pod},
-            "status": {"phase": "Failed", "containerStatuses": state},
-        }
+        self.pods[pod] = {"status": {"phase": "Failed", "containerStatuses": state}}
         self.logs[pod] = [(f"2026-11-22T{at}.5Z", line) for line in lines]
 
     def respond(self, request: Request) -> Response:
@@ -79,54 +71,58 @@ class KubernetesServer(StubServer):
         status, body = self._answer(request) if known else _status(401, "Unauthorized")
         return Response(body, status, "application/json")
 
-    def _answer(self, request: Request) -> tuple[int, dict[str, Any] | str]:
-        method, path, query, body = request.method, request.path, request.query, request.json
+    def _answer(self, request: Request) -> Answer:
         if self.failures:
             self.failures -= 1
             return _status(503, "etcdserver: leader changed")
-        right = _right(method, path)
-        if not any(_allows(rule, right) for rule in self.role):
+        found = _PATH.fullmatch(request.path)
+        assert found, request.path
+        group, kind, name, part = (text or "" for text in found.groups())
+        verbs = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}
+        right = verbs[request.method], f"{kind}/{part}".rstrip("/"), group
+        if not any(_allows(rule, *right) for rule in self.role):
             return _status(403, f"User cannot {' '.join(right)} in the namespace {NAMESPACE}")
-        if path.startswith(_JOBS):
-            return self._respond_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
-        if path.startswith(_SERVICES):
-            return self._respond_services(method, path.removeprefix(_SERVICES).strip("/"), body)
-        if path.startswith(_CONFIG_MAPS):
-            return _object("ConfigMap", path.rpartition("/")[2], self.config_maps)
-        if path.startswith(_SECRETS):
-            return _object("Secret", path.rpartition("/")[2], self.secrets)
-        name, _, part = path.removeprefix(_PODS).strip("/").partition("/")
-        if part == "log":
-            return self._log(name, query)
-        if not name:
-            wanted = query["labelSelector"].partition("=")
-            assert wanted[0] == "job-name"
-            return 200, {"items": [*self._pods_of(wanted[2])]}
-        if name == POD:
-            spec = {"serviceAccountName": "pipeline-runner"}
-            return 200, {"metadata": {"name": POD, "uid": "f3c1"}, "spec": spec}
-        return _status(404, f'pods "{name}" not found')
+        answer = self._answer_jobs if kind == "jobs" else self._answer_others
+        return answer(request, kind, name, part) or _status(404, f'{kind} "{name}" not found')
+
+    def _answer_others(self, request: Request, kind: str, name: str, part: str) -> Answer | None:
+        match kind:
+            case "services" if request.method == "POST":
+                self.services[request.json["metadata"]["name"]] = request.json
+                return 201, request.json
+            case "services" if name in self.services:
+                return 200, self.services.pop(name)
+            case "configmaps" if name in self.config_maps:
+                return _object("ConfigMap", name, self.config_maps[name])
+            case "secrets" if name in self.secrets:
+                encoded = {
+                    k: base64.b64encode(v.encode()).decode() for k, v in self.secrets[name].items()
+                }
+                return _object("Secret", name, encoded)
+            case "pods" if part == "log":
+                return self._log(name, request.query)
+            case "pods" if not name:
+                label, _, job = request.query["labelSelector"].partition("=")
+                assert label == "job-name"
+                return 200, {"items": [*self._pods_of(job)]}
+            case "pods" if name == POD:
+                spec = {"serviceAccountName": "pipeline-runner"}
+                return 200, {"metadata": {"name": POD, "uid": "f3c1"}, "spec": spec}
+        return None
 
     def _pods_of(self, job: str) -> Iterator[dict[str, Any]]:
         """Yield the pods of a job, JOB-INDEX-SUFFIX, with their index."""
-        plain = {name: {"metadata": {"name": name}} for name in self.logs}
-        for name, pod in (plain | self.pods).items():
+        known: dict[str, dict[str, Any]] = {**dict.fromkeys(self.logs, {}), **self.pods}
+        for name, pod in known.items():
             if name.startswith(f"{job}-"):
                 index = name.removeprefix(f"{job}-").partition("-")[0]
                 annotations = {"batch.kubernetes.io/job-completion-index": index}
-                metadata = {**pod["metadata"], "name": name, "annotations": annotations}
+                metadata = {**pod.get("metadata", {}), "name": name, "annotations": annotations}
                 yield {**pod, "metadata": metadata}
 
-    def _respond_services(self, method: str, name: str, body: Any) -> tuple[int, Any]:
-        if method == "POST":
-            self.services[body["metadata"]["name"]] = body
-            return 201, body
-        if name not in self.services:
-            return _status(404, f'services "{name}" not found')
-        return 200, self.services.pop(name)
-
-    def _respond_jobs(self, method: str, name: str, body: Any) -> tuple[int, dict[str, Any] | str]:
-        if method == "POST":
+    def _answer_jobs(self, request: Request, _: str, name: str, __: str) -> Answer | None:
+        if request.method == "POST":
+            body = request.json
             name = body["metadata"]["name"]
             if name in self.jobs:
                 return _status(409, f'jobs.batch "{name}" already exists')
@@ -134,10 +130,9 @@ class KubernetesServer(StubServer):
             self.created.append(body)
             self.on_create(body)
             return 201, body
-        if name not in self.jobs:
-            return _status(404, f'jobs.batch "{name}" not found')
-        job = self.jobs[name]
-        if method == "DELETE":
+        if (job := self.jobs.get(name)) is None:
+            return None
+        if request.method == "DELETE":
             job["metadata"]["deletionTimestamp"] = "2026-11-22T10:00:00Z"
             if not self.slow_deletions:
                 del self.jobs[name]
@@ -147,17 +142,14 @@ class KubernetesServer(StubServer):
             if not self.slow_deletions:
                 del self.jobs[name]
             return 200, job
-        state = self.state()
+        state = self.script.popleft() if len(self.script) > 1 else self.script[0]
         self.on_look(state)
         kind = {"Succeeded": "SuccessCriteriaMet"}.get(state, state)
         condition = {"type": kind, "status": "True", "message": f"Job {name} is {state}."}
         plain = {"Pending": {"active": 4}, "Running": {"active": 4, "ready": 4}}
         return 200, {**job, "status": plain.get(state, {"conditions": [condition]})}
 
-    def _next(self) -> str:
-        return self.script.popleft() if len(self.script) > 1 else self.script[0]
-
-    def _log(self, pod: str, query: dict[str, str]) -> tuple[int, dict[str, Any] | str]:
+    def _log(self, pod: str, query: dict[str, str]) -> Answer:
         assert query["timestamps"] == "True"
         if pod not in self.logs:
             return _status(400, f'container "worker" in pod "{pod}" is waiting to start')
@@ -173,35 +165,16 @@ def docs_role() -> list[dict[str, list[str]]]:
     return list(role["rules"])
 
 
-def _right(method: str, path: str) -> tuple[str, str, str]:
-    """Return the verb, resource and API group that a request needs."""
-    root = next(
-        root for root in (_JOBS, _SERVICES, _CONFIG_MAPS, _SECRETS, _PODS) if path.startswith(root)
-    )
-    group = "batch" if root == _JOBS else ""
-    name, _, part = path.removeprefix(root).strip("/").partition("/")
-    verb = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}[method]
-    return verb, root.rpartition("/")[2] + (f"/{part}" if part else ""), group
-
-
-def _allows(rule: dict[str, list[str]], right: tuple[str, str, str]) -> bool:
-    verb, resource, group = right
+def _allows(rule: dict[str, list[str]], verb: str, resource: str, group: str) -> bool:
     return verb in rule["verbs"] and resource in rule["resources"] and group in rule["apiGroups"]
 
 
-def _object(
-    kind: str, name: str, objects: Mapping[str, Mapping[str, str]]
-) -> tuple[int, dict[str, Any]]:
-    if name not in objects:
-        return _status(404, f'{kind} "{name}" not found')
-    data = dict(objects[name])
-    if kind == "Secret":
-        data = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+def _object(kind: str, name: str, data: Mapping[str, str]) -> Answer:
     metadata = {"name": name, "namespace": NAMESPACE}
-    return 200, {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data}
+    return 200, {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": dict(data)}
 
 
-def _status(code: int, message: str) -> tuple[int, dict[str, Any]]:
+def _status(code: int, message: str) -> Answer:
     reason = "NotFound" if code == 404 else "Failure"
     status = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason}
     return code, {**status, "message": message, "code": code}

@@ -21,7 +21,6 @@ STEPS = {
         cpu=8,
         gpus=2,
         image="i:gpu",
-        retries=3,
         shared_memory="4Gi",
         node_selector={"pool": "gpu"},
         volumes={"claim": "/mnt/shared"},
@@ -46,31 +45,17 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
         "pvcMount": [{"constant": "claim", "mountPath": "/mnt/shared"}],
     }
     assert interface(spec, "Transform").workers == 1
-    [alone] = compiler.compile_documents(config(pipeline_root=ROOT), target="oss", image="i")
-    assert settings_of(alone, "Trainer").workers is None
-
-
-def test_labels_and_priorities() -> None:
-    """A pod of KFP has labels and annotations, but no priority class."""
-    trainer = StepConfig(labels={"queue": "team"}, annotations={"note": "a"})
-    choices = config(steps={"Trainer": trainer}, store_secret="")
-    [_, kubernetes] = compiler.compile_documents(choices, target="oss", image="i")
-    executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    metadata = {"labels": {"queue": "team"}, "annotations": {"note": "a"}}
-    assert executors["Trainer_executor"] == {"podMetadata": metadata}
-    steps = {"Trainer": StepConfig(priority_class="high")}
-    with pytest.raises(ConfigurationError, match="cannot set one for Trainer: only several"):
-        compiler.compile_documents(config(steps=steps), target="oss", image="i")
 
 
 SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
+ON_GS = {"pipeline_root": ROOT}
 
 
 @pytest.mark.parametrize(
     "kubeflow",
     [
-        {"pipeline_root": ROOT},
-        {"pipeline_root": ROOT, "storage": "/mnt/shared", "steps": SHARED},
+        ON_GS,
+        {**ON_GS, "storage": "/mnt/shared", "steps": SHARED},
         # Artifacts of the cluster's own store travel over the volume.
         {"storage": "/mnt/shared/models", "steps": SHARED},
     ],
@@ -80,30 +65,30 @@ def test_where_workers_can_share(kubeflow: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kubeflow", "message"),
+    ("kubeflow", "training", "target", "message"),
     [
-        ({}, "cannot share checkpoints in the cluster's own store: set kubeflow.storage"),
-        ({"storage": "/mnt/sharedfolder", "steps": SHARED}, "checkpoints in /mnt/sharedfolder"),
-        ({"storage": "gs://b/m"}, "artifacts are in the cluster's own store, which the workers"),
+        ({}, {}, "oss", "cannot share checkpoints in the cluster's own store: set kubeflow.stor"),
+        (
+            {"storage": "/mnt/sharedfolder", "steps": SHARED},
+            *({}, "oss", "checkpoints in /mnt/sharedfolder"),
+        ),
+        (
+            {"storage": "gs://b/m"},
+            *({}, "oss", "artifacts are in the cluster's own store, which the workers"),
+        ),
+        (ON_GS, {"accelerator": "mirrored"}, "oss", "accelerator is mirrored, for one machine"),
+        (ON_GS, {"minutes": 60}, "oss", "training.minutes searches on one machine: remove one"),
+        (ON_GS, {}, "vertex", "on Vertex AI use one machine with several GPUs"),
     ],
 )
-def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        check_workers(config(workers=4, **kubeflow), "oss")
-    check_workers(config(workers=1, **kubeflow), "oss")
+def test_what_several_workers_cannot_do(
+    kubeflow: dict[str, Any], training: dict[str, Any], target: Target, message: str
+) -> None:
+    def check(workers: int) -> None:
+        choices = config(workers=workers, **kubeflow)
+        trained = dataclasses.replace(choices, training=TrainingConfig(**training))
+        check_workers(trained, target)
 
-
-@pytest.mark.parametrize(
-    ("training", "target", "message"),
-    [
-        ({"accelerator": "mirrored"}, "oss", "training.accelerator is mirrored, for one machine"),
-        ({"minutes": 60}, "oss", "training.minutes searches on one machine: remove one"),
-        ({}, "vertex", "on Vertex AI use one machine with several GPUs"),
-    ],
-)
-def test_requirements_of_workers(training: dict[str, Any], target: Target, message: str) -> None:
-    choices = dataclasses.replace(
-        config(workers=4, pipeline_root=ROOT), training=TrainingConfig(**training)
-    )
     with pytest.raises(ConfigurationError, match=message):
-        check_workers(choices, target)
+        check(workers=4)
+    check(workers=1)

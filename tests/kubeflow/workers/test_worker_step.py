@@ -10,17 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfx import types
+from tfx.dsl.components.base import base_executor
 
+from components.contract.configuration import to_json
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow import executor_input
-from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
+from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step_interface import (
+    SETTINGS_VARIABLE,
+    PodSettings,
+    StepInterface,
+    WorkerGroup,
+)
 from pipeline_def.kubeflow.workers import worker_step
 from pipeline_def.kubeflow.workers.worker_step import job_name, run_workers
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
-EXECUTOR = "tfx.components.trainer.executor.GenericExecutor"
 
 
 @pytest.fixture
@@ -28,6 +37,23 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesServer]:
     monkeypatch.setenv("KFP_POD_NAME", POD)
     with KubernetesServer() as running:
         yield running
+
+
+class Trainer(base_executor.BaseExecutor):
+    """Says who it is and what it got; only the chief writes the model, as our executor does."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        [examples], [model] = input_dict["examples"], output_dict["model"]
+        task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        model.set_string_custom_property("told", f"{task} {exec_properties['checkpoints']}")
+        if not task:
+            Path(model.uri).mkdir(parents=True)
+            Path(model.uri, "weights").write_text(Path(examples.uri, "shard").read_text())
 
 
 class Step:
@@ -41,7 +67,10 @@ class Step:
         (folder / "minio" / "b" / "examples" / "shard").write_text("images")
         self.given: dict[str, Any] = {
             "inputs": {
-                "parameterValues": {"storage": str(self.volume / "models")},
+                "parameterValues": {
+                    "storage": str(self.volume / "models"),
+                    "checkpoints": "{storage}/checkpoints",
+                },
                 "artifacts": {"examples": {"artifacts": [{"uri": "minio://b/examples"}]}},
             },
             "outputs": {
@@ -49,6 +78,16 @@ class Step:
                 "outputFile": str(folder / "output.json"),
             },
         }
+        settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
+        self.group = WorkerGroup("registry/image:1-gpu", settings)
+        self.interface = StepInterface(
+            step="Trainer",
+            executor=f"{__name__}.Trainer",
+            pipeline="images",
+            inputs={"examples": "tfx.types.standard_artifacts.Examples"},
+            outputs={"model": "tfx.types.standard_artifacts.Model"},
+            workers=4,
+        )
 
     @property
     def name(self) -> str:
@@ -62,11 +101,8 @@ class Step:
         return f"{self.name}-{index}-x7k2p"
 
     def run(self) -> dict[str, Any]:
-        settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
-        group = WorkerGroup("registry/image:1-gpu", settings)
-        trainer = StepInterface(step="Trainer", executor=EXECUTOR, pipeline="images", workers=4)
         cluster = self.server.cluster()
-        return run_workers(self.given, trainer, group, cluster=cluster, interval=0.01)
+        return run_workers(self.given, self.interface, self.group, cluster=cluster, interval=0.01)
 
 
 @pytest.fixture
@@ -94,6 +130,36 @@ def train(job: Job) -> None:
     written = Path(given["outputs"]["outputFile"])
     written.parent.mkdir(parents=True, exist_ok=True)
     written.write_text(json.dumps(output))
+
+
+def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last worker ends after the chief and must not replace its output."""
+
+    def operate(job: Job) -> None:
+        [container] = job["spec"]["template"]["spec"]["containers"]
+        command = [word.replace("$$", "$") for word in container["command"]]
+        told = next(one["value"] for one in container["env"] if one["name"] == "TF_CONFIG")
+        for index in ("0", "1"):
+            config = told.replace("$(JOB_COMPLETION_INDEX)", index)
+            monkeypatch.setenv("TF_CONFIG", config)
+            assert entrypoint.main(command[3:]) == 0
+        monkeypatch.delenv("TF_CONFIG")
+
+    step.server.on_create = operate
+    cluster = step.server.cluster()
+    monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setenv(SETTINGS_VARIABLE, to_json(PodSettings(workers=step.group)))
+    given = ("--interface", to_json(step.interface), "--executor_input", json.dumps(step.given))
+    assert entrypoint.main(["--step", "Trainer", *given]) == 0
+    assert not step.server.jobs
+    assert not step.server.services
+    output = json.loads((step.folder / "output.json").read_text())
+    [model] = output["artifacts"]["model"]["artifacts"]
+    assert model["uri"] == f"minio://b/{RUN}/Trainer/model"
+    assert model["metadata"]["told"] == f"0 {step.volume}/models/checkpoints"
+    assert (step.folder / f"minio/b/{RUN}/Trainer/model/weights").read_text() == "images"
+    assert not list((step.volume / "models" / "workers").iterdir())
 
 
 def test_artifacts_on_gs_are_used_in_place(
@@ -254,10 +320,8 @@ def test_a_refused_request_is_one_sentence(step: Step) -> None:
 
 def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    trainer = StepInterface(step="Trainer", pipeline="images", workers=2)
-    group = WorkerGroup("i", StepConfig(volumes={"c": str(step.volume)}))
     with pytest.raises(ServiceError, match="this container has no service account"):
-        run_workers(step.given, trainer, group)
+        run_workers(step.given, step.interface, step.group)
 
 
 @pytest.mark.parametrize(
