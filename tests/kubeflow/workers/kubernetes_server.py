@@ -112,7 +112,7 @@ class KubernetesServer(StubServer):
 
     def _pods_of(self, job: str) -> Iterator[dict[str, Any]]:
         """Yield the pods of a job, JOB-INDEX-SUFFIX, with their index."""
-        known: dict[str, dict[str, Any]] = {**dict.fromkeys(self.logs, {}), **self.pods}
+        known: dict[str, dict[str, Any]] = {name: {} for name in self.logs} | self.pods
         for name, pod in known.items():
             if name.startswith(f"{job}-"):
                 index = name.removeprefix(f"{job}-").partition("-")[0]
