@@ -21,8 +21,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from benchmarks.gcs_server import GcsServer
-from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
-from benchmarks.ingest_images import make_copies
+from benchmarks.ingest_contenders import CONTENDERS, ingested, make_copies, prepare
 from benchmarks.measuring import options
 from benchmarks.measuring.process import measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results

@@ -1,8 +1,9 @@
-"""Contenders of the ingest benchmark: this component, the machine's limits, other tools."""
+"""Contenders of the ingest benchmark, and unique copies of your images for them."""
 
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -13,6 +14,9 @@ from typing import Any
 import google_crc32c
 
 from benchmarks.peers.ingest_peers import BEAM_ARGS, JPEG_QUALITY, PEERS, list_files
+from components.contract.errors import DataError
+from components.images.check import check_image
+from components.ingest.config import IngestConfig
 
 SHRINK = 256
 """Shorter side, pixels."""
@@ -48,7 +52,6 @@ def _ingest(source: str, target: str, mode: str) -> None:
 
     from components.contract.artifacts import ImageRejects
     from components.contract.configuration import to_json
-    from components.ingest.config import IngestConfig
     from components.ingest.executor import Executor
 
     configs = {
@@ -204,3 +207,39 @@ CONTENDERS: dict[str, tuple[str, ...]] = {
     "remote": ("ours", "limit: gcsfs, read and dropped"),
 }
 """Mode → contenders; the first is compared with each of the others."""
+
+
+def make_copies(data: str, target: str, count: int, *, side: int | None = None) -> None:
+    """Write `count` JPEGs made from those of `data`, each with a unique comment.
+
+    Identical files would be duplicates, which ingest reads once.
+
+    Args:
+        data: folder of `label/image.jpg`.
+        target: a new folder.
+        count: number of files.
+        side: shrink them to so many pixels of the shorter side; None: as they are.
+
+    Raises:
+        DataError: there is no JPEG in `data`.
+    """
+    originals = [
+        (label, encoded)
+        for path, label in list_files(data)
+        if (encoded := Path(path).read_bytes()).startswith(b"\xff\xd8")
+    ]
+    if not originals:
+        raise DataError(f"{data} has no JPEG in a folder of its label, as label/image.jpg.")
+    if side:
+        originals = [(label, _small(encoded, side)) for label, encoded in originals]
+    for number in range(count):
+        label, encoded = originals[number % len(originals)]
+        comment = b"%020d" % number
+        segment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
+        path = Path(target, label, f"{number:07d}.jpg")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded[:2] + segment + encoded[2:])
+
+
+def _small(encoded: bytes, side: int) -> bytes:
+    return check_image(encoded, IngestConfig(shrink=side, quality=88)).encoded

@@ -5,8 +5,8 @@
     uv run -m benchmarks.input_pipeline --data DIR --gcs-latency-ms 30 --gcs-stream-mbps 160
 
 Every rung reads the same images at the same batch size, and gives the same pixels, which is checked
-first. The rungs take turns, so that a slow minute of the machine meets all of them. Writes a table,
-`results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes.
+first. The rungs take turns, so that a slow minute of the machine meets all of them. Prints a table
+with the limits of the machine, and how long an accelerator of the given speed waits at each rung.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import os
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring import options
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from benchmarks.measuring.process import QUIET, measure, say, take_turns
-from benchmarks.measuring.results import write_results
+from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from components.contract.errors import ConfigurationError
 from components.host.machine import available_cpus
 
@@ -54,7 +55,6 @@ def _climb(arguments: argparse.Namespace) -> None:
     images = arguments.images // arguments.batch * arguments.batch
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
-    os.makedirs(arguments.output, exist_ok=True)
     from benchmarks.ladder.data import prepare
 
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
@@ -62,14 +62,8 @@ def _climb(arguments: argparse.Namespace) -> None:
         say(f"preparing {images:,} images of {arguments.data}")
         material = prepare(arguments.data, folder, size=arguments.size, images=images)
         results = _measure(arguments, material)
-    from benchmarks.ladder.verdict import judge, tabulate
-
-    results |= {"found": material.found, "different": material.different, "data": arguments.data}
-    results |= judge(results, target=arguments.target_images_per_second)
-    table = tabulate(results)
+    table = _tabulate(results)
     table.show()
-    print(*results["verdict"], sep="\n")
-    _write(results, Path(arguments.output))
     write_results(_MODULE, [table], results, arguments.json)
 
 
@@ -90,7 +84,6 @@ def _parser() -> argparse.ArgumentParser:
         help="of each repeat, which lasts --seconds to 10 s",
     )
     parser.add_argument("--seconds", type=float, default=1, help="of each measurement, at least")
-    parser.add_argument("--output", default="input_benchmark", help="folder for the results")
     parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")
     parser.add_argument(
         "--target-images-per-second",
@@ -169,6 +162,7 @@ def _take_turns(
         "accelerator_images_per_second": task["target"],
         "batch": arguments.batch,
         "images": material.images,
+        "different": material.different,
         "size": material.size,
         "cores": available_cpus(),
     }
@@ -190,15 +184,28 @@ def choose(words: str | None, *, remote: bool) -> list[Rung]:
     raise ConfigurationError(f"no rung is named like '{words}'; the rungs are: {names}")
 
 
-def _write(results: dict[str, Any], output: Path) -> None:
-    from benchmarks.ladder.plot import draw
-
-    (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    (output / "recommended.yaml").write_text(results["recommended"])
-    draw([results], output / "ladder.png")
-    for name in ("results.json", "ladder.png", "recommended.yaml"):
-        print(output / name)
-    print(f"Use it: uv run local_runner.py --config {output / 'recommended.yaml'}")
+def _tabulate(results: Mapping[str, Any]) -> Figures:
+    """Return the rungs and the limits as a table."""
+    columns = ("rung", "images/s", "of the first", "CPU µs per image", "first batch")
+    table = Figures(
+        f"{results['images']:,} images ({results['different']:,} different) of "
+        f"{results['size']} pixels, batches of {results['batch']}, {results['cores']} cores",
+        (*columns, f"waiting at {results['accelerator_images_per_second']:,.0f}/s"),
+    )
+    first = Spread.of(results["rungs"][0]["images_per_second"])
+    for rung in results["rungs"]:
+        rate = Spread.of(rung["images_per_second"])
+        table.add(
+            rung["name"],
+            rate.show(),
+            "" if rate == first else ratio(rate, first),
+            f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
+            f"{Spread.of(rung['first_batch_seconds']).median:.2f} s",
+            f"{Spread.of([100 * share for share in rung['wait_share']]).show(1)} %",
+        )
+    for name, values in results["limits"].items():
+        table.add(name, Spread.of(values).show(), "", "", "", "")
+    return table
 
 
 if __name__ == "__main__":

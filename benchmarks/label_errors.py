@@ -5,8 +5,7 @@
 
 Labels are flipped at random, or between similar classes: to the label that a run on the untouched
 images proposes most often instead. Precision is the fraction of k flipped labels among the k images
-with the highest scores: of the suspects; of the loss of the final model; of a ridge regression on
-the features of four fifths of the images, judging the others.
+with the highest scores.
 """
 
 import argparse
@@ -24,16 +23,15 @@ import numpy.typing as npt
 from benchmarks.measuring import options
 from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, Spread, write_results
-from components.contract.image_table import read_embeddings, read_images
+from components.contract.image_table import read_images
 from components.report.suspects.labels import find_wrong_labels, score_labels
 from pipeline_def.local.preparation import write_digits
 
 _MODULE = "benchmarks.label_errors"
 _RATES = (0.03, 0.08, 0.2)
 _KINDS = ("random", "similar")
-_FOLDS = 5
 # Figure → digits after the point.
-_SHOWN = {"listed": 0, "suspects": 2, "loss": 2, "folds": 2, "proposed": 2}
+_SHOWN = {"listed": 0, "suspects": 2, "proposed": 2}
 
 Columns = dict[str, npt.NDArray[Any]]
 Figure = dict[str, float]
@@ -62,14 +60,14 @@ def _measure(arguments: argparse.Namespace) -> None:
         source = Path(arguments.data or f"{work}/digits")
         if not arguments.data:
             write_digits(str(source))
-        clean, _ = _run(_copy(source, Path(work), {}), arguments.option)
+        clean = _run(_copy(source, Path(work), {}), arguments.option)
         suspects, _ = find_wrong_labels(clean)
         figures["none"] = [{"listed": len(suspects), "images": len(clean["label"])}]
         progress.report("none")
         for seed in range(arguments.repeats):
             for kind, rate in itertools.product(_KINDS, rates):
                 flipped = _flip(clean, rate, seed, similar=kind == "similar")
-                found = _judge(*_run(_copy(source, Path(work), flipped), arguments.option))
+                found = _judge(_run(_copy(source, Path(work), flipped), arguments.option))
                 figures.setdefault(f"{kind}, {rate:.0%}", []).append(found)
                 progress.report(f"{kind} {rate}")
             # Hours of work: what is done is kept.
@@ -108,20 +106,18 @@ def _copy(source: Path, work: Path, flipped: dict[str, str]) -> Path:
     return target
 
 
-def _run(folder: Path, chosen: list[str]) -> tuple[Columns, npt.NDArray[Any]]:
-    """Run the pipeline; return the table of images and the features."""
+def _run(folder: Path, chosen: list[str]) -> Columns:
+    """Run the pipeline; return the table of images."""
     output = folder.with_name("output")
     shutil.rmtree(output, ignore_errors=True)
     options_of_run = [f"--{option}" for option in chosen]
     run_pipeline(["--data", str(folder), "--output", str(output), *options_of_run])
     [run] = output.glob("artifacts/Trainer/model_run/*")
-    table, features = read_images(str(run)), read_embeddings(str(run))
-    assert features is not None
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    return columns, np.array(features, np.float64)
+    table = read_images(str(run))
+    return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def _judge(columns: Columns, features: npt.NDArray[Any]) -> Figure:
+def _judge(columns: Columns) -> Figure:
     true = np.array([Path(path).name.partition("@")[0] for path in columns["path"]])
     wrong = columns["label"] != true
     numbers = (columns[name] for name in ("margin", "probability", "given_probability"))
@@ -129,34 +125,15 @@ def _judge(columns: Columns, features: npt.NDArray[Any]) -> Figure:
     suspects, errors = find_wrong_labels(columns)
     first = np.argsort(-scores, kind="stable")[: wrong.sum()]
     right = (columns["proposed"] == true)[first[wrong[first]]]
-    evidence = {"loss": -columns["given_probability"], "folds": _judge_in_folds(columns, features)}
-    precision = {name: _precision(values, wrong) for name, values in evidence.items()}
     low, likely, high, _ = errors or (0, 0, 0, 0)
-    found = {"flipped": int(wrong.sum()), "suspects": _precision(scores, wrong), **precision}
+    found = {"flipped": int(wrong.sum()), "suspects": float(wrong[first].mean())}
     bounds = {"low": low, "likely": likely, "high": high}
     return {**found, **bounds, "proposed": float(right.mean()), "listed": len(suspects)}
 
 
-def _precision(scores: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> float:
-    return float(wrong[np.argsort(-scores, kind="stable")[: wrong.sum()]].mean())
-
-
-def _judge_in_folds(columns: Columns, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return how little each label is predicted by a regression on the other folds."""
-    inputs = np.c_[(features - features.mean(0)) / (features.std(0) + 1e-6), np.ones(len(features))]
-    targets = (columns["label"][:, np.newaxis] == np.unique(columns["label"])).astype(float)
-    folds, found = np.arange(len(inputs)) % _FOLDS, np.zeros(len(inputs))
-    for fold in range(_FOLDS):
-        x, y, own = inputs[folds != fold], targets[folds != fold], folds == fold
-        penalty = 0.1 * len(x) * np.eye(x.shape[1])
-        predicted = inputs[own] @ np.linalg.solve(x.T @ x + penalty, x.T @ y)
-        found[own] = -(predicted * targets[own]).sum(axis=1)
-    return found
-
-
 def _tabulate(figures: dict[str, list[Figure]], images: int) -> Figures:
-    columns = ("flipped", "precision", "of the loss", "of folds", "proposed label", "estimate")
-    table = Figures(f"Wrong labels of {images:,} images", (*columns, "listed"))
+    columns = ("flipped", "precision", "proposed label", "estimate", "listed")
+    table = Figures(f"Wrong labels of {images:,} images", columns)
     for name, runs in figures.items():
         listed, *cells = (
             Spread.of([run[key] for run in runs]).show(digits) if key in runs[0] else ""

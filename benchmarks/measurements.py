@@ -41,8 +41,6 @@ _LEFT_OUT = (
     "waiting at",
     "longest",
     "p50",
-    "of the loss",
-    "of folds",
 )
 """Beginnings of columns that only the files of results have."""
 
@@ -87,7 +85,6 @@ def _measure_all(arguments: argparse.Namespace) -> Iterator[str]:
             "photos": Path(arguments.photos).resolve(),
             "thumbnails": Path(arguments.thumbnails or arguments.photos).resolve(),
             "output": Path(arguments.output).resolve(),
-            "scratch": scratch,
         }
         for name in arguments.only.split(","):
             measurement = MEASUREMENTS[name]

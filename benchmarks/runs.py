@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import simplejpeg
 
-from benchmarks.ingest_images import make_copies
+from benchmarks.ingest_contenders import make_copies
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, Progress, end_with_parent, say
 from benchmarks.measuring.results import Figures, Spread, write_results
@@ -117,7 +117,7 @@ def _write_images(part: str, arguments: argparse.Namespace, folder: Path) -> tup
 def _run_thrice(data: Path, chosen: Sequence[str], repeats: int) -> dict[str, list[Figure]]:
     """Run on a folder, on the same folder again, and with one image more."""
     names = ("first run", "again, from the cache", "with one image more")
-    progress = Progress(repeats * len(names), kinds=len(names))
+    progress = Progress(repeats * len(names))
     figures: dict[str, list[Figure]] = {}
     output = data.with_name(f"output of {data.name}")
     for number in range(repeats):
@@ -152,7 +152,7 @@ def _run_in_buckets(folder: Path) -> Figure:
 def _run_weights(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
     """Train on some images of each class from random weights, the head alone, and by default."""
     figures: dict[str, list[Figure]] = {}
-    progress = Progress(3 * arguments.repeats, kinds=3)
+    progress = Progress(3 * arguments.repeats)
     for seed in range(1, arguments.repeats + 1):
         data = folder / f"some{seed}"
         for label in sorted({file.parent for file in Path(arguments.data).rglob("*.*")}):

@@ -1,12 +1,9 @@
-"""Measures training: against its bare step, and against naive input.
+"""Measures the same training fed file by file in program order, and fed by this pipeline.
 
-    uv run -m benchmarks.training --part step --data DIR
-    uv run -m benchmarks.training --part naive --data DIR --images 6400 --epochs 10
+    uv run -m benchmarks.training --data DIR --images 6400 --epochs 10
 
-step: images/s of the training loop, from pixels in memory and from JPEG shards, over those of its
-step alone on one batch in memory. naive: the same training fed file by file in program order, and
-fed by this pipeline. Seconds include tracing the graph and, in this pipeline's loop, evaluation,
-logs and checkpoints; images/s are of the steps after the first epoch.
+Seconds include tracing the graph and, in this pipeline's loop, evaluation, logs and checkpoints;
+images/s are of the steps after the first epoch.
 
 Each figure comes from a fresh process; contenders take turns, so that a slow minute of the machine
 affects all of them.
@@ -32,16 +29,15 @@ Results = dict[str, list[dict[str, Any]]]
 
 
 def main() -> int:
-    """Measure what the command line asks for; print a table per part."""
+    """Measure what the command line asks for; print a table."""
     parser = _parser()
     arguments = parser.parse_args()
     os.environ.update(QUIET)
-    return options.run(parser, lambda: _measure_parts(arguments))
+    return options.run(parser, lambda: _compare(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=5)
-    parser.add_argument("--part", action="append", required=True, choices=("step", "naive"))
     parser.add_argument("--data", required=True, help="folder of images")
     parser.add_argument("--network", default="resnet9", help="as model.name")
     counts = {
@@ -55,48 +51,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure_parts(arguments: argparse.Namespace) -> None:
-    from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD
-
-    contenders = {
-        "step": [BARE, DECODED, JPEG],
-        "naive": [NAIVE, NAIVE_AHEAD, JPEG, DECODED],
-    }
-    tabulate = {"step": _tabulate_step, "naive": _tabulate_naive}
-    results, tables = {}, []
-    for part in arguments.part:
-        results[part] = _take_turns(arguments, contenders[part])
-        tables.append(tabulate[part](_title(arguments), results[part]))
-        tables[-1].show()
-    write_results(_MODULE, tables, results, arguments.json)
+def _compare(arguments: argparse.Namespace) -> None:
+    results = _take_turns(arguments)
+    table = _tabulate(_title(arguments), results)
+    table.show()
+    write_results(_MODULE, [table], results, arguments.json)
 
 
-def _tabulate_step(title: str, results: Results) -> Figures:
-    [bare, *_] = results.values()
-    table = Figures(title, ("contender", "images/s", "of the bare step", "waiting"))
-    for name, figures in results.items():
-        # Round by round: from one to the next the machine may be faster or slower.
-        ratios = [_middle(ours) / _middle(step) for ours, step in zip(figures, bare, strict=True)]
-        of_step = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        table.add(name, _show(figures, "images_per_second"), of_step, _waiting(figures))
-    return table
-
-
-def _tabulate_naive(title: str, results: Results) -> Figures:
-    naive, *_ = (Spread.of(_collect(figures, "images_per_second")) for figures in results.values())
+def _tabulate(title: str, results: Results) -> Figures:
     columns = ("input", "seconds", "images/s", "of the naive loop", "waiting")
     table = Figures(title, columns)
+    rates = {name: Spread.of(_collect(of, "images_per_second")) for name, of in results.items()}
+    naive = next(iter(rates))
     for name, figures in results.items():
-        rate = Spread.of(_collect(figures, "images_per_second"))
-        seconds = _show(figures, "seconds", digits=1)
-        of_naive = "" if rate == naive else ratio(rate, naive)
-        table.add(name, seconds, _show(figures, "images_per_second"), of_naive, _waiting(figures))
+        seconds = Spread.of([figure["seconds"] for figure in figures]).show(1)
+        of_naive = "" if name == naive else ratio(rates[name], rates[naive])
+        waiting = f"{statistics.median(_collect(figures, 'wait_share')):.1%}"
+        table.add(name, seconds, rates[name].show(), of_naive, waiting)
     return table
 
 
-def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results:
-    """Measure contenders on the same images, in rounds."""
+def _take_turns(arguments: argparse.Namespace) -> Results:
+    """Measure the contenders on the same images, in rounds."""
     from benchmarks.ladder.data import prepare
+    from benchmarks.training_run import CONTENDERS
 
     images = arguments.images // arguments.batch * arguments.batch
     if not images:
@@ -112,31 +90,16 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
             return figures
 
         return take_turns(
-            contenders,
+            CONTENDERS,
             arguments.repeats,
             measure_one,
-            lambda figures: f"{_middle(figures):,.0f} images/s",
+            lambda figures: f"{statistics.median(figures['images_per_second']):,.0f} images/s",
         )
 
 
 def _collect(figures: list[dict[str, Any]], key: str) -> list[float]:
-    """Return the numbers of all processes; one each, or one per epoch."""
-    values_of_each = (figure.get(key, []) for figure in figures)
-    return [value for one in values_of_each for value in (one if isinstance(one, list) else [one])]
-
-
-def _middle(figures: dict[str, Any]) -> float:
-    """Return the images per second of one process."""
-    return float(statistics.median(figures["images_per_second"]))
-
-
-def _show(figures: list[dict[str, Any]], key: str, *, digits: int = 0) -> str:
-    return Spread.of(_collect(figures, key)).show(digits)
-
-
-def _waiting(figures: list[dict[str, Any]]) -> str:
-    values = _collect(figures, "wait_share")
-    return f"{statistics.median(values):.1%}" if values else ""
+    """Return the numbers of all epochs of all processes."""
+    return [value for figure in figures for value in figure[key]]
 
 
 def _title(arguments: argparse.Namespace) -> str:

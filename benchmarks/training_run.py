@@ -1,6 +1,6 @@
-"""Measures one training, or its bare step, in a fresh process; prints JSON.
+"""Measures one training in a fresh process; prints JSON.
 
-python -m benchmarks.training_run '{"contender": "bare step", "folder": …}'
+python -m benchmarks.training_run '{"contender": "cache decoded", "folder": …}'
 """
 
 import json
@@ -30,14 +30,14 @@ from components.trainer.loop.step import Step
 from components.trainer.loop.train import TrainingLoop
 from components.trainer.networks.networks import build_model
 
-BARE = "bare step, one batch in memory"
 NAIVE = "naive: a file after the other, then the step"
 NAIVE_AHEAD = "the same files, in this pipeline's loop"
 JPEG = "JPEG shards, no cache"
 DECODED = "cache decoded"
+CONTENDERS = (NAIVE, NAIVE_AHEAD, JPEG, DECODED)
+"""The first is compared with each of the others."""
 
 _AUGMENTATION = AugmentationConfig()
-_WARM_UP = 3
 
 
 @dataclass(frozen=True)
@@ -108,17 +108,13 @@ def main() -> None:
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """Return `images_per_second` of each epoch after the first.
+    """Return `images_per_second` and `wait_share` of each epoch after the first.
 
-    And, of a training, the `wait_share` of each, and the `seconds` of all with what comes before.
+    And the `seconds` of all epochs, with what comes before.
     """
     # A process in which determinism is on refuses to shuffle without a seed.
     tf.random.set_seed(1)
-    measures: dict[str, Callable[[Task], dict[str, Any]]] = {
-        BARE: lambda task: _measure_step(task, _plain_step(task)),
-        NAIVE: _measure_naive,
-    }
-    return measures.get(task.contender, _measure_training)(task)
+    return _measure_naive(task) if task.contender == NAIVE else _measure_training(task)
 
 
 def _measure_training(task: Task) -> dict[str, Any]:
@@ -146,22 +142,6 @@ def _measure_training(task: Task) -> dict[str, Any]:
 def _settled(values: list[float]) -> list[float]:
     """Leave out the first epoch, in which graphs are traced and caches filled."""
     return values[1:] or values
-
-
-def _measure_step(task: Task, step: Callable[..., tf.Tensor]) -> dict[str, Any]:
-    """Repeat the step on the same batch, with nothing else in the loop."""
-    [(images, labels)] = task.evaluation()
-
-    def run(count: int) -> float:
-        started = time.perf_counter()
-        for number in range(count):
-            loss = step(images, labels, tf.constant(number, tf.int64))
-        loss.numpy()
-        return time.perf_counter() - started
-
-    run(_WARM_UP)
-    epochs = [run(task.steps) for _ in range(max(1, task.epochs - 1))]
-    return {"images_per_second": [task.steps * task.batch / seconds for seconds in epochs]}
 
 
 def _measure_naive(task: Task) -> dict[str, Any]:

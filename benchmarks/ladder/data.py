@@ -46,8 +46,6 @@ class Material:
     """Side of the canonical images, pixels."""
     labels: tuple[int, ...]
     """Label id of each image."""
-    found: int
-    """Images in the user's folder."""
     different: int
     """Distinct images among those that are read; the rest are copies."""
     digests: tuple[str, ...]
@@ -87,7 +85,7 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
         images: number of them; if there are fewer, they are repeated.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    found, sample = sample_images(data, images)
+    sample = sample_images(data, images)
     config = TransformConfig(size=size)
     canonical = canonical_images(sample, config)
     decoded = decoded_images(canonical, config)
@@ -95,7 +93,6 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
         root=folder,
         size=size,
         labels=tuple(label for _, label in itertools.islice(itertools.cycle(sample), images)),
-        found=found,
         different=len(sample),
         digests=tuple(hashlib.sha256(pixels).hexdigest() for pixels, _ in decoded),
     )
@@ -108,8 +105,8 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
     return material
 
 
-def sample_images(data: str, most: int) -> tuple[int, list[Image]]:
-    """Return the number of images, and up to `most` of them, spread over the folder.
+def sample_images(data: str, most: int) -> list[Image]:
+    """Return up to `most` images, spread over the folder.
 
     Raises:
         DataError: no image can be read.
@@ -127,7 +124,7 @@ def sample_images(data: str, most: int) -> tuple[int, list[Image]]:
             continue
     if not sample:
         raise DataError(f"None of the images in {data} can be read.")
-    return len(listing.files), sample
+    return sample
 
 
 def canonical_images(sample: list[Image], config: TransformConfig) -> list[Image]:

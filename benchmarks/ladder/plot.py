@@ -16,7 +16,6 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.ladder.verdict import CHANGED
 from benchmarks.measuring.results import NOISE, Spread, ratio
 
 # Matplotlib warns about every missing mathematical font, which no text here needs.
@@ -31,12 +30,15 @@ _COLORS = {
     "limit": ("#5f6368", "limit of this machine"),
 }
 
+# A rung → the one that it changes, unless that is the one above.
+_CHANGED = {"TFRecord, one shard": "files one by one"}
+
 Row = tuple[str, str, str]
 """Name of a rung or limit, its kind, and what changed."""
 
 
 def draw(ladders: Sequence[Mapping[str, Any]], target: Path) -> None:
-    """Write the picture as SVG or PNG, a column for each ladder; the same results, the same file.
+    """Write the picture as SVG, a column for each ladder; the same results, the same file.
 
     The first ladder has all rungs; the others may lack some.
     """
@@ -63,9 +65,8 @@ def draw(ladders: Sequence[Mapping[str, Any]], target: Path) -> None:
         if kind in kinds
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    metadata = {"Date": None} if target.suffix == ".svg" else {}
     with matplotlib.rc_context({"svg.hashsalt": "benchmarks"}):
-        figure.savefig(target, dpi=110, metadata=metadata)
+        figure.savefig(target, dpi=110, metadata={"Date": None})
     pyplot.close(figure)
 
 
@@ -84,7 +85,7 @@ def _draw_column(axis: Axes, ladder: Mapping[str, Any], rows: Sequence[Row], end
             axis.text(0, place, " not measured", va="center", fontsize=8.5, color=_SOFT)
             continue
         rate, gain = rates[name], ""
-        before = rates.get(CHANGED.get(name, ""), before)
+        before = rates.get(_CHANGED.get(name, ""), before)
         if before and kind != "limit":
             gain = ratio(rate, before).replace(f", {NOISE}", ", noise").replace(" x", "x", 1)
         before, cut = rate, rate.high > end

@@ -38,7 +38,7 @@ class Rung:
     build: Callable[[Material, int], tf.data.Dataset]
     """From images and batch size to endless shuffled batches."""
     kind: str
-    """files, records, ours or raw; for the picture and the verdict."""
+    """files, records, ours or raw; for the picture."""
     same_pixels: bool = True
     """Whether it gives the pixels of the canonical images."""
 

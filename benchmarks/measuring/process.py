@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,39 +93,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def spell(seconds: float) -> str:
-    """Return a rough duration in words.
-
-    >>> spell(0.3), spell(47), spell(190), spell(5400)
-    ('about 1 s', 'about 50 s', 'about 3 min', 'about 90 min')
-    """
-    # Below this, minutes are too coarse.
-    if seconds < 100:
-        rounded = round(seconds, -1) if seconds > 10 else max(1, round(seconds))
-        return f"about {rounded:.0f} s"
-    return f"about {seconds / 60:.0f} min"
-
-
 class Progress:
-    """Counts measurements and estimates the time left."""
+    """Counts measurements."""
 
-    def __init__(self, measurements: int, *, kinds: int = 1) -> None:
-        """Start the clock.
-
-        Measurements of several `kinds` take turns. The slowest kind may take a thousand times as
-        long as another, so the time left is unknown until each has had its first turn.
-        """
-        self._all, self._kinds, self._done = measurements, kinds, 0
-        self._started = time.perf_counter()
+    def __init__(self, measurements: int) -> None:
+        """Expect so many."""
+        self._all, self._done = measurements, 0
 
     def report(self, what: str) -> None:
         """Report that a measurement is done, with its result."""
         self._done += 1
-        each = (time.perf_counter() - self._started) / self._done
-        left = "; done" if self._done == self._all else ""
-        if self._kinds <= self._done < self._all:
-            left = f"; {spell(each * (self._all - self._done))} left"
-        say(f"[{self._done}/{self._all}] {what}{left}")
+        say(f"[{self._done}/{self._all}] {what}")
 
 
 def take_turns(
@@ -143,7 +120,7 @@ def take_turns(
         MeasurementError: the first one, with which the others are compared, has failed.
     """
     figures: dict[str, list[dict[str, Any]]] = {}
-    progress, lost = Progress(repeats * len(names), kinds=len(names)), set[str]()
+    progress, lost = Progress(repeats * len(names)), set[str]()
     for _ in range(repeats):
         for name in (name for name in names if name not in lost):
             try:

@@ -9,20 +9,47 @@ environment; tf.data runs in ours.
 """
 
 import argparse
+import functools
+import itertools
+import json
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import options
+import numpy as np
+
+from benchmarks.measuring import limits, options
+from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.measuring.process import measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
-from benchmarks.peers.readers import PEERS
+from benchmarks.peers.readers import (
+    LABELS,
+    OFFSETS,
+    PACKED,
+    PEERS,
+    Epoch,
+    Job,
+    Samples,
+    measure_epochs,
+)
 from components.contract.errors import ConfigurationError
+from components.images.options import TransformConfig
 
 _MODULE = "benchmarks.peers.input_versus"
 _HERE = ("tf.data",)
+# Contender → the options of section `input`.
+_OURS = {
+    "ours": {"reader": "indexed", "cache": "none"},
+    "ours, streamed": {"reader": "streamed", "cache": "none"},
+    "ours, decoded in memory": {"reader": "indexed", "cache": "decoded"},
+}
+_LIMIT = "limit"
+_SECONDS = 2.0
+
 Results = dict[str, list[dict[str, Any]]]
 """Images per second, CPU time of an image, and the version of each process of a contender."""
 
@@ -59,16 +86,14 @@ def _python(text: str) -> tuple[str, str]:
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    from benchmarks.peers.input_ours import LIMIT, OURS, prepare
-
     pythons = dict.fromkeys(_HERE, sys.executable) | dict(arguments.python)
-    names = _choose([*OURS, LIMIT, *pythons], arguments.contenders)
+    names = _choose([*_OURS, _LIMIT, *pythons], arguments.contenders)
     images = arguments.images // arguments.batch * arguments.batch
     if not images:
         raise ConfigurationError(f"{arguments.images} images do not fill a batch")
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
-        prepare(arguments.data, folder, images=images, size=arguments.size)
+        _prepare(arguments.data, folder, images=images, size=arguments.size)
         task = {"data": folder, "batch": arguments.batch, "size": arguments.size}
         results = take_turns(
             names,
@@ -97,9 +122,10 @@ def _choose(names: list[str], words: str | None) -> list[str]:
 
 def _in_a_process(name: str, task: Mapping[str, Any], python: str | None) -> Any:
     """Measure a contender; peers have a Python of their own."""
-    module = "benchmarks.peers.readers" if python else "benchmarks.peers.input_ours"
-    command = ["-m", module, name, *(f"--{key}={value}" for key, value in task.items())]
-    return measure(command, python=python or sys.executable)
+    if python:
+        words = [f"--{key}={value}" for key, value in task.items()]
+        return measure(["-m", "benchmarks.peers.readers", name, *words], python=python)
+    return measure(["-m", _MODULE, name, *map(str, task.values())])
 
 
 def _tabulate(size: int, batch: int, results: Results, versions: Mapping[str, str]) -> Figures:
@@ -118,5 +144,79 @@ def _spreads(results: Results, key: str) -> dict[str, Spread]:
     return {name: Spread.of([one[key] for one in figures]) for name, figures in results.items()}
 
 
+def _prepare(data: str, folder: str, *, size: int, images: int) -> None:
+    """Write a sample of the images at `data` into a new `folder`: packed, and as our own shards."""
+    from benchmarks.ladder.data import canonical_images, sample_images, write_shards
+
+    Path(folder).mkdir(parents=True)
+    sample = sample_images(data, images)
+    stored = canonical_images(sample, _describe(size))
+    write_shards(folder, itertools.cycle(stored), images)
+    files, labels = zip(*itertools.islice(itertools.cycle(stored), images), strict=True)
+    Path(folder, PACKED).write_bytes(b"".join(files))
+    np.save(Path(folder, LABELS), np.array(labels, np.int64))
+    np.save(Path(folder, OFFSETS), np.concatenate([[0], np.cumsum([len(file) for file in files])]))
+
+
+def _describe(size: int) -> TransformConfig:
+    """Describe the images; half chroma, as most JPEGs have it."""
+    return TransformConfig(size=size, chroma="half")
+
+
+def _measure(contender: str, data: str, batch: str, size: str) -> dict[str, float]:
+    """Measure this input pipeline, or the limit of this machine, in this process."""
+    job = Job(Path(data), int(size), int(batch), workers=0)
+    return _measure_limit(job) if contender == _LIMIT else measure_epochs(_epochs(contender, job))
+
+
+def _epochs(contender: str, job: Job) -> Epoch:
+    """Return epochs of this pipeline."""
+    from benchmarks.ladder.rungs import FEATURE_SPEC
+    from components.trainer.config.input import InputConfig
+    from components.trainer.input.dataset import make_dataset
+    from components.trainer.input.sampler import TrainingOrder
+    from components.trainer.input.shards import Shards
+
+    dataset = make_dataset(
+        Shards.of_pattern(f"{job.data}/Split-train/*"),
+        config=_describe(job.size),
+        feature_spec=FEATURE_SPEC,
+        batch_size=job.batch,
+        options=InputConfig(**_OURS[contender]),  # type: ignore[arg-type]
+        order=TrainingOrder(seed=1),
+    )
+    batches, count = iter(dataset), len(Samples(job)) // job.batch
+    return functools.partial(itertools.islice, batches, count)
+
+
+def _measure_limit(job: Job) -> dict[str, float]:
+    """Decode on every core, each in a process that does nothing else."""
+    limit = functools.partial(_decode, job)
+    with limits.process_per_core() as pool:
+        # Unmeasured, because processes start at different times.
+        limits.on_every_core(pool, limit)
+        before = cpu_seconds()
+        rate = limits.on_every_core(pool, limit)
+        used = cpu_seconds() - before
+    return {"images_per_second": rate, "cpu_microseconds": used / (rate * _SECONDS) * 1e6}
+
+
+def _decode(job: Job) -> float:
+    files = _files(job)
+    out, some = np.empty((job.batch, job.size, job.size, 3), np.uint8), min(256, len(files))
+    return limits.measure(
+        lambda: limits.decode_files(random.sample(files, some), out, limits.decode_jpeg), _SECONDS
+    )
+
+
+@functools.cache
+def _files(job: Job) -> list[bytes]:
+    samples = Samples(job)
+    return [samples.file(index).tobytes() for index in range(min(3200, len(samples)))]
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] and sys.argv[1] in (*_OURS, _LIMIT):
+        print(json.dumps(_measure(*sys.argv[1:])))
+    else:
+        sys.exit(main())

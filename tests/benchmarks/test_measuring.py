@@ -1,13 +1,11 @@
 import argparse
-import doctest
 import importlib
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.measuring import options, process, results
+from benchmarks.measuring import options, process
 from benchmarks.measuring.process import MeasurementError, explain, measure
 from benchmarks.measuring.results import Spread, ratio
 from components.contract.errors import DataError
@@ -66,13 +64,6 @@ def test_ratios_say_what_lies_within_the_noise(
     assert ratio(Spread.of(new), Spread.of(old)) == said
 
 
-@pytest.mark.parametrize("module", [results, process])
-def test_the_examples_of_docstrings(module: Any) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed
-
-
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -126,21 +117,4 @@ def test_contenders_are_chosen_by_words(words: str | None, chosen: list[str]) ->
 def test_a_folder_without_jpegs_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "train/cat").mkdir(parents=True)
     with pytest.raises(DataError, match=r"has no JPEG in a folder of its label"):
-        load("ingest_images").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
-
-
-def test_the_time_left_is_unknown_until_every_kind_was_measured(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = iter([0.0, 80.0, 81.0, 82.0, 162.0])
-    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
-    progress = process.Progress(4, kinds=2)
-    for name in ("slow", "fast", "slow", "fast"):
-        progress.report(name)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "[1/4] slow",
-        "[2/4] fast; about 80 s left",
-        "[3/4] slow; about 30 s left",
-        "[4/4] fast; done",
-    ]
+        load("ingest_contenders").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
