@@ -48,7 +48,8 @@ class Executor(executor.Executor):
             self._MarkNotPushed(pushed)
             return
         # Read the card first: if that fails, the model must not be pushed.
-        text = _read_card(input_dict)
+        cards = input_dict.get("card")
+        text = read_text(artifact_utils.get_single_uri(cards), CARD_FILE) if cards else None
         model = self.GetModelPath(input_dict)
         io_utils.copy_dir(model, pushed.uri)
         try:
@@ -71,13 +72,6 @@ def _find_folder(exec_properties: dict[str, Any]) -> str:
     )
     folder: str = destination.filesystem.base_directory
     return folder
-
-
-def _read_card(input_dict: Artifacts) -> str | None:
-    """Read the model card; None if the pipeline has none."""
-    if not input_dict.get("card"):
-        return None
-    return read_text(artifact_utils.get_single_uri(input_dict["card"]), CARD_FILE)
 
 
 def _write_card(text: str, version: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +76,10 @@ class Executor(executor.Executor):
         analysis = {name: value for name, value in output_dict.items() if name != key}
         splits = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=["train"]))
         examples = artifact_utils.get_single_instance(input_dict["examples"])
-        index = _find_index(examples.uri)
+        index = None
+        # ImageExampleGen writes one, other components do not.
+        with contextlib.suppress(FileNotFoundError):
+            index = read_index(examples.uri)
         custom = json.loads(exec_properties["custom_config"])
         if index and "ingest" in index:
             # It travels with the shards, also into other pipelines.
@@ -112,14 +116,6 @@ class Executor(executor.Executor):
                 | "Spread" >> beam.Reshuffle()
                 | "TransformShards" >> beam.ParDo(writer)
             )
-
-
-def _find_index(examples_uri: str) -> dict[str, Any] | None:
-    """Read the index that ImageExampleGen writes; None for examples of another component."""
-    try:
-        return read_index(examples_uri)
-    except FileNotFoundError:
-        return None
 
 
 def _write_graph(graph_uri: str, schema_uri: str, custom_config: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import os
 
 from components.contract.errors import ConfigurationError
 from components.host.machine import available_memory, gib
-from components.trainer.config.model import APPLICATIONS, Application
+from components.trainer.config.model import APPLICATIONS
 from components.trainer.config.training import TrainingConfig
 from pipeline_def.config.config import Config
 
@@ -31,11 +31,14 @@ def check_memory(config: Config, *, images: int) -> None:
     """
     application = APPLICATIONS.get(config.model.name)
     frozen = config.model.pretrained and config.transfer.unfreeze != "all"
-    if application is None or frozen or _may_use_accelerator(config.training):
+    others = _has_gpu() or "TPU_NAME" in os.environ or "TF_CONFIG" in os.environ
+    if application is None or frozen or (others and config.training.accelerator != "cpu"):
         return
     available = available_memory()
     for_weights = application.parameters * _BYTES * _COPIES[config.training.optimizer]
-    per_image = _bytes_per_image(application, config)
+    values = application.outputs * (config.transform.size or 0) ** 2
+    each = _BYTES if config.training.precision == "float32" else _BYTES / 2
+    per_image = values * _KEPT * each
     batch = min(config.training.batch_size, images)
     needed = for_weights + per_image * math.ceil(batch / config.training.accumulate)
     if needed <= available:
@@ -51,12 +54,6 @@ def check_memory(config: Config, *, images: int) -> None:
     )
 
 
-def _bytes_per_image(application: Application, config: Config) -> float:
-    half = config.training.precision != "float32"
-    values = application.outputs * (config.transform.size or 0) ** 2
-    return values * _KEPT * (_BYTES / 2 if half else _BYTES)
-
-
 def check_accelerator(training: TrainingConfig) -> None:
     """Raise `ConfigurationError` if this machine certainly lacks `training.accelerator`."""
     kind = training.accelerator
@@ -69,12 +66,6 @@ def check_accelerator(training: TrainingConfig) -> None:
         raise ConfigurationError(
             f"training.accelerator is {kind}, but {reason}: choose cpu or auto."
         )
-
-
-def _may_use_accelerator(training: TrainingConfig) -> bool:
-    if training.accelerator == "cpu":
-        return False
-    return any(name in os.environ for name in ("TPU_NAME", "TF_CONFIG")) or _has_gpu()
 
 
 def _has_gpu() -> bool:

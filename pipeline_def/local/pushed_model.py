@@ -16,13 +16,12 @@ from components.records.shard_files import read_index
 from components.storage.saved_model import (
     GRAPH,
     SERVING_FOLDER,
-    original_version,
     whole_versions,
 )
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.folder import RECORDS, open_output
-from pipeline_def.runs.history import SelectedRun
+from pipeline_def.runs.history import find_push
 from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.steps import EXAMPLE_GEN, TRAINER
 
@@ -54,11 +53,14 @@ def find_unblessed(output: str) -> tuple[str, str]:
 
 def _list_trained(output: str) -> Iterator[tuple[int, RunRecord]]:
     """Yield the runs in `output`, a path or URL, that trained a model, newest first."""
-    if not on_disk(output):
-        output = open_output(Config(output=output), RECORDS)[0].output
-    for number, run in reversed([*enumerate(read_records(output), 1)]):
+    for number, run in reversed([*enumerate(read_records(_fetch_records(output)), 1)]):
         if TRAINER.id in run.steps and "model" in run.steps[TRAINER.id].outputs:
             yield number, run
+
+
+def _fetch_records(output: str) -> str:
+    """Return the folder with the records of an output, a path or URL."""
+    return output if on_disk(output) else open_output(Config(output=output), RECORDS)[0].output
 
 
 def _find_trained(run: RunRecord) -> str:
@@ -133,7 +135,7 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
         return {}
     pushed, version = os.path.split(os.path.abspath(model))
     if os.path.realpath(pushed) == os.path.realpath(Layout(output).pushed):
-        found = find_run(output, version)
+        found = find_push(output, version, records=_fetch_records(output))
         run = found.record if found else None
     else:
         place = os.path.abspath(model)
@@ -141,22 +143,11 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
     return dict(run.configuration.get("ingest", {})) if run else {}
 
 
-def find_run(output: str, version: str) -> SelectedRun | None:
-    """Return the first run that pushed the model of a version in `output`, a path or URL."""
-    version = original_version(os.path.join(Layout(output).pushed, version))
-    if not on_disk(output):
-        output = open_output(Config(output=output), RECORDS)[0].output
-    for number, run in enumerate(read_records(output), 1):
-        if run.pushed and run.pushed.version == version:
-            return SelectedRun(run, output, number)
-    return None
-
-
 def find_labels(output: str) -> tuple[str, frozenset[str]]:
     """Return the version in use and its labels; none if there is no version or no record of it."""
     newest = next(whole_versions(Layout(output).pushed), None)
     version = os.path.basename(newest or "")
-    run = find_run(output, version) if newest else None
+    run = find_push(output, version) if newest else None
     if run is None:
         return "", frozenset()
     try:

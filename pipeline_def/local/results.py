@@ -30,7 +30,7 @@ from components.validation.config import ValidationConfig
 from components.validation.findings import AnomalyFiles, describe_warnings
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import find_push
-from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput, describe_search
+from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput
 from pipeline_def.steps import (
     BASELINE_FINDER,
     EVALUATOR,
@@ -75,10 +75,17 @@ def _read_metrics(metrics: StepOutput, baseline: StepOutput) -> dict[str, Any]:
     report = metrics.read_json(METRICS_FILE)
     accuracy = report["metrics"]["accuracy"]["baseline"]
     version = baseline.properties.get(VERSION_PROPERTY)
+    search = report.get("search") or {}
+    if search:
+        search = {
+            "trials": len(search["trials"]),
+            "chosen": search["chosen"],
+            "text": search["text"],
+        }
     return {
         "metrics": {name: measured["value"] for name, measured in report["metrics"].items()},
         **report["verdict"],
-        "search": describe_search(report),
+        "search": search,
         "baseline": None if accuracy is None else {"version": version, "accuracy": accuracy},
     }
 
@@ -189,6 +196,10 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
     rollback = read_rollback(in_use) if in_use else None
     withdrawn = rollback.withdrawn.values() if rollback else ()
     pushed = record.pushed if record.pushed and record.pushed.version not in withdrawn else None
+    baseline = record.baseline
+    if baseline:
+        pushing = find_push(layout.output, baseline["version"])
+        baseline = {**baseline, "run": pushing.number if pushing else None}
     return Summary(
         examples=record.data.examples,
         **{name: ingest[name] for name in counted},
@@ -201,8 +212,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         weights_chosen_on=report["selection_split"],
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
         search=report.get("search"),
-        baseline=record.baseline
-        and {**record.baseline, "run": find_push(layout.output, record.baseline["version"])},
+        baseline=baseline,
         blessed=bool(record.blessed),
         outcome=record.outcome,
         headline=record.headline,

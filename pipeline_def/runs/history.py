@@ -2,7 +2,7 @@
 
 import collections
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -264,11 +264,33 @@ def _select_in(folder: str) -> SelectedRun:
     return SelectedRun(records[number - 1], folder, number)
 
 
-def find_push(output: str, version: str) -> int | None:
-    """Return the number of the run that pushed a version's model; None if no record names it."""
+def find_run(
+    output: str, wanted: str | None, has: Callable[[RunRecord], object], *, missing: str
+) -> SelectedRun:
+    """Return the run that a user names, or the newest one that `has` what is needed.
+
+    Raises:
+        DataError: no run matches; `missing` completes "No run in OUTPUT ...".
+        StorageError: the folder has no runs, or they cannot be read.
+    """
+    if wanted is not None:
+        return select(wanted, output)
+    for number, record in reversed([*enumerate(read_runs(output), 1)]):
+        if has(record):
+            return SelectedRun(record, output, number)
+    raise DataError(f"No run in {output} {missing}: run the pipeline again.")
+
+
+def find_push(output: str, version: str, *, records: str | None = None) -> SelectedRun | None:
+    """Return the first run that pushed the model of a version; None if no record names it.
+
+    `records` is the folder of an `output` at a URL whose records have been fetched.
+    """
     version = original_version(os.path.join(Layout(output).pushed, version))
-    pushes = (run.pushed and run.pushed.version for run in read_records(output))
-    return next((number for number, pushed in enumerate(pushes, 1) if pushed == version), None)
+    for number, run in enumerate(read_records(records or output), 1):
+        if run.pushed and run.pushed.version == version:
+            return SelectedRun(run, records or output, number)
+    return None
 
 
 def list_evaluated(records: Sequence[RunRecord]) -> list[int]:

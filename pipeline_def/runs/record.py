@@ -11,7 +11,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -153,13 +153,6 @@ class RunRecord:
     format: int = FORMAT
 
 
-def describe_search(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `RunRecord.search` from the content of `metrics.json`."""
-    if not (search := report.get("search")):
-        return {}
-    return {"trials": len(search["trials"]), "chosen": search["chosen"], "text": search["text"]}
-
-
 def now() -> str:
     """Return the current time as ISO 8601 in UTC, in milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -197,7 +190,8 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     paths = [path for run_id in ids if os.path.exists(path := layout.record(run_id))]
     readable = filter(None, map(_read_record, paths))
     records = sorted(readable, key=lambda record: record.started)
-    running = [record.id for record in records if _may_be_killed(record)]
+    host = socket.gethostname()
+    running = [r.id for r in records if (r.state, r.host) == ("running", host)]
     # A run holds the lock, so only the newest one can be alive.
     killed = running[:-1] if is_locked(layout.lock) else running
     return [end(record, "stopped") if record.id in killed else record for record in records]
@@ -207,10 +201,6 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
 def _make_adapter() -> TypeAdapter[RunRecord]:
     """Return the validator of records, which takes longer to make than to use."""
     return TypeAdapter(RunRecord)
-
-
-def _may_be_killed(record: RunRecord) -> bool:
-    return record.state == "running" and record.host == socket.gethostname()
 
 
 def _read_record(path: str) -> RunRecord | None:

@@ -99,7 +99,9 @@ def test_history_knows_the_model_under_its_new_version(
         recorder.end("done")
     assert local_runner.main(["rollback", "--output", str(output)]) == 0
     newest = os.path.basename(next(whole_versions(pushed)))
-    assert find_push(str(output), newest) == 1
+    pushing = find_push(str(output), newest)
+    assert pushing
+    assert pushing.number == 1
     assert local_runner.main(["runs", "--output", str(output)]) == 0
     shown = capsys.readouterr().out
     assert f"Version {newest}, in use, is version {first} again; withdrawn: {second}" in shown

@@ -21,7 +21,8 @@ from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.run_display import print_row, print_whole
-from pipeline_def.runs.history import SelectedRun, read_runs, select
+from pipeline_def.runs.history import find_run
+from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.table import format_time
 from pipeline_def.steps import EXAMPLE_GEN, REPORT
 
@@ -59,8 +60,11 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
         UserError: no run has looked for suspects, or a file is not valid.
     """
     config, _ = open_output(make_absolute(Config(output=options.output)))
-    run = find_run(config.output, options.run)
-    file = os.path.join(_find_suspects(run), SUSPECTS_FILE)
+    missing = "has looked for suspects, or their files are gone"
+    run = find_run(config.output, options.run, _find_suspects, missing=missing)
+    if not (folder := _find_suspects(run.record)):
+        raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
+    file = os.path.join(folder, SUSPECTS_FILE)
     with explaining_errors("read", file):
         suspects = read_suspects(file)
     if not suspects:
@@ -84,37 +88,11 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     return facts, Decisions(corrections, digests), pictures
 
 
-def find_run(output: str, wanted: str | None) -> SelectedRun:
-    """Return the run that a user names, or the newest one with suspects.
-
-    Raises:
-        DataError: no run matches, or none has suspects.
-        StorageError: the folder has no runs, or they cannot be read.
-    """
-    if wanted is not None:
-        return select(wanted, output)
-    records = read_runs(output)
-    for number in range(len(records), 0, -1):
-        run = SelectedRun(records[number - 1], output, number)
-        if _list_suspects(run):
-            return run
-    raise DataError(
-        f"No run in {output} has looked for suspects, or their files are gone: run the pipeline "
-        "again."
-    )
-
-
-def _list_suspects(run: SelectedRun) -> list[str]:
-    """Return the folder with the suspects of a run, if there is one."""
-    step = run.record.steps.get(REPORT.id)
+def _find_suspects(record: RunRecord) -> str:
+    """Return the folder with the suspects of a run; "" if there is none."""
+    step = record.steps.get(REPORT.id)
     artifact = step.outputs.get("suspects") if step else None
-    return [artifact.uri] if artifact and SUSPECTS_FILE in list_names(artifact.uri) else []
-
-
-def _find_suspects(run: SelectedRun) -> str:
-    if folders := _list_suspects(run):
-        return folders[0]
-    raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
+    return artifact.uri if artifact and SUSPECTS_FILE in list_names(artifact.uri) else ""
 
 
 def _print_start(

@@ -29,7 +29,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.run_display import print_row, print_whole
-from pipeline_def.runs.history import SelectedRun, read_runs, select
+from pipeline_def.runs.history import find_run
 
 _NAMED = 5
 
@@ -77,21 +77,14 @@ def apply_to(target: str, options: ReviewOptions) -> None:
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
     """Return the folder of a run, how to ingest it, and the corrections file."""
     config, _ = open_output(make_absolute(Config(output=options.output)))
-    run = select(options.run, config.output) if options.run else _find_newest(config.output)
+    run = find_run(
+        config.output, options.run, lambda run: run.data.folder, missing="has ingested images"
+    )
     recorded = run.record.configuration.get("ingest", {})
     # Earlier versions had more options.
     known = {field.name for field in dataclasses.fields(IngestConfig)} & recorded.keys()
     ingest = from_dict(IngestConfig, {key: recorded[key] for key in known})
     return run.record.data.folder, ingest, options.find_corrections(run)
-
-
-def _find_newest(output: str) -> SelectedRun:
-    """Return the newest run that has ingested images."""
-    records = read_runs(output)
-    for number in range(len(records), 0, -1):
-        if records[number - 1].data.folder:
-            return SelectedRun(records[number - 1], output, number)
-    raise DataError(f"No run in {output} has ingested images: run the pipeline again.")
 
 
 def write_corrected_copy(
@@ -122,13 +115,14 @@ def write_corrected_copy(
         )
     labels, outcomes, unread = _decide(listing, config)
     files = [file for file in listing.files if file.path not in unread]
-    with whole_folder(target) as unfinished:
+    with _whole_folder(target) as unfinished:
         copied = _copy(listing, config, files, labels, unfinished)
     reasons = tuple(f"{path}: {reason}" for path, reason in unread.items())
     return CorrectedCopy(copied, tuple(outcomes), reasons, len(listing.skipped))
 
 
 def _check_target(target: str, folder: str) -> None:
+    """Raise `ConfigurationError` unless `target` is a new or an empty folder outside `folder`."""
     if on_disk(folder):
         source = os.path.realpath(folder)
         if os.path.commonpath((source, target)) == source:
@@ -136,7 +130,8 @@ def _check_target(target: str, folder: str) -> None:
                 f"--apply-to {target} lies in the folder of images, {source}: choose a place "
                 f"outside of it."
             )
-    check_target(target, option="--apply-to ")
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
+        raise ConfigurationError(f"--apply-to {target} exists: name a new or an empty folder.")
 
 
 def _decide(
@@ -197,14 +192,8 @@ def _place(file: ImageFile, label: str, listing: Listing) -> str:
     return os.path.join(*parts)
 
 
-def check_target(target: str, *, option: str = "") -> None:
-    """Raise `ConfigurationError` unless `target` is a new or an empty folder."""
-    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
-        raise ConfigurationError(f"{option}{target} exists: name a new or an empty folder.")
-
-
 @contextlib.contextmanager
-def whole_folder(target: str) -> Iterator[str]:
+def _whole_folder(target: str) -> Iterator[str]:
     """Yield a folder that becomes `target` at the end; nothing is left after an error.
 
     Raises:

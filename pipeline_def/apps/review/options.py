@@ -11,7 +11,7 @@ from components.contract.configuration import Count, Text, configuration
 from pipeline_def.apps.serve.options import Listening
 from pipeline_def.config.command_line import parse_plain
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
+from pipeline_def.local.output.locations import find_output, locate
 from pipeline_def.runs.history import SelectedRun
 
 SCREEN = """usage: local_runner.py review [--output DIR|URL] [--corrections FILE]
@@ -78,7 +78,7 @@ def parse_options(arguments: Sequence[str]) -> ReviewOptions:
         SystemExit: after --help.
     """
     options = parse_plain(arguments, ReviewOptions, screen=SCREEN, prog="local_runner.py review")
-    output = find_output(options.output and locate(options.output, "output", OUTPUT_SCHEMES))
+    output = find_output(options.output)
     corrections = options.corrections and locate(options.corrections, "corrections", None)
     copy = options.apply_to and locate(options.apply_to, "apply-to", ())
     return dataclasses.replace(options, output=output, corrections=corrections, apply_to=copy)

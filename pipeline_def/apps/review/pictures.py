@@ -1,8 +1,8 @@
 """Pictures for the page: reduced to JPEG by a few threads, from files that nobody has changed."""
 
 import asyncio
-import collections
 import contextlib
+import functools
 import hashlib
 import itertools
 import logging
@@ -29,7 +29,8 @@ takes three times as long as at half their size."""
 
 # A decoder may take 320 MB for an image of 40 million pixels.
 _THREADS = 2
-_CACHE_BYTES = 64 * 2**20
+# Pictures; a large one has about 150 KB.
+_CACHED = 400
 _KEYS = tuple(key.encode() for key in (FILENAME, SHA256, LABEL))
 
 
@@ -98,9 +99,7 @@ class Pictures:
         self._folder, self._records = folder, records
         self._paths = dict(paths)
         self._threads = ThreadPoolExecutor(_THREADS, "picture")
-        self._cache: collections.OrderedDict[tuple[str, int], bytes] = collections.OrderedDict()
-        self._held = 0
-        self._lock = threading.Lock()
+        self._show = functools.lru_cache(_CACHED)(self._make)
 
     def close(self) -> None:
         """End the threads."""
@@ -132,21 +131,19 @@ class Pictures:
             images.append({"path": path, "sha256": digest, "label": label})
         return images
 
-    def _show(self, digest: str, side: int) -> bytes:
-        key = digest, side
-        with self._lock:
-            if key in self._cache:
-                self._cache.move_to_end(key)
-                return self._cache[key]
-        jpeg = _reduce(self._read(digest), side)
-        with self._lock:
-            if key not in self._cache:
-                self._cache[key] = jpeg
-                self._held += len(jpeg)
-            while self._held > _CACHE_BYTES:
-                _, dropped = self._cache.popitem(last=False)
-                self._held -= len(dropped)
-        return jpeg
+    def _make(self, digest: str, side: int) -> bytes:
+        data = self._read(digest)
+        try:
+            if data.startswith(START):
+                check_scans(data, MOST_SCANS_STORED)
+            picture = make_thumbnail(data, side=side)
+        except Rejected:
+            picture = None
+        if picture is None:
+            raise RequestError(
+                422, "The image cannot be decoded, or has too many pixels to be shown."
+            )
+        return picture.jpeg
 
     def _read(self, digest: str) -> bytes:
         path = self._paths[digest]
@@ -168,15 +165,3 @@ class Pictures:
             logging.debug("Cannot read %s in %s: %s", path, self._folder, error)
             return None
         return data
-
-
-def _reduce(data: bytes, side: int) -> bytes:
-    try:
-        if data.startswith(START):
-            check_scans(data, MOST_SCANS_STORED)
-        picture = make_thumbnail(data, side=side)
-    except Rejected:
-        picture = None
-    if picture is None:
-        raise RequestError(422, "The image cannot be decoded, or has too many pixels to be shown.")
-    return picture.jpeg

@@ -179,7 +179,14 @@ def make_app(versions: Versions, options: ServerOptions, *, warning: str = "") -
     """Build the application with its limits; the page shows a `warning` about the model."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"
-    routes = [*_make_page_routes(options, warning), Route("/labels.json", service.labels)]
+    settings = {
+        "model": f"/v1/models/{options.name}",
+        # Base64 encodes three bytes in four.
+        "most_bytes": int(options.max_request_bytes * 0.74),
+        "warning": warning,
+    }
+    texts = {"/settings.json": (json.dumps(settings), "application/json")}
+    routes = [*make_page_routes(__package__, texts), Route("/labels.json", service.labels)]
     for path in (model, f"{model}{version}"):
         routes += [
             Route(f"{path}:predict", service.predict, methods=["POST"]),
@@ -201,11 +208,3 @@ def make_app(versions: Versions, options: ServerOptions, *, warning: str = "") -
 
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.run)
     return service.metrics.watch(Guard(app, options), log=options.access_log)
-
-
-def _make_page_routes(options: ServerOptions, warning: str) -> list[Route]:
-    # Base64 encodes three bytes in four.
-    most = int(options.max_request_bytes * 0.74)
-    settings = {"model": f"/v1/models/{options.name}", "most_bytes": most, "warning": warning}
-    texts = {"/settings.json": (json.dumps(settings), "application/json")}
-    return make_page_routes(__package__, texts)

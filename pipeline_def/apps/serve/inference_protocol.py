@@ -15,7 +15,7 @@ import numpy as np
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
 from pipeline_def.apps.serve.batching import Prediction
 from pipeline_def.apps.serve.limits import RequestError
-from pipeline_def.apps.serve.rest import decode_base64, parse_object
+from pipeline_def.apps.serve.rest import ImageRequest, decode_base64, parse_object
 
 JSON_LENGTH = "inference-header-content-length"
 """Header with the bytes of the JSON that binary tensors follow."""
@@ -25,12 +25,9 @@ _DATATYPES = {"DT_STRING": "BYTES", "DT_FLOAT": "FP32", "DT_INT64": "INT64", "DT
 
 
 @dataclass(frozen=True)
-class InferRequest:
-    """A parsed request."""
+class InferRequest(ImageRequest):
+    """A parsed request of this protocol."""
 
-    images: tuple[bytes, ...]
-    """Image files."""
-    signature: str = DEFAULT_SIGNATURE
     id: str | None = None
     outputs: Mapping[str, bool] | None = None
     """Name of a wanted output → whether it is wanted in binary; None: all of them."""
@@ -138,7 +135,7 @@ def _read_wishes(fields: Mapping[str, Any], images: tuple[bytes, ...]) -> InferR
         }
     if not isinstance(signature, str) or not isinstance(request_id, str | None):
         raise RequestError(400, "'id' and 'signature_name' must be strings.")
-    return InferRequest(images, signature, request_id, outputs, binary)
+    return InferRequest(signature, images, request_id, outputs, binary)
 
 
 def encode_infer(

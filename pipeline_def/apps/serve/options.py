@@ -16,7 +16,7 @@ from components.contract.configuration import (
     require,
 )
 from pipeline_def.config.command_line import parse_plain
-from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
+from pipeline_def.local.output.locations import find_output, locate
 
 SCREEN = """usage: local_runner.py serve [--output DIR|URL] [--model VERSION] [--port PORT]
 
@@ -118,6 +118,6 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
         SystemExit: after --help.
     """
     options = parse_plain(arguments, ServerOptions, screen=SCREEN, prog="local_runner.py serve")
-    output = find_output(options.output and locate(options.output, "output", OUTPUT_SCHEMES))
+    output = find_output(options.output)
     log = options.log and locate(options.log, "log", ())
     return dataclasses.replace(options, output=output, log=log)

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
@@ -15,6 +15,7 @@ from pipeline_def.apps.serve.batching import Batcher, BatchLimits, File, Picture
 from pipeline_def.apps.serve.limits import RequestError
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import ServerOptions
+from pipeline_def.apps.serve.rest import ImageRequest
 
 # Output of newer models: the reason why an image cannot be predicted, or "".
 _ERROR = "error"
@@ -29,15 +30,7 @@ LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
 """Large images that are handled at the same time; the other cores are for other requests."""
 
 
-class _Asked(Protocol):
-    @property
-    def signature(self) -> str: ...
-
-    @property
-    def images(self) -> Sequence[bytes]: ...
-
-
-ParsedRequest = TypeVar("ParsedRequest", bound=_Asked)
+ParsedRequest = TypeVar("ParsedRequest", bound=ImageRequest)
 
 
 class Predictor:

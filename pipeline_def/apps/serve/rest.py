@@ -27,12 +27,18 @@ _FORM_FIELDS = 16
 
 
 @dataclass(frozen=True)
-class PredictRequest:
-    """A parsed request."""
+class ImageRequest:
+    """A parsed request of any protocol."""
 
     signature: str
     images: tuple[bytes, ...]
     """Image files."""
+
+
+@dataclass(frozen=True)
+class PredictRequest(ImageRequest):
+    """A parsed request of this protocol."""
+
     by_rows: bool
     """Whether the response is a list of objects; otherwise it is an object of lists."""
 

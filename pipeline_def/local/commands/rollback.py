@@ -4,7 +4,6 @@ import os
 import warnings
 from collections.abc import Sequence
 
-from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError
 from components.contract.printable import make_printable
 from components.host.startup import quick_imports
@@ -19,6 +18,7 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.locations import find_runs
+from pipeline_def.local.pushed_model import explain_missing
 
 ROLLBACK_USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]
 
@@ -70,10 +70,7 @@ def _choose(versions: Sequence[str], wanted: str | None, pushed: str) -> str:
     names = list(map(_name, versions))
     if wanted is not None:
         if wanted not in names:
-            raise ModelError(
-                f"There is no version {wanted} in {pushed}. There are {', '.join(names)}."
-                f"{did_you_mean(wanted, names)}"
-            )
+            raise explain_missing(pushed, wanted)
         return versions[names.index(wanted)]
     since, in_use = int(original_version(versions[0])), model_digest(versions[0])
     for version in versions:

@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator, Set
+from pathlib import Path
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
@@ -112,9 +113,10 @@ def find_problem(path: str) -> str:
         return ""
     if not os.path.isfile(path):
         return "it is not a regular file"
+    uri = Path(path).absolute().as_uri()
     try:
         # Opened for writing, as a kill may have left a transaction to roll back.
-        with contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=rw", uri=True)) as store:
+        with contextlib.closing(sqlite3.connect(f"{uri}?mode=rw", uri=True)) as store:
             [[verdict]] = store.execute("PRAGMA quick_check(1)").fetchall()
             names = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = {name for [name] in names}
@@ -140,10 +142,6 @@ def _find_inconsistencies(store: sqlite3.Connection, tables: Set[str]) -> Iterat
             rows = f"{select} {column} NOT IN (SELECT id FROM {parent})"
             if column.endswith("_id") and parent in tables and store.execute(rows).fetchone():
                 yield f"{table} refers to rows of {parent} that are missing"
-
-
-def _quote(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def set_leftovers_aside(layout: Layout) -> str:

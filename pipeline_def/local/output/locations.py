@@ -75,7 +75,9 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
     if os.path.exists(place) or not (url := _URL.fullmatch(place)):
         return _check_text(os.path.abspath(place), option)
     scheme, slashes, rest = url.groups()
-    if scheme not in (_data_schemes() if schemes is None else schemes):
+    # Those of stores whose folders fsspec can list.
+    listed = {"minio", *fsspec.available_protocols()} - _NO_STORES
+    if scheme not in (listed if schemes is None else schemes):
         stores = ("gs", "s3", "minio") if schemes is None else schemes
         urls = " or ".join(f"{store}://" for store in stores)
         usable = f"a local folder or a URL with {urls}" if stores else "a local folder"
@@ -99,11 +101,6 @@ def _check_text(path: str, option: str) -> str:
             f"--{option} is {path}, which is not UTF-8, as ML Metadata requires: rename the folder."
         ) from error
     return path
-
-
-def _data_schemes() -> set[str]:
-    """Return the schemes of stores whose folders fsspec can list."""
-    return {"minio", *fsspec.available_protocols()} - _NO_STORES
 
 
 def choose_output(config: Config) -> tuple[str, str]:
@@ -133,9 +130,9 @@ def find_output(named: str = "") -> str:
     A folder without runs stands for the only folder in it that has some.
 
     Raises:
-        ConfigurationError: there are several.
+        ConfigurationError: there are several, or a URL is not supported.
     """
-    output = named or os.path.abspath(Config.output)
+    output = locate(named or Config.output, "output", OUTPUT_SCHEMES)
     has_runs = os.path.isdir(Layout(output).runs)
     if not on_disk(output) or (named and has_runs):
         return output
@@ -153,7 +150,7 @@ def find_output(named: str = "") -> str:
 def _check_apart(config: Config) -> None:
     """Reject an output folder within the images; links are followed."""
     data, output = config.data, config.output
-    if data and _is_within(_follow(output), _follow(data)):
+    if data and f"{_follow(output)}/".startswith(f"{_follow(data).rstrip('/')}/"):
         raise ConfigurationError(
             f"--output {output} lies in --data, where its files would be read as images: "
             f"choose another folder."
@@ -162,7 +159,3 @@ def _check_apart(config: Config) -> None:
 
 def _follow(place: str) -> str:
     return os.path.realpath(place) if on_disk(place) else place.rstrip("/")
-
-
-def _is_within(inner: str, outer: str) -> bool:
-    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")

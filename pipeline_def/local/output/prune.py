@@ -47,7 +47,8 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
         return
     for run in sorted({*removal.folders.values()}):
         folders = [folder for folder, made_by in removal.folders.items() if made_by == run]
-        print(f"Run {run}: {_name_steps(folders)}")
+        steps = dict.fromkeys(Path(folder).parts[-3] for folder in folders)
+        print(make_printable(f"Run {run}: {', '.join(steps)}"))
     print()
     if confirmed:
         print(_remove(removal, Layout(output)))
@@ -132,8 +133,3 @@ def _count_bytes(folders: Iterable[str]) -> int:
     return sum(
         statuses[0].st_size for statuses in links.values() if len(statuses) == statuses[0].st_nlink
     )
-
-
-def _name_steps(folders: Iterable[str]) -> str:
-    steps = dict.fromkeys(Path(folder).parts[-3] for folder in folders)
-    return make_printable(", ".join(steps))
