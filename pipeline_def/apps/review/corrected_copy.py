@@ -108,7 +108,7 @@ def write_corrected_copy(
     target = os.path.realpath(target)
     _check_target(target, folder)
     listing = list_images(folder, dataclasses.replace(config, corrections=corrections))
-    if listing.features:
+    if any(file.shard for file in listing.files[:1]):
         raise ConfigurationError(
             f"--apply-to copies image files, but {folder} has shards: apply the corrections in a "
             f"run, with --ingest.corrections."
