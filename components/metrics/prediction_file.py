@@ -22,7 +22,6 @@ from components.metrics.predictions import (
     Ints,
     Predictions,
     PredictionStats,
-    SampledPredictions,
 )
 
 PREDICTIONS_FILE = "predictions.parquet"
@@ -104,7 +103,7 @@ def _join_model(
     stats = [of_part for _, of_part in parts if of_part]
     if not stats:
         return Predictions(labels, ids, probabilities)
-    return SampledPredictions(labels, ids, probabilities, rows, PredictionStats.concatenate(stats))
+    return Predictions(labels, ids, probabilities, rows, PredictionStats.concatenate(stats))
 
 
 def count_scores(evaluation_uri: str) -> tuple[int, int]:

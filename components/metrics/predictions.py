@@ -127,39 +127,18 @@ class Predictions:
     ids: Ints
     """[examples], column of the true class; -1 for a label unknown to the model."""
     probabilities: NDArray[np.float32]
-    """[examples, classes], each row adds up to 1."""
+    """[held, classes], each row adds up to 1."""
+    rows: Ints | None = None
+    """[held], ascending: the examples whose probabilities are in memory; None: all."""
+    statistics: PredictionStats | None = None
+    """Of all examples, where `rows` are only some."""
 
-    def take(self, rows: Ints) -> "Predictions":
-        """Return the predictions for some of the examples."""
-        return Predictions(self.labels, self.ids[rows], self.probabilities[rows])
-
-    @cached_property
-    def stats(self) -> PredictionStats:
-        """Statistics of each example, computed once."""
-        return PredictionStats.of(self.ids, self.probabilities)
-
-    @property
-    def held(self) -> "Predictions":
-        """Predictions for the examples whose probabilities are in memory, here all."""
-        return self
-
-
-@dataclass(frozen=True)
-class SampledPredictions(Predictions):
-    """Predictions for more examples than have room in memory.
-
-    All have statistics, but `probabilities` are those of the examples `rows` only.
-    """
-
-    rows: Ints
-    """[held], ascending."""
-    statistics: PredictionStats
-    """Of all examples."""
-
-    def take(self, rows: Ints) -> Predictions:
+    def take(self, rows: Ints) -> Self:
         """Return the predictions for some of the examples, `rows` in ascending order."""
+        if self.rows is None or self.statistics is None:
+            return type(self)(self.labels, self.ids[rows], self.probabilities[rows])
         shared = np.isin(self.rows, rows)
-        return SampledPredictions(
+        return type(self)(
             self.labels,
             self.ids[rows],
             self.probabilities[shared],
@@ -167,23 +146,23 @@ class SampledPredictions(Predictions):
             self.statistics.take(rows),
         )
 
-    @property
+    @cached_property
     def stats(self) -> PredictionStats:
-        """Statistics of all examples."""
-        return self.statistics
+        """Statistics of each example, computed once."""
+        return self.statistics or PredictionStats.of(self.ids, self.probabilities)
 
     @cached_property
-    def held(self) -> Predictions:
+    def held(self) -> Self:
         """Predictions for the examples whose probabilities are in memory."""
-        return Predictions(self.labels, self.ids[self.rows], self.probabilities)
+        if self.rows is None:
+            return self
+        return type(self)(self.labels, self.ids[self.rows], self.probabilities)
 
 
 def drop_probabilities(model: Predictions) -> Predictions:
     """Return the predictions with the statistics of all examples, but without probabilities."""
     none = np.empty(0, np.int64)
-    return SampledPredictions(
-        model.labels, model.ids, model.probabilities[:0].copy(), none, model.stats
-    )
+    return Predictions(model.labels, model.ids, model.probabilities[:0].copy(), none, model.stats)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from components.contract import anomalies
+from components.contract.anomalies import read_anomalies
 from components.contract.artifact_files import read_json
 from components.contract.example import EVAL, SUMMARY_FILE, TRAIN, count_folds
 from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
@@ -23,7 +23,6 @@ from components.contract.properties import (
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
-    ArtifactLike,
     PropertiesLike,
 )
 from components.host.machine import trim_memory
@@ -32,7 +31,7 @@ from components.metrics.calibration import Unknowns, measure_sets, undo_scaling
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import read_sampled
-from components.metrics.predictions import Evaluated, SampledPredictions, drop_probabilities
+from components.metrics.predictions import Evaluated, drop_probabilities
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
@@ -90,7 +89,12 @@ def gather_facts(
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         formats=judgment.formats,
-        **_read_data(given),
+        balance=read_index(examples.uri)["labels"],
+        files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
+        anomalies={
+            split: [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
+            for split, found in read_anomalies(given["anomalies"]).items()
+        },
         **fits,
         **_read_training(run, training),
         **gather_pictures(
@@ -123,21 +127,12 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_data(given: Mapping[str, PropertiesLike]) -> dict[str, Any]:
-    """Return the fields of `ReportFacts` that ingest and validation have written."""
-    return {
-        "balance": read_index(given["examples"].uri)["labels"],
-        "files": read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
-        "anomalies": read_anomalies(given["anomalies"]),
-    }
-
-
 def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str) -> dict[str, Any]:
     """Return the fields of `ReportFacts` about what was fitted after training."""
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
     model, scores = evaluated.candidate, evaluated.known_scores
     fields: dict[str, Any] = {"known_scores": scores}
-    if isinstance(model, SampledPredictions):
+    if model.rows is not None:
         fields["notes"] = (
             f"Curves and the areas under them, calibration without its temperature and the "
             f"coverage of label sets are from {len(model.rows):,} of {len(model.ids):,} images, "
@@ -184,14 +179,6 @@ def _make_header(
         training_seconds=training["seconds"],
         user=training.get("user", ""),
     )
-
-
-def read_anomalies(artifact: ArtifactLike) -> dict[str, list[str]]:
-    """Return split → texts of all anomalies, including drift, each prefixed with the feature."""
-    return {
-        split: [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
-        for split, found in anomalies.read_anomalies(artifact).items()
-    }
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:

@@ -265,11 +265,3 @@ def test_a_first_model_with_little_data() -> None:
     assert "version" not in words(found["Verdict"])
     assert "nan" not in write_card(facts)
     assert "None" not in words(found["Model details"])
-
-
-@pytest.mark.parametrize(("split", "optimistic"), [("eval", True), ("test", False)])
-def test_the_card_explains_the_splits(split: str, optimistic: bool) -> None:
-    found = sections(replace(FACTS, split=split))
-    for title in ("Evaluation", "Limits"):
-        assert ("optimistic" in words(found[title])) == optimistic
-    assert ("which training has not seen" in words(found["Evaluation"])) != optimistic

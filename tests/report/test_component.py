@@ -186,12 +186,6 @@ def check_confidence_metrics(points: list[dict[str, Any]]) -> None:
         assert all(0 <= value <= 1 for value in point.values())
 
 
-def classification_of(predictions: Predictions) -> dict[str, Any]:
-    artifact = ClassificationMetrics()
-    set_classification(artifact, measure(predictions))
-    return on_kubeflow(artifact)
-
-
 @pytest.mark.slow
 def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_path: Path) -> None:
     outputs = run(given, tmp_path)
@@ -271,32 +265,30 @@ def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
 
 def test_a_split_that_lacks_a_class() -> None:
     predictions = make_predictions(NASTY, missing=(2,))
-    metadata = classification_of(predictions)
+    artifact = ClassificationMetrics()
+    set_classification(artifact, measure(predictions))
+    metadata = on_kubeflow(artifact)
     check_confusion_matrix(metadata["confusionMatrix"])
     check_confidence_metrics(metadata["confidenceMetrics"])
     row = sorted(NASTY).index(NASTY[2])
     assert sum(metadata["confusionMatrix"]["rows"][row]["row"]) == 0
 
 
-def test_the_matrix_shows_the_classes_with_most_mistakes() -> None:
-    labels = tuple(f"class {number:02d}" for number in range(MOST_CLASSES + 10))
+def test_the_matrix_shows_the_classes_with_most_mistakes_and_fits_mlmd() -> None:
+    labels = tuple(f"class {number:02d} {'é' * 250}" for number in range(MOST_CLASSES + 10))
     ids = np.repeat(np.arange(len(labels)), 3)
     predicted = ids.copy()
     predicted[[0, 3]] = len(labels) - 1
+    artifact = ClassificationMetrics()
     probabilities = np.eye(len(labels), dtype=np.float32)[predicted]
-    metadata = classification_of(Predictions(labels, ids, probabilities))
-    check_confusion_matrix(metadata["confusionMatrix"])
-    names = [spec["displayName"] for spec in metadata["confusionMatrix"]["annotationSpecs"]]
+    set_classification(artifact, measure(Predictions(labels, ids, probabilities)))
+    assert artifact.mlmd_artifact.ByteSize() < 2**18
+    matrix = on_kubeflow(artifact)["confusionMatrix"]
+    check_confusion_matrix(matrix)
+    names = [spec["displayName"] for spec in matrix["annotationSpecs"]]
     # Without mistakes, the first ones.
     assert names == [*labels[: MOST_CLASSES - 1], labels[-1]]
-    assert metadata["confusionMatrix"]["rows"][0]["row"] == [2, *[0] * (MOST_CLASSES - 2), 1]
-
-
-def test_metadata_of_long_labels_fits_mlmd() -> None:
-    labels = tuple(f"{number}-{'é' * 250}" for number in range(200))
-    artifact = ClassificationMetrics()
-    set_classification(artifact, measure(make_predictions(labels, each=2)))
-    assert artifact.mlmd_artifact.ByteSize() < 2**18
+    assert matrix["rows"][0]["row"] == [2, *[0] * (MOST_CLASSES - 2), 1]
 
 
 @pytest.mark.parametrize(("each", "undefined"), [(20, set()), (0, {"auc"})])

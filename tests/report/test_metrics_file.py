@@ -82,6 +82,7 @@ def test_undefined_numbers_are_null() -> None:
 def test_the_roles_of_splits(split: str, folds: int, selection: str, optimistic: bool) -> None:
     facts = dataclasses.replace(small(), split=split, selection_folds=folds)
     found = json.loads(write_metrics(facts))
+    assert ("slightly optimistic" in write_card(facts)) == optimistic
     assert (found["split"], found["selection_split"]) == (split, selection)
     assert (found["folds"], found["optimistic"]) == (0, optimistic)
     if split == "test":

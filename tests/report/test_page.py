@@ -98,14 +98,6 @@ def test_labels_are_escaped(text_pages: dict[str, str], name: str, texts: set[st
     assert not re.search("nan|None|inf\\b", words(text_pages[name]))
 
 
-def test_the_sections_of_the_page(text_pages: dict[str, str]) -> None:
-    keys = re.findall(r'<section aria-labelledby="(\w+)"', text_pages["small"])
-    assert " ".join(keys) == (
-        "summary metrics classes confusion images mistakes suspects map slices calibration "
-        "unknowns curves training balance samples files run"
-    )
-
-
 def test_a_clean_folder_has_no_suspects() -> None:
     clean = SuspectFacts((), errors=LabelErrors(0, 0, 7, 300))
     assert say("suspects", suspects=clean) == (

@@ -21,10 +21,10 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
 from components.contract import example
+from components.contract.anomalies import read_anomalies
 from components.contract.configuration import to_json
 from components.contract.errors import DataError, StorageError
 from components.contract.properties import LookupInput
-from components.report.inputs import read_anomalies
 from components.validation import schema_gen as image_schema_gen
 from components.validation import statistics_gen as image_statistics_gen
 from components.validation import validator as image_validator

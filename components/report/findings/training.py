@@ -37,10 +37,6 @@ class _KeptPhase(NamedTuple):
     """Number of epochs of this and all earlier phases."""
 
 
-def _find_kept(facts: ReportFacts) -> _KeptPhase:
-    return _find_phase(facts, facts.kept_epoch)
-
-
 def _find_phase(facts: ReportFacts, kept: KeptEpoch | None) -> _KeptPhase:
     end = 0
     for phase in facts.phases if kept else ():
@@ -89,7 +85,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
     if train - evaluated <= _WIDE_GAP:
         return
     advice, kept_out = ["add images"], facts.selection_split
-    if _find_kept(facts).phase.name == "head":
+    if _find_phase(facts, kept).phase.name == "head":
         advice.append("fine-tune the last layers: --transfer.unfreeze top")
     elif facts.find_option("augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")
@@ -105,7 +101,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
-    phase, epoch, end = _find_kept(facts)
+    phase = _find_phase(facts, facts.kept_epoch).phase
     limit, where = "training.epochs", _WORDS[phase.name]
     most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:
