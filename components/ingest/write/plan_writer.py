@@ -51,8 +51,6 @@ class IngestJob:
     """Number of files of all plans."""
     unread: int
     """Number of these files of which no earlier plan knows."""
-    has_grown: bool = False
-    """Whether an earlier ingest, or the first pass of this one, has read files of this one."""
     earlier: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Number of a plan → the plans of an earlier ingest that had files of it, see `plan_path`."""
     for_tensorflow: bool = False

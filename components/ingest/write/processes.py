@@ -51,7 +51,7 @@ def choose_way(job: IngestJob) -> Literal["here", "threads", "processes"]:
     Processes only write to a disk: for a bucket, each would load TensorFlow.
     """
     to_disk = on_disk(job.examples_uri)
-    if to_disk and on_disk(job.folder) and job.has_grown and job.unread <= _FEW:
+    if to_disk and job.unread <= _FEW:
         return "here"
     least = MIN_FILES * (_FOR_TENSORFLOW if job.for_tensorflow else 1)
     are_many = job.config.workers > 1 and job.unread >= least

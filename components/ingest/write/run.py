@@ -144,7 +144,6 @@ def _begin(
         total=sum(len(plan.files) for n, plan in enumerate(plans) if n not in taken.facts),
         unread=unread,
         for_tensorflow=config.check == "pixels" and _are_other_pictures(plans),
-        has_grown=taken.known > 0,
         earlier=taken.sources,
     )
 
@@ -205,9 +204,7 @@ def _rearrange(
     if not affected:
         return reports
     total = sum(len(facts[number].plan.files) for number in affected)
-    again = dataclasses.replace(
-        job, assignment=assignment, total=total, unread=0, has_grown=True, again=True
-    )
+    again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
     write_plans(job.examples_uri, [plan.plan for plan in facts], affected)
     write(affected, again)
     for number in affected:
