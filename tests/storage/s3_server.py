@@ -15,6 +15,8 @@ from components.storage.s3_client import S3Client
 
 ACCESS_KEY = "the-access-key"
 SECRET_KEY = "the-secret-key"
+FAULTS: list[str] = []
+"""Statuses of the next responses to requests for an image."""
 
 
 def set_up_client(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
@@ -30,11 +32,21 @@ def set_up_client(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
+_MOTO = DomainDispatcherApplication(create_backend_app)
+
+
+def _answer(environ: Any, start_response: Any) -> Any:
+    if FAULTS and environ["PATH_INFO"].endswith(".jpg") and environ["REQUEST_METHOD"] == "GET":
+        start_response(FAULTS.pop(0), [("Content-Length", "0")])
+        return []
+    return _MOTO(environ, start_response)
+
+
 @contextmanager
 def serve_s3(*buckets: str) -> Iterator[str]:
     """Serve empty buckets, and point clients there; yield the endpoint."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), True)
+    server = make_server("127.0.0.1", 0, _answer, True)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -19,6 +19,7 @@ CONFIG = IngestConfig()
 IMAGES = {
     f"{label}/{number}.jpg": f"{label} {number}".encode() for label in "ab" for number in "12"
 }
+ODD = "c d/[x]*?#1+ü=&100%2e~.jpg"
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +42,13 @@ def store(server: str) -> Iterator[Any]:
 @pytest.mark.parametrize("scheme", ["s3", "minio"])
 def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
     data = f"{scheme}://bucket/{{YYYY}}-{{MM}}-{{DD}}"
+    store.pipe_file(f"bucket/2024-01-02/{ODD}", b"odd")
     listing = list_source(data, CONFIG)
     assert listing.root == f"{scheme}://bucket/2024-01-02"
     found = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
-    assert found == IMAGES
+    assert found == {**IMAGES, ODD: b"odd"}
     heads = read_files(listing.root, listing.files, CONFIG, first=1)
-    assert [data for _, data in heads] == [b"a", b"a", b"b", b"b"]
+    assert [data for _, data in heads] == [b"a", b"a", b"b", b"b", b"o"]
 
 
 @pytest.mark.slow
@@ -65,6 +67,24 @@ def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(
         "a/2.jpg": Unread("it has gone since it was listed"),
     }
     assert list_source("s3://bucket/2024-01-02", CONFIG).fingerprint() != listing.fingerprint()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("faults", "retries"),
+    [(["503 Slow Down", "429 Too Many"], 2), (["400 Wrong Region"], 0), (["301", "500 Oh"], 1)],
+)
+def test_a_refused_read_is_repeated(
+    store: Any, monkeypatch: pytest.MonkeyPatch, faults: list[str], retries: int
+) -> None:
+    """By s3fs, which follows redirections, unless the store is overloaded."""
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
+    monkeypatch.setattr("tests.storage.s3_server.FAULTS", [*faults])
+    listing = list_source("s3://bucket/2024-01-02", CONFIG)
+    before = sum(retry.count_retries().values())
+    found = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
+    assert found == IMAGES
+    assert sum(retry.count_retries().values()) == before + retries
 
 
 @pytest.mark.slow
