@@ -14,10 +14,10 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pi_heif
 from PIL import Image, UnidentifiedImageError
 
 from components.images.check_result import Category, Rejected, check_size
-from components.images.iso_media import check_boxes, walk_boxes
 from components.images.jpeg_frame import FRAMES, MOST_SEGMENTS, START, walk_segments
 from components.images.lazy_image import LazyImage
 from components.images.options import ImageOptions
@@ -78,6 +78,17 @@ _JPEG_2000 = b"\xff\x4f\xff\x51"
 _JPEG_2000_SPACES = (12, 16, 17, 18)
 
 
+_FILE_TYPE = b"ftyp"
+# Length and type of the box that states the size of an image.
+_SIZE_BOX = b"\0\0\0\x14ispe"
+_MOST_BOXES = 10_000
+
+# Ingest has a thread per core. Pictures for depth and preview are not decoded.
+pi_heif.register_heif_opener(
+    decode_threads=1, thumbnails=False, depth_images=False, aux_images=False
+)
+
+
 def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     """Read the header only, and check the image size that it states.
 
@@ -89,7 +100,7 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     if name := _name_other(data):
         reason = f"{name} is not supported: store images as PNG or JPEG"
         raise Rejected(Category.UNSUPPORTED, reason)
-    check_boxes(data, config)
+    _check_boxes(data, config)
     # The same for all threads of a run. Pillow warns above it, and raises above twice as many.
     Image.MAX_IMAGE_PIXELS = max(_PILLOW_LIMIT, int(config.max_image_mpixels * 1e6))
     try:
@@ -159,12 +170,58 @@ def _open_keyed(data: bytes, image: Image.Image) -> Image.Image:
     return LazyImage("PNG", "RGBA", image.size, info=info, decode=decode)
 
 
+def _check_boxes(data: bytes, config: ImageOptions) -> None:
+    """Reject a HEIF or AVIF file that is cut, or whose image is too large.
+
+    A decoder reserves memory for the size in the boxes, which may be above that of the picture.
+
+    Source: ISO/IEC 14496-12, 4.2 (boxes); ISO/IEC 23008-12, 6.5.3 (`ispe`).
+    """
+    if data[4:8] != _FILE_TYPE:
+        return
+    place = -1
+    for _ in range(_MOST_BOXES):
+        place = data.find(_SIZE_BOX, place + 1)
+        if place < 0:
+            break
+        sides = data[place + 12 : place + 16], data[place + 16 : place + 20]
+        width, height = (int.from_bytes(side, "big") for side in sides)
+        _check_large(width, height, config)
+    end = max((end for _, _, end in _walk_boxes(data)), default=0)
+    if end > len(data):
+        reason = f"the file ends after {len(data):,} of {end:,} bytes"
+        raise Rejected(Category.TRUNCATED, reason)
+
+
+def _check_large(width: int, height: int, config: ImageOptions) -> None:
+    try:
+        check_size(width, height, config)
+    except Rejected as rejected:
+        if rejected.category == Category.TOO_LARGE:  # Thumbnails and tiles may be small.
+            raise
+
+
+def _walk_boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield type, start of the content and end of each box; the last ends with the file if open."""
+    place = 0
+    for _ in range(_MOST_BOXES):
+        if place + 8 > len(data):
+            return
+        size, kind = struct.unpack_from(">I4s", data, place)
+        start = 8
+        if size == 1:
+            size, start = int.from_bytes(data[place + 8 : place + 16], "big"), 16
+        end = place + size if size >= 8 else len(data)
+        yield kind, place + start, end
+        place = end
+
+
 def _check_components(data: bytes, image: Image.Image) -> None:
     """Reject a JPEG 2000 that Pillow would show in other colors, and find its color profile.
 
     Source: ITU-T T.800, A.5.1 (components) and I.5.3.3 (colors).
     """
-    boxes = {kind: start for kind, start, _ in walk_boxes(data)}
+    boxes = {kind: start for kind, start, _ in _walk_boxes(data)}
     start = 0 if data.startswith(_JPEG_2000) else boxes.get(b"jp2c", 0)
     right, bottom, left, top = struct.unpack_from(">4I", data, start + 8)
     [count] = struct.unpack_from(">H", data, start + 40)

@@ -108,22 +108,19 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
 def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
     """Read the files that are listed without a checksum, and add it."""
 
-    def add(files: Sequence[ImageFile]) -> list[ImageFile]:
+    def read(files: Sequence[ImageFile]) -> list[tuple[str, str]]:
         return [
-            file
-            if isinstance(content, Unread)
-            else file._replace(checksum=f"md5:{digest(content, 'md5')}")
+            (file.path, f"md5:{digest(content, 'md5')}")
             for file, content in read_images(listing.root, files, config)
+            if not isinstance(content, Unread)
         ]
 
     unknown = [file for file in listing.files if not file.checksum]
     parts = [unknown[start : start + _PART] for start in range(0, len(unknown), _PART)]
     with ThreadPoolExecutor(config.workers) as pool:
-        added = itertools.chain.from_iterable(pool.map(add, parts))
-        known = (file for file in listing.files if file.checksum)
-        return dataclasses.replace(
-            listing, files=tuple(sorted((*known, *added), key=place_in_listing))
-        )
+        known = dict(itertools.chain.from_iterable(pool.map(read, parts)))
+    files = (file._replace(checksum=known.get(file.path, file.checksum)) for file in listing.files)
+    return dataclasses.replace(listing, files=keep(files, ImageFile._make))
 
 
 def list_source(data: str, config: IngestConfig) -> Listing:
@@ -147,8 +144,7 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
         if not found:
             notes.append(f"{folder} is empty.")
             continue
-        records = _find_records(folder, found, config)
-        of_span = _label(folder, found, records, config, is_excluded)
+        of_span = _label(folder, found, config, is_excluded)
         labelled.append(_move(of_span, root, folder, span.span))
         places.setdefault(labelled[-1].layout, folder)
     if not labelled:
@@ -207,8 +203,7 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
     config = config or IngestConfig()
     is_excluded = Exclusion(config.exclude)
     folder, found = _find(folder, is_excluded)
-    records = _find_records(folder, found, config)
-    labelled = _label(folder, found, records, config, is_excluded)
+    labelled = _label(folder, found, config, is_excluded)
     # Of a million files, it takes as much memory as the result.
     del found
     labelled.notes.extend(is_excluded.notes())
@@ -216,20 +211,18 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
 
 
 def _label(
-    folder: str,
-    found: Sequence[Found],
-    records: Labelled | None,
-    config: IngestConfig,
-    is_excluded: Exclusion,
+    folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
 ) -> Labelled:
     """Label the files of a folder, or the records of its shards."""
+    records = _find_records(folder, found, config)
     if not records:
         if not config.manifest:
             by_table = by_metadata(folder, found, config, is_excluded)
             return by_table or by_folder(folder, found, config)
         return by_manifest(folder, found, config, is_excluded)
     if config.manifest:
-        known = [*found, *map(_as_found, records.files)]
+        known = [*found]
+        known += (Found(of.path, "", of.size, of.version, of.checksum) for of in records.files)
         labelled = by_manifest(folder, known, config, is_excluded)
         return labelled._replace(taken=records.taken)
     skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
@@ -357,11 +350,6 @@ def _check_table_above(folder: str) -> None:
             for path in (f"{name}/{file}" for file in list_names(f"{above}/{name}")):
                 if (container := find_container(path)) and container.is_table:
                     raise DataError(explain_container(f"{above}/{path}", container))
-
-
-def _as_found(file: ImageFile) -> Found:
-    """Return a record as an entry that a manifest may name."""
-    return Found(file.path, "", file.size, file.version, file.checksum)
 
 
 def _bind_groups(files: Sequence[ImageFile]) -> Sequence[ImageFile]:

@@ -1,12 +1,10 @@
 """Kill and stop runs in every step, at moments that their output tells.
 
-`KILLS=N` sends every signal at every moment, and N more at random moments, which `SEED` chooses.
+`KILLS=1` sends every signal at every moment.
 """
 
 import itertools
 import os
-import random
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -22,12 +20,9 @@ from tests.nodes import NODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
-SEED = int(os.environ.get("SEED", "0"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 # In a shorter step, the middle is hardly apart from start and end.
 LEAST_SECONDS = 0.5
-# Of the time of a whole run: short fractions stop a run often, wherever it resumes.
-FRACTIONS = (1, 1 / 4, 1 / 8)
 STOPPED = "local_runner.py: stopped; finished steps are kept.\n"
 
 
@@ -126,35 +121,3 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
     program = Program(arguments, tmp_path)
     assert program.wait() == 0, program.err
     check_result(output, undisturbed.result, undisturbed.names)
-
-
-def stop_after(program: Program, seconds: float, number: int) -> int:
-    """Send a signal some time after a run prints its first words; return its exit status."""
-    program.wait_until(lambda: bool(program.out))
-    program.process.join(seconds)
-    return program.stop(number)
-
-
-@pytest.mark.skipif(KILLS == 0, reason="by hand: KILLS=100")
-def test_killed_at_random_moments(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """Stop a run again and again, in any way, until it finishes; then the next one."""
-    left, chosen, runs = KILLS, random.Random(SEED), 0
-    while left > 0:
-        output, runs = tmp_path / str(runs), runs + 1
-        while left > 0:
-            program = Program(undisturbed.arguments(output), tmp_path)
-            number, most = chosen.choice(SIGNALS), undisturbed.whole * chosen.choice(FRACTIONS)
-            moment = chosen.uniform(0, most)
-            status = stop_after(program, moment, number)
-            if status == 0:
-                break
-            left -= 1
-            print(f"signal {number} after {moment:.2f} s; {left} to go", flush=True)
-            check_end(program, number, status)
-            check_live(output, undisturbed.names)
-            assert count_running(output) <= 1
-        program = Program(undisturbed.arguments(output), tmp_path)
-        assert program.wait() == 0, program.err
-        check_result(output, undisturbed.result, undisturbed.names)
-        shutil.rmtree(output)
-        print(f"{runs} runs equal undisturbed ones", flush=True)

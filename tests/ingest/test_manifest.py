@@ -91,19 +91,9 @@ def grouped(tmp_path: Path, *rows: tuple[str, str | None]) -> list[str | None]:
     return [file.split for file in listing.files]
 
 
-def test_splits_have_the_names_of_folders(tmp_path: Path) -> None:
-    rows = (("", "train"), ("", "dev"), ("", "Test set"))
-    assert grouped(tmp_path, *rows) == ["train", "eval", "test"]
-
-
 def test_a_split_that_one_row_gives_binds_the_whole_group(tmp_path: Path) -> None:
     rows = [("film 1", None), ("film 1", "test"), ("film 2", None), ("", "train"), ("", "test")]
     assert grouped(tmp_path, *rows) == ["test", "test", None, "train", "test"]
-
-
-def test_a_group_in_two_splits_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Group 'film 1' is in the splits 'train' and 'test'"):
-        grouped(tmp_path, ("film 1", "train"), ("film 1", "test"))
 
 
 MISTAKES: dict[str, tuple[str, str | bytes | None, str]] = {

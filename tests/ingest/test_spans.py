@@ -1,16 +1,12 @@
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.contract.configuration import to_json
 from components.contract.errors import ConfigurationError, UserError
-from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
-from components.ingest.lookup import list_source, look_up
-from components.ingest.source.listing import read_listing
+from components.ingest.lookup import list_source
 from components.ingest.source.spans import find_spans
 from tests.ingest.quirks import row, write
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
@@ -150,25 +146,6 @@ def test_numbers_of_one_span_and_names_of_another(tmp_path: Path) -> None:
     write(tmp_path, {"1/a.tfrecord": [row(0)], "1/labels.txt": "cat\n", "2/a.tfrecord": [row(0)]})
     with pytest.raises(UserError, match=r"labels of 2/a.tfrecord#0 .* numbers, .* 1/a.tfrecord#0"):
         list_source(f"{tmp_path}/{{SPAN}}", IngestConfig(window="all"))
-
-
-def test_the_lookup_of_a_window(tmp_path: Path) -> None:
-    touch(tmp_path / "images", *WEEK)
-
-    def found(**options: Any) -> Mapping[str, Any]:
-        properties = {
-            "input_base": f"{tmp_path}/images/s-{{SPAN}}",
-            "config": to_json(IngestConfig(**options)),
-            "listings": str(tmp_path / "listings"),
-        }
-        inputs: dict[str, LookupInput] = {}
-        return look_up(inputs, properties)
-
-    all_spans = found(window="all")
-    assert all_spans["span"] == 9
-    assert spans_of(read_listing(all_spans["listing"])).keys() == set(WEEK)
-    assert found(window=9)["input_fingerprint"] == all_spans["input_fingerprint"]
-    assert found(window=3)["input_fingerprint"] != all_spans["input_fingerprint"]
 
 
 def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]) -> None:

@@ -66,13 +66,8 @@ def find_names(
 ) -> dict[str, ClassNames]:
     """Return path of a shard → names in a file of its folder, or of the nearest one above.
 
-    A file that is the only one, but in a folder without shards, is for all of them.
-
-    Args:
-        folder: path or URL.
-        feature: the label.
-        shards: paths of the shards.
-        paths: all paths in the folder.
+    A file that is the only one, but in a folder without shards, is for all of them. `feature` is
+    the label, and `paths` are those of all files.
 
     Raises:
         DataError: a file is not text.
@@ -127,9 +122,7 @@ class ShardLabels:
     def read(self, value: Any, number: Any = None) -> str | None:
         """Return a label as text; None for an unlabeled image.
 
-        Args:
-            value: the label.
-            number: its number, if the record has both.
+        `number` is that of the label, if the record has both.
 
         Raises:
             RefusedValueError: the value is no label.

@@ -93,11 +93,7 @@ def read_images(
 
     Consecutive records of a shard are read in one pass if their numbers ascend.
 
-    Args:
-        folder: the listed folder, a path or URL.
-        files: images in it.
-        config: limits of reading.
-        first: read only this many bytes from the start of each file; records are read whole.
+    With `first`, only that many bytes from the start of each file are read; records are read whole.
     """
     for run in _runs(files):
         if (shard := run[0].shard) is None:

@@ -108,11 +108,8 @@ def list_records(
 ) -> Labelled:
     """List the records of all shards, in one pass over each.
 
-    Args:
-        folder: path or URL.
-        found: all its files but hidden and excluded ones.
-        shards: layout → its shards among them.
-        config: options of ingest.
+    `found` are all files of the folder but hidden and excluded ones, and `shards` layout → its
+    shards among them.
 
     Raises:
         DataError: the shards are of several formats, features are missing, or nothing is readable.

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from components.images.check_result import Category
-from components.ingest.plan.corrections import Match
 from components.ingest.plan.facts import Digests, Fact, PlanFacts, find_repeated
 from components.ingest.plan.shard_plan import ShardPlan
 from components.ingest.plan.splits import SplitRule
+from components.ingest.source.corrections import Match
 from components.ingest.source.listing import ImageFile
 
 

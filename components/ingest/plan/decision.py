@@ -21,10 +21,10 @@ from components.ingest.plan.assignment import (
     list_duplicates,
     report_on,
 )
-from components.ingest.plan.corrections import CorrectionOutcome, judge
 from components.ingest.plan.facts import PlanFacts
 from components.ingest.plan.near_duplicates import bind, bind_copies, find_clusters, list_clusters
 from components.ingest.plan.splits import SplitRule, find_rule
+from components.ingest.source.corrections import CorrectionOutcome, judge
 from components.ingest.source.listing import ImageFile, Listing
 
 _DIVIDED = (
@@ -65,13 +65,8 @@ def decide(
 ) -> Decision:
     """Decide what becomes of each image.
 
-    Args:
-        facts: what is known of all files.
-        assignment: by which the shards have been written.
-        listing: the files.
-        config: options of ingest.
-        examples_uri: folder of the shards.
-        earlier: key of an image or group → its split in an earlier ingest.
+    The shards have been written by `assignment`; `earlier` is the key of an image or group → its
+    split in an earlier ingest.
     """
     rule = _find_rule(facts, listing, earlier)
     assignment = dataclasses.replace(assignment, rule=rule)
@@ -213,7 +208,7 @@ def _judge_corrections(
         for reject in report.rejects
         if reject["category"] != Category.REMOVED.value
     }
-    outcomes, outdated = judge(listing, matches, rejected)
+    outcomes, outdated = judge(listing.corrections, listing.labels(), matches, rejected)
     corrected = assignment.corrected
     if outdated & corrected.keys():
         kept = {sha256: label for sha256, label in corrected.items() if sha256 not in outdated}

@@ -47,9 +47,7 @@ def choose_splits(
     If no eval split is given, it is taken from train by hash, and so is test. Small folders get
     only splits that are large enough for a useful confidence interval.
 
-    Args:
-        counts: split given by folder or manifest, or None, → number of files.
-        wanted: `ingest.splits`, used as it is.
+    `counts` is split given by folder or manifest, or None, → files; `wanted` is used as it is.
     """
     splits: dict[str | None, str | None] = {name: name for name in counts}
     if not counts.keys() & {None, EVAL}:
@@ -80,12 +78,8 @@ def fill_splits(
 ) -> dict[str, dict[str, float]]:
     """Choose fractions for labels that lack an eval or test split which rows of others name.
 
-    Args:
-        counts: label → split that its rows name, or None → number of files.
-        fractions: fractions of all other labels.
-
-    Returns:
-        Label → split → its fraction of the label's files without a split.
+    `counts` is label → split that its rows name, or None → files. Return label → split → its
+    fraction of the label's files without a split.
     """
     named = {split for of_label in counts.values() for split in of_label}
     filled = {}
@@ -213,11 +207,8 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
     """Return the end of each split, as close to its nominal end as its number of images allows.
 
     Each split gets its fraction of the images, give or take a tenth or one image. Train gets at
-    least one image, then eval, then the others.
-
-    Args:
-        units: sorted units of one class, with different positions.
-        fractions: split → its fraction; they add up to 1.
+    least one image, then eval, then the others. `units` are those of one class, sorted, with
+    different positions.
     """
     places = [place for place, _ in units]
     images = sum(count for _, count in units)

@@ -1,19 +1,29 @@
-"""The corrections file: what people decided about single images, named by the digest of each.
+"""Corrections: what people decided about single images, named by the digest of each.
 
-A CSV file that people can edit and keep in git, and that other tools can write.
+They are in a CSV file that people can edit and keep in git, and that other tools can write. A new
+label never moves an image to another split, so that runs before and after are judged on the same
+images: splits follow from the labels as given. Only the near duplicates of a removed image may
+move, if it was the one that decided about their split.
 """
 
 from __future__ import annotations
 
+import collections
 import csv
+import difflib
+import functools
 import hashlib
 import io
+import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
+from components.contract.artifact_files import open_file
 from components.contract.errors import DataError
+from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
 from components.contract.printable import disarm, quote, rearm
 from components.ingest.source.manifest import explaining_table, open_csv
 from components.storage.folder import read_bytes, replace_file
@@ -25,6 +35,10 @@ _REQUIRED = COLUMNS[:5]
 _HEADER = "sha256,path,action,from,to[,who][,when][,why]"
 _ACTIONS = get_args(Action)
 _DIGEST = re.compile("[0-9a-f]{64}")
+
+_RESULTS = {"relabel": "relabeled", "remove": "removed", "keep": "kept", "unsure": "unsure"}
+_NOT_APPLIED = "not_applied"
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -160,3 +174,124 @@ def write_corrections(path: str, corrections: Iterable[Correction]) -> None:
         writer.writerow(map(disarm, (*cells, row.who, row.when, row.why)))
     # Names that are not valid UTF-8 contain surrogates.
     replace_file(path, text.getvalue().encode("utf-8", "backslashreplace"))
+
+
+class Match(NamedTuple):
+    """A file whose content is named by a correction."""
+
+    path: str
+    label: str
+    """As given by its folder or the manifest."""
+    sha256: str
+
+
+@dataclass(frozen=True)
+class CorrectionOutcome:
+    """What became of a correction."""
+
+    correction: Correction
+    result: str
+    files: int
+    """Number of files with this content."""
+    reason: str
+    """Why it was not applied, or empty."""
+
+    def to_json(self) -> str:
+        """Describe it in a line, with the names of the columns of the corrections file."""
+        row = self.correction
+        fields = {"sha256": row.sha256, "path": row.path, "action": row.action}
+        fields |= {"from": row.from_label, "to": row.to_label}
+        fields |= {"who": row.who, "when": row.when, "why": row.why}
+        outcome = {"result": self.result, "files": self.files, "reason": self.reason}
+        return json.dumps(fields | outcome)
+
+
+def choose_labels(corrections: Corrections, labels: Set[str]) -> dict[str, str | None]:
+    """Return the digest of each image to correct → its new label, or None to remove it.
+
+    Whether each fits is known only when all images have been read: see `judge`.
+    """
+    return {
+        row.sha256: row.decided
+        for row in corrections.rows
+        if row.action == "remove" or (row.action == "relabel" and row.to_label in labels)
+    }
+
+
+def judge(
+    corrections: Corrections,
+    labels: Iterable[str],
+    matches: Iterable[Match],
+    rejected: Mapping[str, str],
+) -> tuple[list[CorrectionOutcome], set[str]]:
+    """Say what became of each correction, given the files that match, and path → category.
+
+    Returns:
+        The outcomes in the order of the corrections, and the digests of images whose new label
+        must not be used, because they no longer have the label that was looked at.
+    """
+    known = frozenset(labels)
+    found: dict[str, list[Match]] = {}
+    for match in matches:
+        found.setdefault(match.sha256, []).append(match)
+    outcomes, applied, outdated = [], set(), set()
+    for row in corrections.rows:
+        files = found.get(row.sha256, [])
+        reason = _find_reason(row, files, known, rejected)
+        result = _NOT_APPLIED if reason else _RESULTS[row.action]
+        outcomes.append(CorrectionOutcome(row, result, len(files), reason))
+        if not reason:
+            applied.add(row.sha256)
+        elif files and _is_outdated(row, {file.label for file in files}):
+            outdated.add(row.sha256)
+    return outcomes, outdated - applied
+
+
+def _is_outdated(row: Correction, given: set[str]) -> bool:
+    """Return whether files have other labels than a person looked at, and than that one chose."""
+    return row.from_label not in {"", *given} and given != {row.to_label}
+
+
+def _find_reason(
+    row: Correction, files: Sequence[Match], labels: frozenset[str], rejected: Mapping[str, str]
+) -> str:
+    """Return why a correction is not applied to these files, or nothing."""
+    given = {file.label for file in files}
+    if not files:
+        return "no file has this content"
+    if row.action == "relabel" and row.to_label not in labels:
+        return _explain_unknown(row.to_label, labels)
+    if all(file.path in rejected for file in files):
+        return f"the file was rejected: {rejected[files[0].path]}"
+    if row.action == "relabel" and given == {row.to_label}:
+        return f"{LABEL_IS_ALREADY} {quote(row.to_label)}"
+    if _is_outdated(row, given):
+        return (
+            f"the label is {' and '.join(map(quote, sorted(given)))}, not {quote(row.from_label)}"
+        )
+    return ""
+
+
+@functools.lru_cache(1_000)  # Comparing with thousands of labels is slow.
+def _explain_unknown(label: str, labels: frozenset[str]) -> str:
+    close = difflib.get_close_matches(label, labels, 1)
+    meant = f" (did you mean {quote(close[0])}?)" if close else ""
+    return f"no class is called {quote(label)}{meant}: give a new class an image first"
+
+
+def write_outcomes(rejects_uri: str, outcomes: Iterable[CorrectionOutcome]) -> None:
+    """Write a line for each correction to the rejects."""
+    with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE), "w") as file:
+        file.write("".join(outcome.to_json() + "\n" for outcome in outcomes))
+
+
+def summarize(corrections: Corrections, outcomes: Sequence[CorrectionOutcome]) -> dict[str, Any]:
+    """Count the outcomes, and name the first corrections that were not applied."""
+    counts = collections.Counter(outcome.result for outcome in outcomes)
+    missed = [outcome for outcome in outcomes if outcome.reason]
+    return {
+        "file": corrections.path,
+        "sha256": corrections.digest,
+        **{result: counts[result] for result in (*_RESULTS.values(), _NOT_APPLIED)},
+        "reasons": [f"{of.correction.path}: {of.reason}" for of in missed[:_NAMED]],
+    }

@@ -21,8 +21,8 @@ from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
-from components.ingest.plan.corrections import CorrectionOutcome, summarize, write_outcomes
 from components.ingest.plan.splits import check_classes, require_splits
+from components.ingest.source.corrections import CorrectionOutcome, summarize, write_outcomes
 from components.ingest.source.listing import Listing, find_look_alikes
 
 _NAMED = 3
@@ -72,7 +72,7 @@ def write_rejects(
         logging.warning("%s of %s images: %s.", f"{count:,}", f"{len(listing.files):,}", note)
     make_folders(rejects_uri)
     if listing.corrections.path:
-        summary["corrections"] = summarize(listing, outcomes)
+        summary["corrections"] = summarize(listing.corrections, outcomes)
         write_outcomes(rejects_uri, outcomes)
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))

@@ -81,11 +81,7 @@ class TakenOver(NamedTuple):
 def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division: str) -> Earlier:
     """Find the newest shards that may be used again, and the splits of their images.
 
-    Args:
-        examples_uri: output of this ingest.
-        config: its options.
-        key: `made_by` of the index of these shards.
-        division: `divided_by` of the index of these splits.
+    The index of the shards has `key` as `made_by`, that of the splits `division` as `divided_by`.
     """
     uri = find_earlier(examples_uri, "made_by", key)
     divided = find_earlier(examples_uri, "divided_by", division)

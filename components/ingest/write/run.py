@@ -22,12 +22,12 @@ from components.ingest.plan.assignment import (
     records_per_shard,
     report_on,
 )
-from components.ingest.plan.corrections import choose_labels
 from components.ingest.plan.decision import Decision, decide
 from components.ingest.plan.facts import Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan.shard_plan import ShardPlan, plan_shards, write_plans
 from components.ingest.plan.splits import SplitRule
 from components.ingest.source.columns import describe_columns
+from components.ingest.source.corrections import choose_labels
 from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import Listing, find_look_alikes
 from components.ingest.write.accounting import check_reports, write_rejects
@@ -73,13 +73,8 @@ def ingest_listing(
 ) -> Ingested:
     """Write the shards of `listing` and their index, and account for every file.
 
-    Args:
-        listing: the files.
-        config: options of ingest.
-        examples: path or URL of the folder of the shards.
-        rejects: path or URL of the folder of the lists.
-        write: writes plans.
-        code: digest of the code of ingest; only with it, earlier shards are used again.
+    `examples` and `rejects` are paths or URLs of folders, and `code` the digest of the code of
+    ingest: only with it, earlier shards are used again.
     """
     for warning in (*listing.notes, *find_look_alikes(listing)):
         logging.warning(make_printable(warning))
@@ -140,7 +135,7 @@ def _begin(
         listing.root,
         examples,
         config,
-        Assignment(rule, choose_labels(listing)),
+        Assignment(rule, choose_labels(listing.corrections, listing.labels())),
         total=sum(len(plan.files) for n, plan in enumerate(plans) if n not in taken.facts),
         unread=unread,
         for_tensorflow=config.check == "pixels" and _are_other_pictures(plans),

@@ -19,8 +19,13 @@ from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import describe_corrections, quote
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.plan.corrections import CorrectionOutcome, Match, choose_labels, judge
 from components.ingest.plan.shard_plan import path_hash
+from components.ingest.source.corrections import (
+    CorrectionOutcome,
+    Match,
+    choose_labels,
+    judge,
+)
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Unread, read_files
 from components.storage.folder import explaining_errors
@@ -146,9 +151,12 @@ def _decide(
             unread[file.path] = content.reason
         elif (sha256 := hashlib.sha256(content).hexdigest()) in watched:
             matches.append(Match(file.path, file.label, sha256))
-    outcomes, outdated = judge(listing, matches, {})
+    given, known = listing.corrections, listing.labels()
+    outcomes, outdated = judge(given, known, matches, {})
     chosen = {
-        digest: label for digest, label in choose_labels(listing).items() if digest not in outdated
+        digest: label
+        for digest, label in choose_labels(given, known).items()
+        if digest not in outdated
     }
     labels = {match.path: chosen[match.sha256] for match in matches if match.sha256 in chosen}
     return labels, outcomes, unread
