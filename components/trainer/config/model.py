@@ -112,7 +112,7 @@ class ModelConfig:
     else random. Photographs are images from 64 pixels on, and, enlarged to 128 pixels, fewer than
     10,000 images of 32 to 63. imagenet: also for networks of keras.applications, whose weights
     training downloads. A file is a path or URL, with or without the last layer: the
-    `backbone.weights.h5` of an earlier training, or one saved by Keras (.h5, .keras)."""
+    `backbone.weights.h5` of an earlier training, or one of Keras's `save('name.h5')`."""
 
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.

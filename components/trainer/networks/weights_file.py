@@ -9,12 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
 import json
-import os
-import re
-import shutil
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,11 +26,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
-# The weights in a `.keras` archive.
-_ARCHIVED = "model.weights.h5"
-# Groups around the layers of a model within a model, in Keras's third format.
-_CONTAINERS = re.compile(r"(?:^|/)(?:layers|_layer_checkpoint_dependencies)(?=/)")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 NETWORK = "network"
 """Attribute with the name of the network."""
 
@@ -43,10 +35,7 @@ class StoredWeights(NamedTuple):
     """The content of a weights file."""
 
     layers: dict[str, list[Array]]
-    """Layer → its weights, without empty ones. Keras 2 has the layer's name; Keras's third format
-    `conv2d`, `conv2d_1` and so on, with "/" for models within models."""
-    in_order: bool
-    """Whether layers are in the order of the model, as in files of Keras 2."""
+    """Name of each layer that has weights → them, in the order of the model."""
     network: str
     """`model.name` that wrote the file; empty for files of other programs."""
 
@@ -108,16 +97,19 @@ def read_weights(url: str) -> StoredWeights:
     """
     import h5py
 
-    with _local_copy(url) as path:
-        try:
-            with h5py.File(path, "r") as file:
-                return _read(file)
-        # h5py raises any of these for a truncated or modified file.
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
-            raise ModelError(
-                f"model.weights {url} is damaged, or contains no Keras weights "
-                f"({reason_of(error)}): write or copy it again."
-            ) from error
+    _check_file(url)
+    fs, path = open_folder(url)
+    with _reading(url):
+        content = io.BytesIO(fs.cat_file(path))
+    try:
+        with h5py.File(content, "r") as file:
+            return _read(file)
+    # h5py raises any of these for a truncated or modified file.
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"model.weights {url} is damaged, or contains no Keras weights ({reason_of(error)}): "
+            f"write or copy it again; Keras writes them with save('name.h5')."
+        ) from error
 
 
 def _check_file(url: str) -> None:
@@ -130,10 +122,10 @@ def _check_file(url: str) -> None:
             )
         with fs.open(path, "rb") as file:
             start = file.read(len(_HDF5))
-    if not start.startswith((_HDF5, _ZIP)):
+    if start != _HDF5:
         raise ModelError(
-            f"model.weights {url} is not a weights file of Keras: it must be HDF5 (.h5) or a Keras "
-            f"archive (.keras)."
+            f"model.weights {url} is not a weights file of Keras: it must be HDF5, as "
+            f"save('name.h5') writes it."
         )
 
 
@@ -149,84 +141,34 @@ def _reading(url: str) -> Iterator[None]:
             ) from error
 
 
-@contextlib.contextmanager
-def _local_copy(url: str) -> Iterator[str]:
-    """Yield the path of an HDF5 file: of `url` itself if it is one on disk."""
-    _check_file(url)
-    fs, path = open_folder(url)
-    with tempfile.TemporaryDirectory() as folder:
-        if not is_local(fs):
-            copy = os.path.join(folder, "weights")
-            with _reading(url):
-                fs.get_file(path, copy)
-            path = copy
-        with open(path, "rb") as file:
-            is_archive = file.read(len(_ZIP)) == _ZIP
-        yield _unpack(path, folder, url) if is_archive else path
-
-
-def _unpack(archive: str, folder: str, url: str) -> str:
-    """Extract the weights from a `.keras` archive, but not its description of the model."""
-    target = os.path.join(folder, _ARCHIVED)
-    try:
-        with (
-            zipfile.ZipFile(archive) as file,
-            file.open(_ARCHIVED) as source,
-            open(target, "wb") as copy,
-        ):
-            shutil.copyfileobj(source, copy)
-    except (KeyError, zipfile.BadZipFile, OSError) as error:
-        raise ModelError(
-            f"model.weights {url} is damaged, or not a Keras archive ({reason_of(error)}): use a "
-            f"file that ends in .h5 or .keras."
-        ) from error
-    return target
-
-
 def _read(file: Any) -> StoredWeights:
+    """Read the format of Keras 2, of weights or of a whole model."""
     is_whole_model = file.get("model_weights", getlink=True) is not None
-    root = _descend(file, "model_weights") if is_whole_model else file
-    arrays = _read_arrays(root)
-    network = str(file.attrs.get(NETWORK, ""))
-    if ordered := _read_names(root, "layer_names"):
-        layers = {
-            layer: [
-                arrays[f"{layer}/{name}"]
-                for name in _read_names(_descend(root, layer), "weight_names")
-            ]
-            for layer in ordered
-        }
-    else:
-        layers = _group_by_layer(arrays)
+    root = _find(file, "model_weights") if is_whole_model else file
+    layers = {
+        layer: [
+            _find(root, f"{layer}/{name}")[()]
+            for name in _read_names(_find(root, layer), "weight_names")
+        ]
+        for layer in _read_names(root, "layer_names")
+    }
+    if not layers:
+        raise ValueError("it does not list its layers")
     nonempty = {name: weights for name, weights in layers.items() if weights}
-    return StoredWeights(nonempty, bool(ordered), network)
+    return StoredWeights(nonempty, str(file.attrs.get(NETWORK, "")))
 
 
-def _descend(group: Any, path: str) -> Any:
-    """Return the group at a path, which is in the same file."""
+def _find(group: Any, path: str) -> Any:
+    """Return the group or array at a path, which is in the same file."""
     import h5py
 
     for name in filter(None, path.split("/")):
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise ValueError(f"{name} is a link")
+            raise ValueError(f"{name} is a link, or missing")
         group = group[name]
+    if isinstance(group, h5py.Dataset) and (group.external or group.is_virtual):
+        raise ValueError(f"{path} links to another file")
     return group
-
-
-def _read_arrays(group: Any) -> dict[str, Array]:
-    """Return all arrays of a group without following links to other files."""
-    import h5py
-
-    arrays: dict[str, Array] = {}
-
-    def visit(name: str, found: Any) -> None:
-        if isinstance(found, h5py.Dataset):
-            if found.external or found.is_virtual:
-                raise ValueError(f"{name} links to another file")
-            arrays[name] = found[()]
-
-    group.visititems(visit)
-    return arrays
 
 
 def _read_names(group: Any, name: str) -> list[str]:
@@ -236,14 +178,3 @@ def _read_names(group: Any, name: str) -> list[str]:
         parts.append(group.attrs[f"{name}{len(parts)}"])
     names = [value for part in parts for value in part]
     return [value.decode() if isinstance(value, bytes) else str(value) for value in names]
-
-
-def _group_by_layer(arrays: dict[str, Array]) -> dict[str, list[Array]]:
-    """Group `layers/functional/layers/conv2d/vars/0` and the like by `functional/conv2d`."""
-    numbered: dict[str, dict[int, Array]] = {}
-    for path, array in arrays.items():
-        layer, _, number = path.rpartition("/vars/")
-        if number and not layer.startswith("optimizer"):
-            name = _CONTAINERS.sub("", layer).strip("/")
-            numbered.setdefault(name, {})[int(number)] = array
-    return {name: [of[n] for n in sorted(of)] for name, of in numbered.items()}

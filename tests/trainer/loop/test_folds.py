@@ -212,7 +212,8 @@ def test_weights_of_an_earlier_training_may_know_the_images(
     path = str(tmp_path / "backbone.weights.h5")
     for earlier in (True, False):
         with h5py.File(path, "w") as file:
-            file["layers/a/vars/0"] = np.ones(3, np.float32)
+            file["a/0"] = np.ones(3, np.float32)
+            file.attrs["layer_names"], file["a"].attrs["weight_names"] = [b"a"], [b"0"]
             if earlier:
                 file.attrs["network"] = "cnn"
         model = replace(data.config.model, weights=path)

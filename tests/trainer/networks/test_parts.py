@@ -1,6 +1,5 @@
 """Freezing by block: frozen layers neither learn nor move, others do."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts, divide, freeze, unfreeze_everything
-from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train, values
 
 CNN = ModelConfig(name="cnn", width=2)
@@ -116,24 +114,6 @@ def test_dropout_differs_in_every_step_and_resumes() -> None:
     model.set_weights(start)
     np.testing.assert_array_equal(model(IMAGES, training=True), first)
     np.testing.assert_array_equal(model(IMAGES, training=True), second)
-
-
-@pytest.mark.slow
-def test_frozen_layers_make_no_difference_to_the_file(
-    model: tf_keras.Model, tmp_path: Path
-) -> None:
-    assert save_backbone(model, str(tmp_path / "a.weights.h5"))
-    freeze(model, unfreeze=1)
-    trained = [weight.name for weight in model.trainable_weights]
-    assert save_backbone(model, str(tmp_path / "b.weights.h5"))
-    assert [weight.name for weight in model.trainable_weights] == trained
-    first, second = (
-        build(ModelConfig(name="cnn", width=2, weights=str(tmp_path / name)), seed=1)
-        for name in ("a.weights.h5", "b.weights.h5")
-    )
-    np.testing.assert_array_equal(
-        Parts.of(first).backbone(IMAGES), Parts.of(second).backbone(IMAGES)
-    )
 
 
 @pytest.mark.parametrize("blocks", [1, 9, 17])
