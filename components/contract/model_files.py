@@ -13,10 +13,9 @@ TRAINING_FILE = "training.json"
 list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch` from 1 on, or
 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features instead of
 images; `exported`, the name of the phase whose weights were exported; `calibration`, null or the
-fields of `components.trainer.loop.calibration.Calibration`; `label_sets`, null or absent or the
-fields of `LabelSets` beside it; `known`, null or absent or the fields of
-`components.metrics.calibration.Unknowns`; `folds`, null or, after cross-validation, their `count`,
-and of each the epoch at which it was judged and its seconds; `search`, null or `minutes`,
+fields of `components.trainer.loop.calibration.Calibration`; `known`, null or absent or the fields
+of `components.metrics.calibration.Unknowns`; `folds`, null or, after cross-validation, their
+`count`, and of each the epoch at which it was judged and its seconds; `search`, null or `minutes`,
 `folds`, the number of the `chosen` trial, `text` that says why, `measure`, the metric of all
 scores, `options` that were searched, and `trials`, the fields of
 `components.tuner.trials.Trial`."""
@@ -36,9 +35,6 @@ MODEL_FILE = "model.json"
 
 EXAMPLES_SIGNATURE = "serving_examples"
 """Signature of the SavedModel that takes serialized examples, as the Evaluator does."""
-
-IN_SET = "in_set"
-"""Optional output of `serving_default`: whether each label is in the conformal set."""
 
 KNOWN, KNOWN_SCORE = "known", "known_score"
 """Optional outputs of `serving_default`: whether an image is like those of training, and the score
@@ -79,8 +75,7 @@ FORMATS_FOLDER = "Format-Exports"
 
 MANIFEST_FILE = "formats.json"
 """Describes the exports: `ingest`, how to shrink an image first, `form`, how to resize it then,
-`labels`, and `kinds`, the formats, with those that `failed`; `set_threshold`, null or the least
-probability of a label in the conformal set, beside the most probable one; `known_threshold`, null
+`labels`, and `kinds`, the formats, with those that `failed`; `known_threshold`, null
 or the least `known_score` of a known image; `golden`, a list of `input` and `seen`, names of PNG
 files, and `probabilities`."""
 

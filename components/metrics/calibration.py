@@ -1,7 +1,7 @@
-"""Calibration: confidence against accuracy, coverage of conformal sets, false alarms of `known`."""
+"""Calibration: confidence against accuracy, a temperature, false alarms of `known`."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -49,45 +49,6 @@ class Scaling:
     """Expected calibration error without it, 0 to 1."""
     loss: float
     """Mean cross-entropy without it, nats."""
-
-
-@dataclass(frozen=True)
-class SetCoverage:
-    """How often conformal sets contain the true label."""
-
-    wanted: float
-    """Coverage, 0 to 1, for which they were fitted."""
-    images: int
-    """Number of images they were fitted on."""
-    threshold: float | None
-    """Least probability of a label in a set; None if there were too few images."""
-    found: float | None = None
-    """Coverage on the evaluated images; None if they are those of the fit."""
-    interval: Interval | None = None
-    size: float | None = None
-    """Mean number of labels in a set."""
-
-
-def measure_sets(
-    predictions: Predictions,
-    *,
-    coverage: float,
-    images: int,
-    threshold: float | None,
-    held_out: bool,
-) -> SetCoverage:
-    """Measure the coverage of conformal sets, unless they were fitted on the same images."""
-    found: dict[str, Any] = {}
-    if threshold is not None and held_out and len(predictions.ids):
-        scores = predictions.probabilities
-        least = np.minimum(scores.max(axis=1, keepdims=True), np.float32(threshold))
-        inside = (scores > 0) & (scores >= least)
-        true = np.arange(scores.shape[1]) == predictions.ids[:, np.newaxis]
-        hits = int((inside & true).sum())
-        found["found"] = hits / len(true)
-        found["interval"] = proportion_interval(hits, len(true))
-        found["size"] = float(inside.sum(axis=1).mean())
-    return SetCoverage(coverage, images, threshold, **found)
 
 
 @dataclass(frozen=True)

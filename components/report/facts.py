@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from components.contract.example import EVAL, TEST, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.metrics.calibration import Scaling, SetCoverage, Unknowns
+from components.metrics.calibration import Scaling, Unknowns
 from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.metrics.evaluation_files import FormatResult, Verdict
 from components.report.shown import (
@@ -136,7 +136,6 @@ class ReportFacts:
     """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
-    sets: SetCoverage | None = None
     unknowns: Unknowns | None = None
     known_scores: NDArray[np.float32] | None = None
     """Of the evaluated images."""
@@ -267,26 +266,6 @@ class ReportFacts:
     def trained_on(self) -> str:
         """The splits that the model was trained on, as a finding names them."""
         return f"{TRAIN} or {EVAL}" if self.selection_folds else TRAIN
-
-    @property
-    def coverage_of_sets(self) -> str:
-        """Say how often the conformal sets contain the true label; "" without them."""
-        if not (sets := self.sets):
-            return ""
-        wanted, fitted = f"{sets.wanted:.4g}", f"{sets.images:,} images of {self.selected_on}"
-        if sets.threshold is None:
-            return (
-                f"Label sets are off: {sets.images:,} images are too few for a coverage of "
-                f"{100 * sets.wanted:g} %."
-            )
-        fit = f"The label sets were fitted to a coverage of {wanted} on {fitted}"
-        if sets.found is None or not (interval := sets.interval):
-            return f"{fit}; no other images were left to measure it on."
-        return (
-            f"{fit}. Of the images of {self.judged_on}, {sets.found:.4f} (95% CI "
-            f"{interval.low:.4f} to {interval.high:.4f}) have their true label in the set, which "
-            f"has {sets.size:.2f} labels on average."
-        )
 
     @property
     def has_known(self) -> bool:

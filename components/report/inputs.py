@@ -27,7 +27,7 @@ from components.contract.properties import (
 )
 from components.host.machine import trim_memory
 from components.host.progress import report_progress
-from components.metrics.calibration import Unknowns, measure_sets, undo_scaling
+from components.metrics.calibration import Unknowns, undo_scaling
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import read_sampled
@@ -134,15 +134,13 @@ def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str)
     fields: dict[str, Any] = {"known_scores": scores}
     if model.rows is not None:
         fields["notes"] = (
-            f"Curves and the areas under them, calibration without its temperature and the "
-            f"coverage of label sets are from {len(model.rows):,} of {len(model.ids):,} images, "
-            f"drawn at random. All other numbers are from all images.",
+            f"Curves, the areas under them and calibration without its temperature are from "
+            f"{len(model.rows):,} of {len(model.ids):,} images, drawn at random. All other numbers "
+            f"are from all images.",
         )
     if fitted := training.get("calibration"):
         temperature, images = fitted["temperature"], fitted["images"]
         fields["scaling"] = undo_scaling(model.held, temperature=temperature, images=images)
-    if sets := training.get("label_sets"):
-        fields["sets"] = measure_sets(model.held, **sets, held_out=held_out)
     if known := training.get("known"):
         # Images of a class that the model does not have are rightly unknown.
         usual = scores if scores is None else scores[model.ids >= 0]

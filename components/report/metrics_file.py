@@ -28,11 +28,10 @@ def write_metrics(facts: ReportFacts) -> str:
     0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the `change`.
     `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each pair.
     `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
-    `images` that it was fitted on, and `ece` and `loss` without it. `label_sets`: null, or
-    `wanted`, `found` and its `interval`, the mean `size`, `threshold` and `images` of the fit.
-    `corrected`: null, or the fields of `components.report.shown.Corrected`. `formats`: the fields
-    of `FormatResult` of each. `known`: null, or the fields of
-    `components.metrics.calibration.Unknowns`. `search`: that of `training.json`, or null.
+    `images` that it was fitted on, and `ece` and `loss` without it. `corrected`: null, or the
+    fields of `components.report.shown.Corrected`. `formats`: the fields of `FormatResult` of each.
+    `known`: null, or the fields of `components.metrics.calibration.Unknowns`. `search`: that of
+    `training.json`, or null.
     """
     comparison = facts.comparison
     report = {
@@ -59,7 +58,6 @@ def write_metrics(facts: ReportFacts) -> str:
         "corrected": asdict(facts.corrected) if facts.corrected else None,
         "calibration": _calibration(facts.metrics),
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
-        "label_sets": asdict(facts.sets) if facts.sets else None,
         "formats": [asdict(version) for version in facts.formats],
         "known": asdict(facts.unknowns) if facts.unknowns else None,
         "search": facts.search,

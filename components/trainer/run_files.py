@@ -26,7 +26,7 @@ from components.host.machine import available_memory, fits_in_memory, gib
 from components.metrics.calibration import Unknowns
 from components.trainer.export.signatures import Classifier
 from components.trainer.input.cache import pixel_bytes
-from components.trainer.loop.calibration import Calibration, LabelSets
+from components.trainer.loop.calibration import Calibration
 from components.trainer.loop.train import Phase, Training
 from components.trainer.training_input import TrainingInput
 
@@ -36,7 +36,6 @@ _LOGGER = logging.getLogger(__name__)
 def describe_training(
     training: Training,
     calibration: Calibration | None,
-    sets: LabelSets | None = None,
     unknowns: Unknowns | None = None,
     *,
     started: float,
@@ -54,7 +53,6 @@ def describe_training(
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
         "calibration": calibration and dataclasses.asdict(calibration),
-        "label_sets": sets and dataclasses.asdict(sets),
         "known": unknowns and dataclasses.asdict(unknowns),
         "folds": folds,
         "search": search,

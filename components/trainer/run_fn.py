@@ -27,10 +27,8 @@ from components.trainer.export.transform_graph import TransformGraph
 from components.trainer.image_pass import write_images
 from components.trainer.loop.calibration import (
     Calibration,
-    LabelSets,
     compile_logits,
     fit_known,
-    fit_sets,
     fit_temperature,
     predict_logits,
 )
@@ -95,9 +93,7 @@ def _train_and_export(
     model = make_plain(
         training.model, lambda: prepared.build(config.model), config.training.precision
     )
-    classifier, calibration, sets = _calibrate(
-        Classifier(model, config.model.views), data, validated
-    )
+    classifier, calibration = _calibrate(Classifier(model, config.model.views), data, validated)
     unknowns = None
     if rate := config.export.false_alarms:
         unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
@@ -105,7 +101,6 @@ def _train_and_export(
     describe_training(
         training,
         calibration,
-        sets,
         unknowns,
         started=started,
         directory=run_dir,
@@ -152,23 +147,17 @@ def _train(
 
 def _calibrate(
     classifier: Classifier, data: TrainingInput, validated: Validated | None
-) -> tuple[Classifier, Calibration | None, LabelSets | None]:
-    """Fit the temperature and the label sets, if wanted, on images that were not trained on."""
-    coverage, calibration, sets = data.config.export.coverage, None, None
-    if not (data.config.training.calibrate or coverage):
-        return classifier, None, None
+) -> tuple[Classifier, Calibration | None]:
+    """Fit the temperature, if wanted, on images that were not trained on."""
+    if not data.config.training.calibrate:
+        return classifier, None
     if validated:
         logits, ids = validated.logits, validated.images.labels
     else:
         images = data.read_in_order(data.evaluation)
         logits, ids = predict_logits(compile_logits(classifier), images)
-    if data.config.training.calibrate:
-        calibration = fit_temperature(logits, ids)
-        classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
-    if coverage:
-        sets = fit_sets(logits, ids, temperature=classifier.temperature, coverage=coverage)
-        classifier = dataclasses.replace(classifier, set_threshold=sets.threshold)
-    return classifier, calibration, sets
+    calibration = fit_temperature(logits, ids)
+    return dataclasses.replace(classifier, temperature=calibration.temperature), calibration
 
 
 def _export(

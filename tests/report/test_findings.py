@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from components.contract.example import name_folds
-from components.metrics.calibration import SetCoverage, Unknowns
+from components.metrics.calibration import Unknowns
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
 from components.report.shown import LabelErrors, Leaks, SuspectFacts
@@ -154,11 +154,6 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"unknowns": Unknowns(0.01, 80, None)},
         "Unknown-image detection is off: 80 images are too few for a 1 % false-alarm rate",
         "add images, or change export.false_alarms",
-    ),
-    "no images to fit label sets with": (
-        {"sets": SetCoverage(0.95, 12, None)},
-        "Label sets are off: 12 images are too few for a coverage of 95 %",
-        "add images, or change export.coverage",
     ),
     "a class that is never predicted": (
         with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),

@@ -224,7 +224,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     with pytest.raises(ConfigurationError, match="is the time of an ImageTuner: add one"):
         ImageTrainer(**channels(), config=config)
     # What is exported of the trials is no reason to search again.
-    more = replace(config, export=ExportConfig(coverage=0.9))
+    more = replace(config, export=ExportConfig(formats=["onnx"]))
     first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
     assert first.exec_properties == other.exec_properties
     monkeypatch.setenv("TF_CONFIG", cluster(2)[0]["TF_CONFIG"])

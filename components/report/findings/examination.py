@@ -108,14 +108,13 @@ def _advise_calibration(facts: ReportFacts, *, over: bool) -> str:
 
 def check_outputs(facts: ReportFacts) -> Iterator[Finding]:
     """Look for outputs that were asked for, and that too few images leave out."""
-    for option, fit, text in (
-        ("false_alarms", facts.unknowns, facts.false_alarms),
-        ("coverage", facts.sets, facts.coverage_of_sets),
-    ):
-        if fit and fit.threshold is None:
-            why = "the model does not answer all that was asked for"
-            advice = f"add images, or change export.{option}"
-            yield Finding("calibration", text.rstrip("."), why, advice)
+    if facts.unknowns and facts.unknowns.threshold is None:
+        yield Finding(
+            "calibration",
+            facts.false_alarms.rstrip("."),
+            "the model does not answer all that was asked for",
+            "add images, or change export.false_alarms",
+        )
 
 
 # In the order of how much following the advice usually helps.

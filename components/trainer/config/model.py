@@ -184,11 +184,6 @@ class ModelConfig:
 class ExportConfig:
     """What the exported model answers, and the other formats it is exported to."""
 
-    coverage: Annotated[Number, Interval(ge=0.5, le=0.999)] | None = None
-    """Also answer with a conformal set of labels that contains the true one with this probability.
-    This holds for images like those of the eval split, on which it is fitted. Unset: the best label
-    only. 0.95 needs at least 19 images, and hundreds to be accurate."""
-
     false_alarms: Annotated[Number, Interval(ge=0.001, le=0.5)] | None = None
     """Also answer whether an image is like those of training (`known`). This fraction of images
     like those of the eval split, on which the threshold is fitted, is called unknown by mistake.

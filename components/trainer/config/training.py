@@ -116,12 +116,6 @@ class TrainingConfig:
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
     normalization keeps them bounded; 1 is common for ConvNeXt and large learning rates."""
 
-    ema: Annotated[Number, Interval(ge=0, le=0.99999)] = 0.0
-    """Decay per update of an exponential moving average of the weights; the average is evaluated
-    and exported. 0: off, because a schedule that ends at zero has a similar effect; 0.999 steadies
-    short or noisy trainings. At update n the decay is at most (1 + n) / (10 + n), for a fast
-    start."""
-
     balance: Literal["none", "weights", "sampling"] = "none"
     """How to treat rare classes. weights: weight the loss of an image inversely to the frequency of
     its class. sampling: draw all classes equally often in an epoch; needs reader indexed. Off
@@ -146,9 +140,6 @@ class TrainingConfig:
 
     checkpoint_steps: Count = 0
     """Save a checkpoint every so many training steps, besides every epoch. 0: every epoch only."""
-
-    profile_steps: Count = 0
-    """Training steps to profile for TensorBoard, from the tenth step on. 0: none."""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

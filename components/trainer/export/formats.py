@@ -83,7 +83,6 @@ def export_formats(
         "form": to_dict(config),
         "labels": texts,
         "kinds": list(kinds),
-        "set_threshold": classifier.set_threshold,
         "known_threshold": classifier.known,
     }
     tf.io.gfile.makedirs(os.path.join(directory, GOLDEN_FOLDER))

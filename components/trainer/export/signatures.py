@@ -12,7 +12,7 @@ import tf_keras
 
 from components.contract.artifact_files import on_disk
 from components.contract.example import ENCODED, LABEL, LABEL_ID
-from components.contract.model_files import IN_SET, KNOWN, KNOWN_SCORE
+from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
 from components.images.options import TransformConfig
 from components.trainer.export.decoding import Decoded, decode_files
@@ -43,8 +43,6 @@ class Classifier:
     at least a pixel, to the upper left and to the lower right, padded by reflection."""
     temperature: float = 1.0
     """Divisor of the logits."""
-    set_threshold: float | None = None
-    """Least probability of a label in the conformal set; None: there are no sets."""
     known: float | None = None
     """Least energy of an image like those of training; None: there is no decision."""
 
@@ -93,14 +91,6 @@ class Classifier:
         """Return float32 [batch, classes]."""
         return tf.nn.softmax(self.logits(images) / self.temperature)
 
-    def find_sets(self, probabilities: tf.Tensor) -> tf.Tensor:
-        """Return whether each label is in the set, bool [batch, classes]; the best one always is.
-
-        All probabilities are zero for files that were not decoded: their sets are empty.
-        """
-        best = tf.reduce_max(probabilities, axis=1, keepdims=True)
-        return (probabilities > 0) & (probabilities >= tf.minimum(best, self.set_threshold))
-
 
 def energy(logits: tf.Tensor) -> tf.Tensor:
     """Return the logarithm of the sum of exponentials of logits [batch, classes], float32 [batch].
@@ -123,7 +113,6 @@ def export_model(
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
             `labels` string [batch, classes], the text of each column; `error` string [batch],
             empty, or why a file was not decoded: its label is empty, its probabilities are 0;
-            with `export.coverage`, `in_set` bool [batch, classes], the labels of the conformal set;
             with `export.false_alarms`, `known` bool [batch], whether the image is like those of
             training, and `known_score` float32 [batch], 0 for a file that was not decoded.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
@@ -242,8 +231,6 @@ def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[by
         if KNOWN in answer:
             answer[KNOWN_SCORE] = tf.where(is_good, answer[KNOWN_SCORE], 0.0)
             answer[KNOWN] &= is_good
-        if classifier.set_threshold is not None:
-            answer[IN_SET] = classifier.find_sets(scores)
         texts = tf.constant(labels)
         return {
             **answer,

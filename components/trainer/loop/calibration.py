@@ -1,7 +1,6 @@
 """Numbers that are fitted after training, on images that were not trained on.
 
-A temperature calibrates the probabilities; a threshold of them makes conformal sets of labels, and
-one of the energy says which images are known.
+A temperature calibrates the probabilities; a threshold of the energy says which images are known.
 """
 
 import math
@@ -14,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 from components.contract.confidence import Z
 from components.metrics.calibration import Unknowns
@@ -45,17 +44,6 @@ class Calibration:
     """Mean cross-entropy after."""
 
 
-@dataclass(frozen=True)
-class LabelSets:
-    """The fitted threshold of the conformal sets."""
-
-    coverage: float
-    """Wanted probability that the set contains the true label."""
-    images: int
-    threshold: float | None
-    """Least probability of a label in the set, None if there are too few images."""
-
-
 def compile_logits(classifier: Classifier) -> Predict:
     """Return a function from images to logits before calibration."""
     return tf.function(classifier.logits, autograph=False)  # type: ignore[no-any-return]
@@ -78,26 +66,12 @@ def predict_logits(
     return logits, labels
 
 
-def fit_sets(
-    logits: Logits, ids: NDArray[np.int64], *, temperature: float, coverage: float
-) -> LabelSets:
-    """Fit the threshold of the least ambiguous sets (LAC; Sadinle et al., 2019).
-
-    It is the corrected quantile of the true labels' probabilities, as in Angelopoulos and Bates
-    (2021), https://arxiv.org/abs/2107.07511. Arguments are those of `fit_temperature`.
-    """
-    known = np.where(ids < 0, 0.0, pick_true(softmax, logits, ids, temperature))
-    most = math.ceil((len(ids) + 1) * coverage - _EPSILON)
-    enough = most <= len(ids)
-    threshold = float(np.sort(known)[len(ids) - most]) if enough else None
-    return LabelSets(coverage, len(ids), threshold)
-
-
 def fit_known(model: tf_keras.Model, images: tf.data.Dataset, *, rate: float) -> Unknowns:
     """Fit the threshold of the energy on batches of images and label ids.
 
-    It is the corrected quantile of Angelopoulos and Bates (2021): a further image like these has a
-    lower energy with a probability of at most `rate`. Images of unknown labels are skipped.
+    It is the corrected quantile of Angelopoulos and Bates (2021), https://arxiv.org/abs/2107.07511:
+    a further image like these has a lower energy with a probability of at most `rate`. Images of
+    unknown labels are skipped.
     """
     measure = tf.function(lambda batch: energy(model(batch, training=False)), autograph=False)
     measured = [measure(batch).numpy()[ids.numpy() >= 0] for batch, ids in images]

@@ -1,8 +1,7 @@
-"""TensorBoard logs of training: metrics of epochs and some steps, a profile."""
+"""TensorBoard logs of training: metrics of epochs and some steps."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -23,22 +22,13 @@ _EVERY = 100
 class TrainingLog:
     """Logs in the folders `train` and `validation`; use it as a context manager."""
 
-    def __init__(
-        self,
-        directory: str,
-        *,
-        profile: range = range(0),
-        first_epoch: int = 0,
-        first_step: int = 0,
-    ) -> None:
-        """Log into `directory`, a path or URL, and record a profile of the steps `profile`.
+    def __init__(self, directory: str, *, first_epoch: int = 0, first_step: int = 0) -> None:
+        """Log into `directory`, a path or URL.
 
         A further phase continues the numbers of epochs and steps from `first_epoch` and
         `first_step`.
         """
-        self._directory, self._profile = directory, profile
-        self._first_epoch, self._first_step = first_epoch, first_step
-        self._recording = False
+        self._directory, self._first_epoch, self._first_step = directory, first_epoch, first_step
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
     def write(self, values: Mapping[str, float], epoch: int) -> None:
@@ -64,30 +54,10 @@ class TrainingLog:
             row = {name: float(numbers[place]) for name, numbers in columns.items()}
             self._write("train", _prefix("batch_", row), first + place)
 
-    @contextlib.contextmanager
-    def step(self, number: int) -> Iterator[None]:
-        """Profile the step within this block, if it is one of the steps to profile."""
-        if number not in self._profile:
-            yield
-            return
-        if not self._recording:
-            tf.profiler.experimental.start(self._directory)
-            self._recording = True
-        with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
-            yield
-        if number == self._profile[-1]:
-            self._stop_recording()
-
-    def _stop_recording(self) -> None:
-        tf.profiler.experimental.stop()
-        self._recording = False
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._recording:
-            self._stop_recording()
         for writer in self._writers.values():
             writer.close()
 

@@ -1,8 +1,7 @@
-"""The optimizer, its learning rate and the moving average of the weights (EMA)."""
+"""The optimizer and its learning rate."""
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -82,62 +81,3 @@ def make_optimizer(
         # When a gradient overflows, it halves the scale and skips the update, but counts the step.
         return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
-
-
-class WeightAverage(tf.Module):
-    """Exponential moving average of every float variable of a model.
-
-    It includes batch normalization, whose statistics must match the averaged weights.
-    """
-
-    def __init__(self, model: tf_keras.Model, decay: float) -> None:
-        """Start from the current weights, in the scope of the current strategy."""
-        super().__init__()
-        self._decay = decay
-        self._averaged = [v for v in model.variables if v.dtype.is_floating]
-        self._shadows = [_make_shadow(variable) for variable in self._averaged]
-
-    def update(self, updates: tf.Tensor) -> None:
-        """Move towards the current weights, in the context of a replica.
-
-        `updates` counts the weight updates so far, with this one. While there are few, the decay is
-        lower, as in TensorFlow's `ExponentialMovingAverage`.
-        """
-        updates = tf.cast(updates, tf.float32)
-        step = 1 - tf.minimum(self._decay, (1 + updates) / (10 + updates))
-        for shadow, variable in zip(self._shadows, self._averaged, strict=True):
-            # Written this way, the average of a frozen variable equals it bit for bit.
-            shadow.assign_add(step * (variable.read_value() - shadow))
-
-    def start_over(self) -> None:
-        """Start from the current weights again."""
-        _assign(self._shadows, [variable.numpy() for variable in self._averaged])
-
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Give the model the averaged weights within the block."""
-        trained = [variable.numpy() for variable in self._averaged]
-        _assign(self._averaged, [shadow.numpy() for shadow in self._shadows])
-        try:
-            yield
-        finally:
-            _assign(self._averaged, trained)
-
-
-def _make_shadow(variable: tf.Variable) -> tf.Variable:
-    """Return a variable that each replica updates on its own, without any exchange."""
-    # Trained weights are equal on all replicas. Statistics of normalization come from the images of
-    # each replica, and Keras saves their mean.
-    local = variable.synchronization == tf.VariableSynchronization.ON_READ
-    aggregation = tf.VariableAggregation
-    return tf.Variable(
-        variable.numpy(),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=aggregation.MEAN if local else aggregation.ONLY_FIRST_REPLICA,
-    )
-
-
-def _assign(variables: list[tf.Variable], values: list[object]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)

@@ -12,7 +12,7 @@ import tf_keras
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.training import TrainingConfig
 from components.trainer.input.augment import augment
-from components.trainer.loop.optimizer import Schedule, WeightAverage, make_optimizer
+from components.trainer.loop.optimizer import Schedule, make_optimizer
 
 # Subtracted from a logit that must not be the largest.
 _NEVER_LARGEST = 1e9
@@ -53,7 +53,6 @@ class Step:
         self.schedule = schedule or Schedule(config, steps=steps)
         self._smoothing = tf.Variable(tf.zeros([2]), trainable=False)
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
-        self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
         self.margins = Margins(records) if records else None
         self._spread_labels()
@@ -66,7 +65,6 @@ class Step:
             "optimizer": self.optimizer,
             "train": self.train,
             "evaluation": self.evaluation,
-            "average": self.average,
             "margins": self.margins,
         }
         return {name: part for name, part in parts.items() if part}
@@ -206,7 +204,7 @@ class Step:
         return losses * tf.linalg.matvec(targets, tf.constant(self._class_weights, tf.float32))
 
     def _apply(self, gradients: list[tf.Tensor]) -> None:
-        """Update the weights and their average with the gradients of the whole batch."""
+        """Update the weights with the gradients of the whole batch."""
         if self._replicas > 1:
             # Not by the optimizer, which would clip the gradients of each replica by themselves.
             context = tf.distribute.get_replica_context()
@@ -219,8 +217,6 @@ class Step:
         self.optimizer.apply_gradients(
             zip(gradients, self._variables, strict=True), skip_gradients_aggregation=True
         )
-        if self.average:
-            self.average.update(self.optimizer.iterations)
 
 
 def erase_tuned(config: TrainingConfig) -> TrainingConfig:
@@ -241,8 +237,8 @@ def erase_tuned(config: TrainingConfig) -> TrainingConfig:
 
 
 def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
-    """Return the variables of a step but its model and average, with their values."""
-    parts = {n: part for n, part in step.checkpointed.items() if n not in ("model", "average")}
+    """Return the variables of a step but its model, with their values."""
+    parts = {name: part for name, part in step.checkpointed.items() if name != "model"}
     # The list of an optimizer with loss scaling is incomplete, and a view holds its root weakly.
     root = tf.train.Checkpoint(**parts)
     tracked = tf.train.TrackableView(root).descendants()

@@ -7,7 +7,6 @@ on what the layers before have computed once. It is kept if it is better beyond 
 step waited for them.
 """
 
-import contextlib
 import functools
 import logging
 import math
@@ -51,8 +50,6 @@ _LOGGER = logging.getLogger(__name__)
 _MOST_FOR_HEAD = 50_000
 # Names of the phases, and of the folders of their checkpoints.
 _TRAIN, HEAD, _FINE_TUNE = "train", "head", "fine_tune"
-# The first steps are slower than the others: they trace the graph and fill buffers.
-_PROFILE_AFTER = 10
 # Compiled loops that are kept for other trainings; each has the weights three times in memory.
 _MOST_LOOPS = 6
 
@@ -344,7 +341,6 @@ class Training:
         # The logs continue those of the phase before.
         log = TrainingLog(
             self.log_dir,
-            profile=loop.profiled_steps,
             first_epoch=sum(phase.progress.epochs for phase in self.phases),
             first_step=sum(phase.progress.epochs * phase.steps for phase in self.phases),
         )
@@ -445,21 +441,11 @@ class TrainingLoop:
         """Forget the trainings before, whose configurations `erase_tuned` makes equal to this."""
         for variable, value in self._initial:
             variable.assign(value)
-        if self.step.average:
-            self.step.average.start_over()
         self.step.tune(config)
 
     @property
     def _config(self) -> TrainingConfig:
         return self.step.config
-
-    @property
-    def profiled_steps(self) -> range:
-        """The steps of this phase that `TrainingLog` should profile."""
-        steps = self._config.profile_steps
-        # A short training profiles its last steps.
-        first = max(0, min(_PROFILE_AFTER, self._config.epochs * self._steps - steps))
-        return range(first, first + steps)
 
     def fit(
         self,
@@ -479,7 +465,7 @@ class TrainingLoop:
         Args:
             read: returns the training batches.
             evaluation: returns every example of the eval split; None: there are none.
-            log: open, and made with `profiled_steps`.
+            log: open.
             checkpoint_dir: keeps the last checkpoint until the model is exported.
             epochs: at most; 0: as configured. The schedule is that of the configuration.
             mode: how training ends.
@@ -488,9 +474,9 @@ class TrainingLoop:
         Returns:
             The completed training. Its history has `loss` as minimized, `accuracy` and
             `balanced_accuracy` on the augmented training images; `val_loss`, the plain
-            cross-entropy, `val_accuracy` and `val_balanced_accuracy` on the eval split, with the
-            averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
-            the fraction of step time spent waiting for input; the last `learning_rate`.
+            cross-entropy, `val_accuracy` and `val_balanced_accuracy` on the eval split;
+            `images_per_second`; `input_wait_fraction`, the fraction of step time spent waiting for
+            input; the last `learning_rate`.
         """
         self._mode, self._phase, self._stopped = mode or Mode(), phase, False
         self._epochs = epochs or self._config.epochs
@@ -558,8 +544,7 @@ class TrainingLoop:
         first = self._steps_done(progress)
         count = self._pace.steps(self._uninterrupted_steps(first))
         started = time.perf_counter()
-        with log.step(first):
-            steps = self._run(batches, first, count)
+        steps = self._run(batches, first, count)
         seconds = time.perf_counter() - started
         self._pace.record(count, mean_of_workers(seconds, self._strategy))
         progress.steps += count
@@ -578,11 +563,6 @@ class TrainingLoop:
         ends = [self._steps - first % self._steps]
         if every := self._config.checkpoint_steps:
             ends.append(every - first % every)
-        profiled = self.profiled_steps
-        if first in profiled:
-            return 1
-        if first < profiled.start:
-            ends.append(profiled.start - first)
         return min(ends)
 
     def _end_epoch(
@@ -591,23 +571,22 @@ class TrainingLoop:
         """Evaluate the network on the eval split, if there is one, and record the epoch."""
         step = self.step
         sync_replicas(step.model.variables, self._strategy)
-        with step.average.in_place() if step.average else contextlib.nullcontext():
-            # Metrics of no images are NaN.
-            with sharing_captured():
-                nothing = progress.diverged or images is None
-                batches = iter(() if nothing else distributed_images)
-            for batch, labels in batches:
-                self._evaluate(batch, labels)
-            values = step.train.result()
-            values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
-            values[RATE] = progress.steps * step.batch_size / progress.seconds
-            values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
-            values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
-            if not progress.diverged:
-                self._mode.record(self._phase, lambda: self.find_logits(images)[0])
-            usable = images is None or math.isfinite(values["val_loss"])
-            keep = self._mode.keeps_last or (self._config.keep == "last" and usable)
-            progress.end_epoch(values, step.model, keep=keep)
+        # Metrics of no images are NaN.
+        with sharing_captured():
+            nothing = progress.diverged or images is None
+            batches = iter(() if nothing else distributed_images)
+        for batch, labels in batches:
+            self._evaluate(batch, labels)
+        values = step.train.result()
+        values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
+        values[RATE] = progress.steps * step.batch_size / progress.seconds
+        values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
+        values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
+        if not progress.diverged:
+            self._mode.record(self._phase, lambda: self.find_logits(images)[0])
+        usable = images is None or math.isfinite(values["val_loss"])
+        keep = self._mode.keeps_last or (self._config.keep == "last" and usable)
+        progress.end_epoch(values, step.model, keep=keep)
         if not math.isfinite(values["val_loss"]):
             progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()
         log.write(values, progress.epochs)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.metrics.calibration import Scaling, SetCoverage, Unknowns
+from components.metrics.calibration import Scaling, Unknowns
 from components.metrics.classification_metrics import Comparison
 from components.metrics.evaluation_files import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader
@@ -111,7 +111,6 @@ def small() -> ReportFacts:
         comparison=comparison,
         model=ExportedModel(parameters=131_402, bytes=720_000),
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
-        sets=SetCoverage(0.95, 240, 0.13, found=0.94, interval=Interval(0.91, 0.96), size=1.375),
         unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
         known_scores=np.random.default_rng(0).normal(size=400).astype(np.float32) * 2,
         strange=tuple(

@@ -1,4 +1,3 @@
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,10 @@ import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.metrics.calibration import measure_sets
-from components.metrics.predictions import Predictions
 from components.trainer.export.signatures import Classifier
 from components.trainer.loop import calibration
 from components.trainer.loop.calibration import (
     compile_logits,
-    fit_sets,
     fit_temperature,
     predict_logits,
 )
@@ -57,52 +53,6 @@ def test_calibration_uses_the_served_views() -> None:
     found, found_ids = predict_logits(compile_logits(Classifier(model, views=2)), batches)
     np.testing.assert_allclose(found, logits, atol=1e-4)
     np.testing.assert_array_equal(found_ids, ids)
-
-
-@pytest.mark.parametrize("coverage", [0.8, 0.95])
-def test_label_sets_cover_images_that_they_were_not_fitted_on(coverage: float) -> None:
-    logits, ids = predictions(2.0)
-    sets = fit_sets(logits[:10_000], ids[:10_000], temperature=3.0, coverage=coverage)
-    scores = softmax(logits[10_000:] / 3.0, axis=1).astype(np.float32)
-    model = Classifier(tf_keras.Sequential(), set_threshold=sets.threshold)
-    inside = model.find_sets(tf.constant(scores)).numpy()
-    rows = np.arange(len(inside))
-    assert inside[rows, scores.argmax(axis=1)].all()
-    assert inside[rows, ids[10_000:]].mean() == pytest.approx(coverage, abs=0.01)
-    measured = measure_sets(
-        Predictions(tuple("abcde"), ids[10_000:], scores), **asdict(sets), held_out=True
-    )
-    assert measured.found == inside[rows, ids[10_000:]].mean()
-    assert measured.size == inside.sum(axis=1).mean()
-    assert measured.found is not None
-    assert measured.interval is not None
-    assert measured.found in measured.interval
-
-
-@pytest.mark.parametrize(("images", "enough"), [(18, False), (19, True)])
-def test_a_label_set_takes_enough_images(images: int, enough: bool) -> None:
-    logits, ids = predictions(1.0, images)
-    sets = fit_sets(logits, ids, temperature=1.0, coverage=0.95)
-    assert (sets.threshold is not None) == enough
-    if sets.threshold is not None:
-        # All images but none are needed: the least probability of a true label.
-        least = softmax(logits, axis=1)[np.arange(images), ids].min()
-        assert sets.threshold == pytest.approx(least)
-
-
-def test_an_unknown_label_is_in_no_set() -> None:
-    sets = fit_sets(np.eye(20) * 9, np.full(20, -1), temperature=1.0, coverage=0.9)
-    assert sets.threshold == 0
-
-
-def test_files_that_were_not_decoded_have_empty_sets() -> None:
-    model = Classifier(tf_keras.Sequential(), set_threshold=0.4)
-    scores = tf.constant([[0.0, 0.0, 0.0], [0.3, 0.35, 0.35], [0.5, 0.45, 0.05]])
-    assert model.find_sets(scores).numpy().tolist() == [
-        [False, False, False],
-        [False, True, True],
-        [True, True, False],
-    ]
 
 
 def test_a_bounded_number_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ class Training:
                 records=self._shards.shards("train").total,
             )
             loop = TrainingLoop(step)
-        with TrainingLog(str(self.folder / "logs"), profile=loop.profiled_steps) as log:
+        with TrainingLog(str(self.folder / "logs")) as log:
             done = loop.fit(
                 functools.partial(self._read, kill_at=kill_at),
                 functools.partial(self._dataset, "eval", BATCH, None),
@@ -155,7 +155,6 @@ EVERYTHING: dict[str, Any] = {
     "clip_norm": 0.5,
     "label_smoothing": 0.1,
     "accumulate": 3,
-    "ema": 0.9,
     "metric": "balanced_accuracy",
     "precision": "bfloat16",
 }
@@ -220,18 +219,16 @@ def test_history_and_logs_of_a_completed_training(
     schedule = Schedule(training.config, steps=STEPS)
     assert history[LEARNING_RATE] == [float(schedule(n * STEPS - 1)) for n in (1, 2, 3)]
     assert list(training.folder.rglob("events.out.tfevents.*"))
-    assert not list(training.folder.rglob("*.xplane.pb"))
     training.seen.clear()
     assert_same(training.run(), (weights, history))
     assert not training.seen, "restored without a step"
-    by_three = Training(shard_folder, tmp_path / "three", profile_steps=2)
+    by_three = Training(shard_folder, tmp_path / "three")
     monkeypatch.setattr(Pace, "steps", lambda _, limit: min(3, limit))
     for epochs in (1, 2):
         # The epochs of stopped trainings are in the checkpoint.
         assert len(by_three.run(stop=lambda _: True)[1]["loss"]) == epochs
     assert_same(by_three.run(), (weights, history))
     assert set(by_three.seen) >= set(range(3 * STEPS))
-    assert list(by_three.folder.rglob("*.xplane.pb"))
 
 
 def truncate(folder: Path) -> None:

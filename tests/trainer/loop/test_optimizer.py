@@ -3,10 +3,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from components.trainer.config.training import TrainingConfig
-from components.trainer.loop.optimizer import Schedule, WeightAverage, make_optimizer
+from components.trainer.loop.optimizer import Schedule, make_optimizer
 
 STEPS = 10
 
@@ -51,38 +50,3 @@ def test_weight_decay_skips_variables_with_one_axis(optimizer: Any) -> None:
     kernel, bias = update(config, gradient=0.0)
     np.testing.assert_allclose(kernel, 0.9)
     np.testing.assert_array_equal(bias, 1.0)
-
-
-def dense() -> tf_keras.Model:
-    return tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=[3])])
-
-
-def test_the_average_follows_the_weights() -> None:
-    model = dense()
-    kernel, bias = model.variables
-    kernel.assign(tf.zeros([3, 2]))
-    average = WeightAverage(model, decay=0.4)
-    expected = 0.0
-    for update, value in enumerate([1.0, 2.0, 4.0, 8.0, 16.0], start=1):
-        kernel.assign(tf.fill([3, 2], value))
-        average.update(tf.constant(update, tf.int64))
-        decay = min(0.4, (1 + update) / (10 + update))
-        expected = decay * expected + (1 - decay) * value
-    with average.in_place():
-        np.testing.assert_allclose(kernel, expected, rtol=1e-6)
-        np.testing.assert_array_equal(bias, 0.0)
-    np.testing.assert_array_equal(kernel, 16.0)
-    with pytest.raises(RuntimeError), average.in_place():
-        raise RuntimeError
-    np.testing.assert_array_equal(kernel, 16.0)
-
-
-def test_the_average_of_frozen_weights_equals_them_bit_for_bit() -> None:
-    model = dense()
-    frozen = model.get_weights()
-    average = WeightAverage(model, decay=0.999)
-    for number in range(1, 30):
-        average.update(tf.constant(number, tf.int64))
-    with average.in_place():
-        for ours, theirs in zip(model.get_weights(), frozen, strict=True):
-            np.testing.assert_array_equal(ours, theirs)

@@ -128,7 +128,7 @@ def test_evaluation_uses_the_plain_loss() -> None:
 
 
 def test_training_continues_after_an_overflow_in_float16() -> None:
-    model, step = make_step(precision="float16", ema=0.9, clip_norm=1.0)
+    model, step = make_step(precision="float16", clip_norm=1.0)
     before = model.get_weights()
     update(step, INPUTS * float("inf"))
     for ours, theirs in zip(model.get_weights(), before, strict=True):
@@ -139,7 +139,7 @@ def test_training_continues_after_an_overflow_in_float16() -> None:
 
 
 def test_frozen_layers_are_not_trained() -> None:
-    changes, _ = change(frozen=True, weight_decay=0.5, ema=0.9)
+    changes, _ = change(frozen=True, weight_decay=0.5)
     assert [bool(part.any()) for part in changes] == [False, False, True, True]
 
 

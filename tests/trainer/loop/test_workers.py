@@ -85,7 +85,7 @@ def config(target: Path) -> TrainerConfig:
     return TrainerConfig(
         transform=TransformConfig(size=SIZE),
         model=ModelConfig(name="cnn", width=4),
-        training=TrainingConfig(batch_size=16, epochs=6, patience=6, ema=0.9),
+        training=TrainingConfig(batch_size=16, epochs=6, patience=6),
         checkpoints=str(target / "checkpoints"),
     )
 

@@ -138,7 +138,7 @@ function showPicture(file) {
   find("result").hidden = false;
 }
 
-function showLabels({ label, labels, probabilities, in_set: inSet, known }) {
+function showLabels({ label, labels, probabilities, known }) {
   const order = probabilities.map((_, place) => place)
     .sort((one, other) => probabilities[other] - probabilities[one]);
   const describe = (text, place) => {
@@ -149,12 +149,8 @@ function showLabels({ label, labels, probabilities, in_set: inSet, known }) {
   };
   const [first, ...others] = order;
   find("answer").replaceChildren(...describe(label, first));
-  // Models pushed without export.coverage do not answer with a set.
-  const possible = inSet ? order.filter(place => inSet[place]).map(place => labels[place]) : [];
-  find("set").textContent = [
-    known === false ? "It is unlike the pictures of training, so the label may mean nothing." : "",
-    possible.length > 1 ? `It may be any of: ${possible.join(", ")}.` : "",
-  ].join(" ").trim();
+  find("unlike").textContent =
+    known === false ? "It is unlike the pictures of training, so the label may mean nothing." : "";
   find("filled").style.width = `${100 * probabilities[first]}%`;
   find("bars").replaceChildren(...others.map((place, rank) => {
     const item = document.createElement("li");
