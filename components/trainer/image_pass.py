@@ -4,7 +4,6 @@ Its table (`components/contract/image_table.py`) tells which labels may be wrong
 are odd or alike. A pass costs about a third of an epoch of training over the same images.
 """
 
-import dataclasses
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ _LOGGER = logging.getLogger(__name__)
 # A function of its own hides the operations within it.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
-Predict = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
+Predict = Callable[[tf.Tensor], dict[str, tf.Tensor]]
 
 
 def write_images(
@@ -42,8 +41,7 @@ def write_images(
 ) -> None:
     """Write `images.parquet` and, if the network has features, `embeddings.npy`.
 
-    Rows are in the order of the splits, train first, and of the records. Several views of an image
-    would cost several passes, so there is one.
+    Rows are in the order of the splits, train first, and of the records.
 
     Args:
         classifier: the trained model.
@@ -64,24 +62,30 @@ def write_images(
         for shards in splits:
             identities = _identify(shards)
             for images, ids in data.read_in_order(shards):
-                found = {name: value.numpy() for name, value in predict(images, ids).items()}
+                outputs = {name: value.numpy() for name, value in predict(images).items()}
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
-                embeddings = found.pop("embeddings", None)
-                if others := list(itertools.islice(judged, len(ids))):
-                    found |= describe_predictions(np.array(others), ids.numpy())
+                others = np.array(list(itertools.islice(judged, len(ids))))
+                probabilities = others if len(others) else outputs["probabilities"]
+                found = describe_predictions(probabilities, ids.numpy())
                 found |= {name: texts[found[name]] for name in ("predicted", "proposed")}
                 found |= measure_pixels(images.numpy())
                 found["margin"] = np.fromiter(numbers, np.float32, len(ids))
                 known = {"path": paths, "sha256": keys, "split": [shards.split] * len(ids)}
                 # The last text is that of the label id -1, of no label in the vocabulary.
-                table.add({**known, "label": texts[ids.numpy()], **found}, embeddings)
+                table.add(
+                    {**known, "label": texts[ids.numpy()], **found}, outputs.get("embeddings")
+                )
                 add_progress(directory, len(ids), total=rows, unit="images described")
 
 
 def describe_predictions(
     probabilities: npt.NDArray[np.float32], ids: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of `make_predict` for probabilities [images, classes]."""
+    """Return columns of the table for probabilities [images, classes] and label ids.
+
+    They are `predicted`, label ids; `proposed`, the most probable ones other than the given;
+    `probability`, of the predicted; and `given_probability`.
+    """
     given = np.arange(probabilities.shape[1]) == ids[:, np.newaxis]
     return {
         "predicted": probabilities.argmax(axis=1),
@@ -92,27 +96,17 @@ def describe_predictions(
 
 
 def make_predict(classifier: Classifier) -> Predict:
-    """Return a function of images and their label ids, uint8 [batch, size, size, 3], int64 [batch].
+    """Return a function of images, uint8 [batch, size, size, 3].
 
-    It returns `predicted`, label ids; `proposed`, the most probable ones other than the given;
-    `probability`, of the predicted; `given_probability`; and `embeddings`, float32 [batch,
+    It returns `probabilities`, float32 [batch, classes]; and `embeddings`, float32 [batch,
     features], if the network has them.
     """
-    classifier = dataclasses.replace(classifier, views=1)
     images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
 
-    @tf.function(input_signature=[images, tf.TensorSpec([None], tf.int64)], autograph=False)
-    def predict(images: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+    @tf.function(input_signature=[images], autograph=False)
+    def predict(images: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = classifier.model(images, training=False)
-        joined = classifier.complete(images, logits)
-        probabilities = tf.nn.softmax(joined / classifier.temperature)
-        given = tf.one_hot(ids, probabilities.shape[1])
-        found = {
-            "predicted": tf.argmax(probabilities, axis=1),
-            "proposed": tf.argmax(probabilities - given, axis=1),
-            "probability": tf.reduce_max(probabilities, axis=1),
-            "given_probability": tf.reduce_sum(probabilities * given, axis=1),
-        }
+        found = {"probabilities": tf.nn.softmax(logits / classifier.temperature)}
         features = find_features(logits)
         return found if features is None else {**found, "embeddings": features}
 

@@ -93,7 +93,7 @@ def _train_and_export(
     model = make_plain(
         training.model, lambda: prepared.build(config.model), config.training.precision
     )
-    classifier, calibration = _calibrate(Classifier(model, config.model.views), data, validated)
+    classifier, calibration = _calibrate(Classifier(model), data, validated)
     unknowns = None
     if rate := config.export.false_alarms:
         unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
@@ -155,7 +155,7 @@ def _calibrate(
         logits, ids = validated.logits, validated.images.labels
     else:
         images = data.read_in_order(data.evaluation)
-        logits, ids = predict_logits(compile_logits(classifier), images)
+        logits, ids = predict_logits(compile_logits(classifier.model), images)
     calibration = fit_temperature(logits, ids)
     return dataclasses.replace(classifier, temperature=calibration.temperature), calibration
 

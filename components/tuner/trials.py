@@ -20,7 +20,6 @@ from components.host.progress import naming_fold
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values
 from components.trainer.config.training import TrainerConfig
-from components.trainer.export.signatures import Classifier
 from components.trainer.loop.calibration import Predict, compile_logits, predict_logits
 from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.fold_images import SmallSet
@@ -129,7 +128,7 @@ class TrialRunner:
                 gc.collect()
             with self.strategy.scope(), precision(config.training.precision):
                 model = self.build(model_config)
-            predict = compile_logits(Classifier(model, config.model.views))
+            predict = compile_logits(model)
             built = _Built(model, model.get_weights(), predict)
         self.built[key] = built
         built.model.set_weights(built.initial)

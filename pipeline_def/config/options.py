@@ -32,7 +32,6 @@ _ELSEWHERE = {
     "model.name": "arch architecture backbone network",
     "model.weights": "pretrained",
     "model.dropout": "drop drop_rate dropout_rate",
-    "model.views": "tta",
     "input.threads": "num_workers",
     "augmentation.flip": "flip_lr fliplr hflip horizontal_flip",
     "augmentation.shift": "translate width_shift_range",

@@ -70,7 +70,7 @@ def test_suggestions_for_a_misspelled_option(name: str, similar: list[str]) -> N
         ("- data", "must contain options by name"),
         ("lr: 0.1", "unknown option 'lr'. Did you mean 'training.learning_rate'?"),
         ("data: [", "is not YAML in line 1: "),
-        ("model: {width: 8}\nmodel: {views: 2}", "is not YAML in line 2: 'model' is there twice"),
+        ("model: {width: 8}\nmodel: {dropout: 0}", "is not YAML in line 2: 'model' is there twice"),
         ("training: {epochs: 3, epochs: 4}", "'epochs' is there twice"),
         ("training: {epochs: 3}\ntraining.epochs: 4", "sets training.epochs and training.epochs"),
         (

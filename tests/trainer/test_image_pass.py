@@ -8,7 +8,7 @@ from tf_keras import layers
 
 from components.trainer.config.model import ModelConfig
 from components.trainer.export.signatures import Classifier
-from components.trainer.image_pass import make_predict
+from components.trainer.image_pass import describe_predictions, make_predict
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts
 
@@ -17,11 +17,10 @@ IMAGES = np.random.default_rng(1).integers(0, 256, (5, SIZE, SIZE, 3), np.uint8)
 IDS = np.array([0, 1, 2, 1, -1])
 
 
-def predict(model: Any, **options: Any) -> dict[str, Any]:
-    found = make_predict(Classifier(model, temperature=2.0), **options)(
-        tf.constant(IMAGES), tf.constant(IDS)
-    )
-    return {name: value.numpy() for name, value in found.items()}
+def predict(model: Any) -> dict[str, Any]:
+    outputs = make_predict(Classifier(model, temperature=2.0))(tf.constant(IMAGES))
+    found = {name: value.numpy() for name, value in outputs.items()}
+    return found | describe_predictions(found["probabilities"], IDS)
 
 
 @pytest.mark.slow

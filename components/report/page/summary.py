@@ -94,9 +94,9 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
     """Return the facts about the model."""
     config, exported = facts.header.config, facts.model
     model, size = config.get("model", {}), config.get("transform", {}).get("size")
-    views, rate = model.get("views", 1), facts.images_per_second
+    rate = facts.images_per_second
     start = str(model.get("weights", _UNKNOWN))
-    known = {
+    return {
         "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
         "Input": f"{size} × {size} pixels" if size else _UNKNOWN,
         "Parameters": _UNKNOWN if exported.parameters is None else integer(exported.parameters),
@@ -104,7 +104,6 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
         "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
         "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
     }
-    return known | ({"Prediction": f"mean over {views} views of an image"} if views > 1 else {})
 
 
 def _name_start(facts: ReportFacts, weights: str) -> str:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import field
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from annotated_types import Interval
 
@@ -120,12 +120,6 @@ class ModelConfig:
 
     dropout: Annotated[Number, Interval(ge=0, lt=1)] = 0.2
     """Dropout rate before the last layer, against overfitting."""
-
-    views: Literal[1, 2, 6] = 1
-    """Serve and evaluate the mean prediction over several views of an image. 2: the image and its
-    mirror image (Krizhevsky et al., 2012). 6: also both of them shifted slightly up and left, and
-    down and right (Jordan, 2024). 1 because more views take as many times longer; they are slightly
-    more accurate where a mirror image means the same."""
 
     @property
     def weights_file(self) -> str | None:

@@ -34,62 +34,30 @@ _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained model as it is served: several views of each image, calibrated."""
+    """A trained model as it is served: calibrated."""
 
     model: tf_keras.Model
     """uint8 [batch, size, size, 3] → logits [batch, classes]."""
-    views: int = 1
-    """1: the image. 2: also its mirror image. 6: also both of them moved by a 32nd of their side,
-    at least a pixel, to the upper left and to the lower right, padded by reflection."""
     temperature: float = 1.0
     """Divisor of the logits."""
     known: float | None = None
     """Least energy of an image like those of training; None: there is no decision."""
 
-    def logits(self, images: tf.Tensor) -> tf.Tensor:
-        """Return those of all views, float32 [batch, classes], before calibration.
-
-        As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
-        together count half.
-        """
-        return self.complete(images, self.model(images, training=False))
-
-    def complete(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        """Return `logits`; `plain` are those of the model for the images themselves."""
-        if self.views == 1:
-            return plain
-        mirrored = self._mirrored(images, plain)
-        if self.views == 2:
-            return mirrored
-        size = images.shape[1]
-        distance = max(1, round(size / 32))
-        margin = [distance, distance]
-        padded = tf.pad(images, [[0, 0], margin, margin, [0, 0]], "REFLECT")
-        corners = [slice(0, size), slice(2 * distance, None)]
-        views = [padded[:, corner, corner] for corner in corners]
-        moved = [self._mirrored(view, self.model(view, training=False)) for view in views]
-        return (mirrored + tf.add_n(moved) / 2) / 2
-
-    def _mirrored(self, images: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
-        return (plain + self.model(images[:, :, ::-1], training=False)) / 2
-
     def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return `probabilities`, float32 [batch, classes].
 
-        With a threshold, also `known_score`, float32 [batch], and `known`, bool [batch]. The score
-        is of one view.
+        With a threshold, also `known_score`, float32 [batch], and `known`, bool [batch].
         """
-        plain = self.model(images, training=False)
-        logits = self.complete(images, plain)
+        logits = self.model(images, training=False)
         found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
         if self.known is not None:
-            found[KNOWN_SCORE] = energy(plain)
+            found[KNOWN_SCORE] = energy(logits)
             found[KNOWN] = found[KNOWN_SCORE] >= self.known
         return found
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
         """Return float32 [batch, classes]."""
-        return tf.nn.softmax(self.logits(images) / self.temperature)
+        return tf.nn.softmax(self.model(images, training=False) / self.temperature)
 
 
 def energy(logits: tf.Tensor) -> tf.Tensor:

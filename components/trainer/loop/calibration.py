@@ -17,7 +17,7 @@ from scipy.special import log_softmax
 
 from components.contract.confidence import Z
 from components.metrics.calibration import Unknowns
-from components.trainer.export.signatures import Classifier, energy
+from components.trainer.export.signatures import energy
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0
@@ -44,9 +44,9 @@ class Calibration:
     """Mean cross-entropy after."""
 
 
-def compile_logits(classifier: Classifier) -> Predict:
+def compile_logits(model: tf_keras.Model) -> Predict:
     """Return a function from images to logits before calibration."""
-    return tf.function(classifier.logits, autograph=False)  # type: ignore[no-any-return]
+    return tf.function(lambda images: model(images, training=False), autograph=False)  # type: ignore[no-any-return]
 
 
 def predict_logits(

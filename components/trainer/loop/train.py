@@ -25,7 +25,6 @@ from components.contract.errors import ModelError
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.host.progress import report_epoch, report_progress
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.trainer.export.signatures import Classifier
 from components.trainer.input.host_calls import sharing_captured
 from components.trainer.loop.activations import Activations, Tables, choose_views
 from components.trainer.loop.calibration import compile_logits, improves, predict_logits
@@ -394,10 +393,8 @@ class Training:
                     class_weights=weights,
                     records=records,
                 )
-                # Activations are of one view of each image.
-                views = 1 if isinstance(source, Activations) else self.data.config.model.views
                 alike = (one for one in loops.values() if one.step.model is model)
-                loops[facts] = TrainingLoop(step, views=views, other=next(alike, None))
+                loops[facts] = TrainingLoop(step, other=next(alike, None))
         return loops[facts]
 
 
@@ -422,14 +419,14 @@ batches, one for each replica and step."""
 class TrainingLoop:
     """The epochs of a phase. Several trainings of one network can run it, one after the other."""
 
-    def __init__(self, step: Step, *, views: int = 1, other: "TrainingLoop | None" = None) -> None:
+    def __init__(self, step: Step, *, other: "TrainingLoop | None" = None) -> None:
         """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`.
 
         Another loop of the same model shares its compiled evaluation.
         """
         self._strategy = tf.distribute.get_strategy()
         self.step, self._steps = step, step.steps
-        self._predict = compile_logits(Classifier(step.model, views))
+        self._predict = compile_logits(step.model)
         self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
         self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)

@@ -82,7 +82,7 @@ def run_lite(path: Path, pixels: Any) -> Any:
 
 @pytest.mark.slow
 def test_formats_match_the_model_and_are_measured(tmp_path: Path) -> None:
-    classifier, labels = Classifier(network(), views=6, temperature=2.0), list(COLOURS)
+    classifier, labels = Classifier(network(), temperature=2.0), list(COLOURS)
     images = [pixels_of(number) for number in range(IMAGES)]
     ingest = {"shrink": 20, "quality": 90}
     folder = tmp_path / "model" / "Format-Exports"

@@ -3,14 +3,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.trainer.export.signatures import Classifier
 from components.trainer.loop import calibration
 from components.trainer.loop.calibration import (
-    compile_logits,
     fit_temperature,
     predict_logits,
 )
@@ -40,19 +37,6 @@ def test_a_model_that_is_always_right_stays_finite() -> None:
     found = fit_temperature(np.eye(3) * 10, np.arange(3))
     assert 0.04 < found.temperature < 1
     assert np.isfinite([found.loss, found.calibrated_loss]).all()
-
-
-def test_calibration_uses_the_served_views() -> None:
-    pixels = np.random.default_rng(0).integers(0, 255, (64, 8, 8, 3), np.uint8)
-    ids = np.arange(64) % 2
-    inputs = tf_keras.layers.Input([8, 8, 3], dtype="uint8")
-    left = tf_keras.layers.Flatten()(tf.cast(inputs[:, :, :4], tf.float32) / 255)
-    model = tf_keras.Model(inputs, tf_keras.layers.Dense(2)(left))
-    batches = tf.data.Dataset.from_tensor_slices((pixels, ids)).batch(20)
-    logits = (model(pixels) + model(pixels[:, :, ::-1])).numpy() / 2
-    found, found_ids = predict_logits(compile_logits(Classifier(model, views=2)), batches)
-    np.testing.assert_allclose(found, logits, atol=1e-4)
-    np.testing.assert_array_equal(found_ids, ids)
 
 
 def test_a_bounded_number_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.trainer.networks.torch_file import read_tensors
+from components.trainer.networks.imagenet import read_tensors
 
 # Offset, shape and strides in a storage of twelve numbers.
 View = tuple[Any, Any, Any]
