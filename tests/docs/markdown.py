@@ -69,11 +69,7 @@ class Command:
 
 
 def read_page(page: str) -> list[Code]:
-    return read_code((ROOT / page).read_text(encoding="utf-8"), page)
-
-
-def read_code(text: str, page: str = "page.md") -> list[Code]:
-    return list(_read(text.splitlines(), page))
+    return list(_read((ROOT / page).read_text(encoding="utf-8").splitlines(), page))
 
 
 def _read(lines: list[str], page: str) -> Iterator[Code]:

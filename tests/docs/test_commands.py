@@ -25,7 +25,6 @@ from tests.docs.markdown import (
     Code,
     Command,
     find_commands,
-    read_code,
     read_page,
 )
 from tests.docs.names import find_broken_links, find_unknown_names
@@ -107,31 +106,3 @@ def test_every_configuration_is_accepted(code: list[Code], tmp_path: Path) -> No
         elif piece.language == "json":
             json.loads(piece.text)
     assert seen >= 7
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("`uv run local_runner.py --model.mirror true`", "Unknown option"),
-        ("`uv run local_runner.py inspct DIR`", "Did you mean 'inspect'"),
-        ("`uv run kfp_runner.py stop`", "required: run"),
-        ("`uv run -m benchmarks.runs --data DIR`", "--part"),
-        ("`uv run pytest tests/none/test_a.py`", "does not exist"),
-        ("```sh\nuv run mypy\n```", "no test knows mypy"),
-        ("`uv run local_runner.py --data gs://B/i`", "add <!-- needs"),
-        ("<!-- tested by tests/none.py -->\n`uv build .`", "no tests/none.py"),
-        ("<!-- needs a cluster -->\n`uv run kfp_runner.py run --endpiont URL`", "--endpiont"),
-    ],
-)
-def test_a_wrong_command_is_found(text: str, message: str) -> None:
-    with stopped_runners():
-        mistakes = list(find_mistakes(list_commands(read_code(text))))
-    assert any(message in mistake for mistake in mistakes), mistakes
-
-
-def test_a_wrong_name_and_a_broken_link_are_found() -> None:
-    for text in ("`--model.mirror`", "`model.mirror`", "`docs/none.md`", "`test_none`"):
-        [piece] = read_code(text)
-        assert list(find_unknown_names(piece))
-    links = "[a](README.md) [b](none.md) [c](#no-heading) # A\n"
-    assert len(list(find_broken_links(links, "README.md"))) == 2

@@ -1,9 +1,12 @@
 """An HTTP server that stands in for a service, in a thread of the test's process."""
 
 import json
+import ssl
+import subprocess
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -43,8 +46,23 @@ class StubServer:
         self._http.daemon_threads = True
 
     @property
+    def port(self) -> int:
+        return self._http.server_port
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
+        return f"http://127.0.0.1:{self.port}"
+
+    def use_tls(self, certificate: Path) -> None:
+        """Make a certificate for this machine, and serve HTTPS with it."""
+        key = certificate.with_name("key.pem")
+        command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+        names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+        files = ["-out", str(certificate), "-keyout", str(key)]
+        subprocess.run([*command.split(), *files, *names], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
 
     def respond(self, request: Request) -> Response | None:
         """Answer a request; None drops the connection."""

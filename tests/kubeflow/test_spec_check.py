@@ -88,15 +88,6 @@ MISTAKES: list[tuple[Target, str, Edit]] = [
 ]
 
 
-@pytest.mark.parametrize(("target", "sentence", "edit"), MISTAKES)
-def test_a_mistake_is_found(target: Target, sentence: str, edit: Edit) -> None:
-    spec = copy.deepcopy(SPEC)
-    edit(spec)
-    [problem] = find_problems([spec], target)
-    with pytest.raises(ConfigurationError, match=sentence):
-        raise ConfigurationError(problem)
-
-
 def test_a_correct_specification_is_accepted() -> None:
     targets: tuple[tuple[Target, str], ...] = (("oss", "nvidia.com/gpu"), ("vertex", "TPU_V3"))
     for target, kind in targets:
@@ -106,35 +97,39 @@ def test_a_correct_specification_is_accepted() -> None:
     assert find_problems([SPEC, PLATFORM], "oss") == []
 
 
-DOCUMENTS: list[tuple[list[Any], Target, str]] = [
-    ([], "oss", "must contain a specification"),
-    ([SPEC, 5], "oss", "may have a document `platforms`"),
-    ([SPEC, {"platform": {}}], "oss", "platform document is invalid"),
-    ([SPEC, PLATFORM], "vertex", "Vertex AI reads no platform document"),
+def edited(*edits: Edit) -> Spec:
+    spec = copy.deepcopy(SPEC)
+    for edit in edits:
+        edit(spec)
+    return spec
+
+
+DOCUMENTS: list[tuple[Target, str, list[Any]]] = [
+    ("oss", "must contain a specification", []),
+    ("oss", "may have a document `platforms`", [SPEC, 5]),
+    ("oss", "platform document is invalid", [SPEC, {"platform": {}}]),
+    ("vertex", "Vertex AI reads no platform document", [SPEC, PLATFORM]),
+    *((target, sentence, [edited(edit)]) for target, sentence, edit in MISTAKES),
 ]
 
 
-@pytest.mark.parametrize(("documents", "target", "sentence"), DOCUMENTS)
-def test_documents_that_would_be_refused_or_ignored(
-    documents: list[Any], target: Target, sentence: str
+@pytest.mark.parametrize(("target", "sentence", "documents"), DOCUMENTS)
+def test_what_would_be_refused_is_found(
+    target: Target, sentence: str, documents: list[Any]
 ) -> None:
     [problem] = find_problems(documents, target)
-    assert sentence in problem
+    assert re.search(sentence, problem)
 
 
 def test_check_lists_all_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = copy.deepcopy(SPEC)
-    container(spec).pop("image")
-    spec["pipelineInfo"]["name"] = "My Images"
     file = tmp_path / "spec.json"
-    file.write_text(json.dumps(spec))
-    assert kfp_runner.main(["check", str(file)]) == 2
+    nameless = edited(MISTAKES[0][2], MISTAKES[2][2])
+    for spec, status in ((nameless, 2), (SPEC, 0)):
+        file.write_text(json.dumps(spec))
+        assert kfp_runner.main(["check", str(file)]) == status
     [line] = capsys.readouterr().err.splitlines()
-    assert "Kubeflow Pipelines would not run this pipeline: " in line
-    assert "Train has no container image" in line
-    assert "Invalid pipeline name 'My Images'" in line
-    file.write_text(json.dumps(SPEC))
-    assert kfp_runner.main(["check", str(file)]) == 0
+    said = ("Kubeflow Pipelines would not run this", "Train has no container", "name 'My Images'")
+    assert all(words in line for words in said)
 
 
 OSS = [SPEC, PLATFORM]

@@ -27,6 +27,7 @@ from pipeline_def.kubeflow.compile.parts import (
     describe,
     producers,
     runs_beam,
+    write_pods,
 )
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
@@ -34,7 +35,6 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.pods import write_pods
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import (
     LOOKUPS,

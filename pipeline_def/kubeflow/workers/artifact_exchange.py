@@ -12,7 +12,7 @@ from components.contract.artifact_files import list_names, on_disk, open_file, r
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.executor_input import artifacts_of, local_path
+from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri
 from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 _OUTPUT_FILE = "executor_output.json"
@@ -72,25 +72,25 @@ class ArtifactExchange:
         # Workers cannot derive it from URIs that have changed.
         inputs.setdefault("parameterValues", {})[STORAGE_PARAMETER] = self.storage
         sent["outputs"]["outputFile"] = f"{self.folder}/{_OUTPUT_FILE}"
+        if self.in_place:
+            return sent
         for artifact in artifacts_of({"inputs": inputs}):
-            if not self.in_place:
-                place = self._place(artifact["uri"])
-                shutil.copytree(local_path(artifact["uri"]), place, dirs_exist_ok=True)
+            path = local_path(artifact["uri"])
+            shutil.copytree(path, self.folder + path, dirs_exist_ok=True)
         for artifact in artifacts_of(sent):
-            artifact["uri"] = self._place(artifact["uri"])
+            artifact["uri"] = self.folder + local_path(artifact["uri"])
+            os.makedirs(os.path.dirname(artifact["uri"]), exist_ok=True)
         return sent
 
     def receive(self) -> dict[str, Any]:
         """Copy the chief's artifacts back; return its executor output."""
         with open_file(f"{self.folder}/{_OUTPUT_FILE}") as file:
             output: dict[str, Any] = json.load(file)
-        outputs = {"outputs": self.executor_input["outputs"]}
-        original = {self._place(one["uri"]): one["uri"] for one in artifacts_of(outputs)}
         for artifact in artifacts_of({"outputs": output}):
-            place, uri = artifact["uri"], original[artifact["uri"]]
             if not self.in_place:
-                shutil.copytree(place, local_path(uri), dirs_exist_ok=True)
-            artifact["uri"] = uri
+                path = artifact["uri"].removeprefix(self.folder)
+                shutil.copytree(artifact["uri"], path, dirs_exist_ok=True)
+                artifact["uri"] = remote_uri(path)
         return output
 
     def discard(self) -> None:
@@ -100,10 +100,3 @@ class ArtifactExchange:
                 remove(self.folder)
         except Exception as error:  # of the disk, or any of TensorFlow's
             print(f"{self.folder} is left: {error}", flush=True)
-
-    def _place(self, uri: str) -> str:
-        """Return where workers find an artifact; each has a folder of its own."""
-        if self.in_place:
-            return uri
-        uris = [one["uri"] for one in artifacts_of(self.executor_input)]
-        return os.path.join(self.folder, "artifacts", str(uris.index(uri)))

@@ -7,7 +7,6 @@ handler for uploads.
 import datetime
 import email
 import json
-import ssl
 import time
 from collections import deque
 from typing import Any
@@ -41,7 +40,7 @@ class Text(str):
 class KfpServer(StubServer):
     """The state of the server, the requests to it, and the faults that a test gives it."""
 
-    def __init__(self, tls: tuple[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.token: str | None = None
         self.multi_user = False
@@ -63,16 +62,6 @@ class KfpServer(StubServer):
         """URL of an object → its text."""
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
-        self._scheme = "http"
-        if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*tls)
-            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
-            self._scheme = "https"
-
-    @property
-    def url(self) -> str:
-        return f"{self._scheme}://localhost:{self._http.server_port}"
 
     def respond(self, request: Request) -> Response:
         self.requests.append(f"{request.method} {request.path}")

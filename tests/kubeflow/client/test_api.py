@@ -2,7 +2,6 @@
 
 import re
 import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -180,15 +179,11 @@ def test_an_endpoint_copied_from_the_browser(path: str) -> None:
 
 
 def test_tls(tmp_path: Path, spec: Path, server: KfpServer) -> None:
-    certificate = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    files = ["-out", certificate[0], "-keyout", certificate[1]]
-    subprocess.run([*command.split(), *files, *names], check=True, capture_output=True)
-    with KfpServer(tls=certificate) as secure:
-        start(Connection(secure.url, ca_cert=certificate[0], timeout=5.0), spec)
-        text = sentence(Connection(secure.url, timeout=5.0), spec)
-        assert "self-signed certificate" in text
-        assert "--ca-cert" in text
+    certificate, address = tmp_path / "cert.pem", server.url.replace("http:", "https:")
+    server.use_tls(certificate)
+    start(Connection(address, ca_cert=str(certificate), timeout=5.0), spec)
+    text = sentence(Connection(address, timeout=5.0), spec)
+    assert "self-signed certificate" in text
+    assert "--ca-cert" in text
     with pytest.raises(UserError, match="there is no such file"):
         Connection(server.url, ca_cert="/none.pem")

@@ -18,10 +18,10 @@ import yaml
 from google.auth import exceptions as auth_exceptions
 from google.auth.credentials import AnonymousCredentials
 
-import kfp_runner
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, StartedRun
 from pipeline_def.kubeflow.client.vertex_client import Location, start_run
+from tests.kubeflow.conftest import compile_file
 from tests.kubeflow.small_spec import SPEC
 
 pytestmark = pytest.mark.slow
@@ -136,11 +136,15 @@ def sentence(spec: str, **changes: Any) -> str:
 
 
 def test_the_job_that_is_asked_for(
-    vertex: Vertex, spec: str, capfd: pytest.CaptureFixture[str]
+    vertex: Vertex, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    file = tmp_path / "images.yaml"
+    root = ("--kubeflow.pipeline_root", "gs://bucket/compiled")
+    [compiled] = compile_file(file, "--target", "vertex", *root)
+    capfd.readouterr()
     started = start(
-        spec,
-        parameters={"epochs": 300, "rate": 0.5, "data": "300", "flip": True},
+        str(file),
+        parameters={"training_epochs": 300, "training_learning_rate": 0.5, "data": "300"},
         service_account="runner@my-project.iam.gserviceaccount.com",
         no_cache=True,
     )
@@ -152,17 +156,22 @@ def test_the_job_that_is_asked_for(
     assert job.service_account == "runner@my-project.iam.gserviceaccount.com"
     assert job.runtime_config.gcs_output_directory == "gs://bucket/root"
     values = job.runtime_config._pb.parameter_values
-    assert values["epochs"].number_value == 300
-    assert values["rate"].number_value == 0.5
+    assert values["training_epochs"].number_value == 300
+    assert values["training_learning_rate"].number_value == 0.5
     assert values["data"].string_value == "300"
-    assert values["flip"].bool_value is True
     sent = google().pipeline_job.PipelineJob.to_dict(job)["pipeline_spec"]
-    assert sent["root"]["dag"]["tasks"]["Gen"]["cachingOptions"] == {"enableCache": False}
-    assert sent["deploymentSpec"] == SPEC["deploymentSpec"]
+    tasks = sent["root"]["dag"]["tasks"]
+    assert tasks.keys() == compiled["root"]["dag"]["tasks"].keys()
+    assert tasks["Trainer"]["cachingOptions"] == {"enableCache": False}
+    assert sent["deploymentSpec"] == compiled["deploymentSpec"]
     name = f"projects/123/locations/us-central1/pipelineJobs/{request.pipeline_job_id}"
     page = "https://console.cloud.google.com/vertex-ai/locations/us-central1/pipelines/runs/"
     assert (started.run_id, started.url) == (name, f"{page}{request.pipeline_job_id}?project=123")
     assert capfd.readouterr() == ("", "")
+    start(str(file), pipeline_root=None)
+    default = vertex.created[1].pipeline_job.runtime_config
+    assert default.gcs_output_directory == "gs://bucket/compiled"
+    assert "stepz is not found" in sentence(str(file), parameters={"stepz": 1})
 
 
 @pytest.mark.parametrize(
@@ -176,11 +185,6 @@ def test_a_refusal(vertex: Vertex, spec: str, code: str, words: str, expected: s
     vertex.refusal = getattr(grpc.StatusCode, code), words
     told = f"Vertex AI in us-central1, project my-project, could not start a run {expected}"
     assert told in sentence(spec)
-
-
-@pytest.mark.usefixtures("vertex")
-def test_what_the_library_refuses_itself(spec: str) -> None:
-    assert "stepz is not found" in sentence(spec, parameters={"stepz": 1})
 
 
 def test_no_credentials(vertex: Vertex, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,21 +255,3 @@ def test_follow_shows_each_change_of_a_task_once(vertex: Vertex, spec: str) -> N
     state, lines = follow(spec)
     assert state == "FAILED"
     assert lines[-1].startswith("Run FAILED in the task trainer: exit code 137; see https://")
-
-
-def test_our_own_pipeline_is_submitted(vertex: Vertex, tmp_path: Path) -> None:
-    file = tmp_path / "images.yaml"
-    options = ("--target", "vertex", "--kubeflow.pipeline_root", "gs://bucket/compiled")
-    images = ("--image", "i:1", "--data", "gs://bucket/images", "--output", str(file))
-    assert kfp_runner.main(["compile", *options, *images]) == 0
-    start(str(file), pipeline_root=None, parameters={"training_epochs": 3})
-    [request] = vertex.created
-    job = google().pipeline_job.PipelineJob.to_dict(request.pipeline_job)
-    assert job["runtime_config"]["gcs_output_directory"] == "gs://bucket/compiled"
-    assert job["runtime_config"]["parameter_values"] == {"training_epochs": 3.0}
-    compiled = yaml.safe_load(file.read_text())
-    assert (
-        job["pipeline_spec"]["root"]["dag"]["tasks"].keys()
-        == compiled["root"]["dag"]["tasks"].keys()
-    )
-    assert "lifecycle" not in str(job["pipeline_spec"])

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +34,6 @@ from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import (
     MINIMAL,
-    compile_file,
     config,
     container,
     interface,
@@ -426,21 +424,6 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
     elsewhere = dataclasses.replace(config(), beam_pipeline_args=arguments)
     with pytest.raises(UserError, match=r"set kubeflow.pipeline_root to a folder on gs://"):
         compiler.compile_documents(elsewhere, target="oss", image="i")
-
-
-@pytest.mark.slow
-def test_the_configurations_in_the_docs_compile(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (ROOT / "docs" / "how-to" / "kubeflow.md").read_text()
-    found = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
-    blocks = [block for block in found if not block.startswith("apiVersion:")]
-    assert len(blocks) == 3
-    for block in blocks:
-        (tmp_path / "cluster.yaml").write_text(block)
-        argv = ("--config", str(tmp_path / "cluster.yaml"))
-        assert compile_file(tmp_path / "pipeline.yaml", *argv)
-    assert "4 workers train together in a Job." in capsys.readouterr().out
 
 
 MISTAKES = {

@@ -3,8 +3,6 @@
 With our settings they read only config maps and secrets (backend/src/v2 of 2.14.3).
 """
 
-import ssl
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,21 +22,6 @@ class KubernetesApi(KubernetesServer):
         self.secrets |= secrets
         self.account = folder / "account"
         self.account.mkdir()
-        certificate, key = self.account / "ca.crt", folder / "key.pem"
-        _make_certificate(certificate, key)
         (self.account / "namespace").write_text(NAMESPACE)
         (self.account / "token").write_text(TOKEN)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
-
-    @property
-    def port(self) -> int:
-        return self._http.server_port
-
-
-def _make_certificate(certificate: Path, key: Path) -> None:
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    names = ["-subj", "/CN=kubernetes", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-out", str(certificate), "-keyout", str(key)]
-    subprocess.run([*command.split(), *files, *names], check=True, capture_output=True)
+        self.use_tls(self.account / "ca.crt")
