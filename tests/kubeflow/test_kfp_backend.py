@@ -9,7 +9,7 @@ import yaml
 
 import kfp_runner
 from tests.kubeflow.conftest import settings_of
-from tests.kubeflow.kfp_backend import Rejected, Unavailable, argo_workflow
+from tests.kubeflow.kfp_backend import Unavailable, argo_workflow
 from tests.missing import lack
 
 # One process, which builds KFP's packages once.
@@ -39,9 +39,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def workflow_of(file: Path, **parameters: Any) -> Spec:
+def workflow_of(file: Path, defaults: Spec | None = None, **parameters: Any) -> Spec:
     try:
-        return argo_workflow(file, parameters)
+        return argo_workflow(file, parameters, defaults=defaults)
     except Unavailable as reason:
         lack("kfp", f"Kubeflow Pipelines: {reason}")
 
@@ -67,10 +67,7 @@ def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path
 
 def test_argos_defaults_make_every_failure_of_a_step_final(file: Path) -> None:
     """With those of KFP 2.17, its retries come from its own pod alone."""
-    try:
-        workflow = argo_workflow(file, defaults={"retryStrategy": {"retryPolicy": "OnError"}})
-    except Unavailable as reason:
-        lack("kfp", f"Kubeflow Pipelines: {reason}")
+    workflow = workflow_of(file, {"retryStrategy": {"retryPolicy": "OnError"}})
     retrying = [
         one["retryStrategy"]
         for one in workflow["spec"]["templates"]
@@ -81,23 +78,3 @@ def test_argos_defaults_make_every_failure_of_a_step_final(file: Path) -> None:
     assert {one["retryPolicy"] for one in retrying} == {"OnError"}
     settings = settings_of(next(yaml.safe_load_all(file.read_text())), "Trainer")
     assert settings.retries == 3
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "parameters", "message"),
-    [
-        ("schemaVersion: 2.1.0", "schemaVersion: 2.0.0", {}, "upload: .*only supports schema"),
-        ("nodeSelector:", "nodeSelectors:", {}, 'compile: .*unknown field "nodeSelectors"'),
-        ("producerTask: Transform", "producerTask: other", {}, "compile: .*unknown producer task"),
-        ("", "", {"epochs": 1}, "compile: .*not required by pipeline: epochs"),
-    ],
-)
-def test_a_broken_file_or_run_is_rejected(
-    tmp_path: Path, file: Path, old: str, new: str, parameters: Spec, message: str
-) -> None:
-    broken = tmp_path / "pipeline.yaml"
-    text = file.read_text()
-    assert old in text
-    broken.write_text(text.replace(old, new))
-    with pytest.raises(Rejected, match=message):
-        workflow_of(broken, **parameters)

@@ -12,7 +12,7 @@ import yaml
 import kfp_runner
 from components.ingest.source.corrections import COLUMNS
 from pipeline_def.config.options import list_options
-from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, pod_of
+from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL
@@ -68,33 +68,6 @@ def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str])
     steps = ("--kubeflow.steps", "{Pusher: {volumes: {claim: /mnt}}}")
     assert kfp_runner.main([*MINIMAL, *steps, "--kubeflow.storage", "/mnt/models"]) == 2
     assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("target", "folder"),
-    [("oss", "s3://bucket"), ("vertex", "gs://bucket")],
-)
-def test_urls_are_left_to_the_cluster(
-    tmp_path: Path, target: str, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    root = ("--kubeflow.pipeline_root", "gs://bucket/root")
-    argv = (*MINIMAL, "--target", target, *root, *options(folder))
-    assert kfp_runner.main(argv) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.yaml"]
-    spec, *platform = yaml.safe_load_all((tmp_path / "pipeline.yaml").read_text())
-    found = spec["components"][LOOKUPS]["outputDefinitions"]["parameters"]
-    assert {"Trainer_resolved", "ImagePredictor_resolved"} <= found.keys()
-    if target == "oss":
-        # The keys of the store, for the steps that open a place on it.
-        secrets = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-        given = {label.removesuffix("_executor") for label in secrets}
-        opening = {row.id for row in STEPS.values() if row.opens} - {
-            "Tuner"
-        }  # Nothing here searches.
-        # With steps that share a pod with one that opens the store.
-        assert given == {LOOKUPS, *map(pod_of, opening)}
 
 
 def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:

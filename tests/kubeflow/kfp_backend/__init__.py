@@ -42,7 +42,6 @@ _API = (
 # Compiling without optimizing takes a quarter less CPU time; without paths, packages that depend on
 # the folder are cached, too.
 _QUICK = ("-trimpath", "-ldflags=-s -w", "-gcflags=all=-N -l")
-_REJECTED = 3
 # What go says when a module or a toolchain is not available, and never about an error in our code.
 _UNAVAILABLE = re.compile(
     r"reading https?://|dial tcp|module lookup disabled|git ls-remote|requires go >= "
@@ -52,10 +51,6 @@ _UNAVAILABLE = re.compile(
 
 class Unavailable(Exception):
     """The release, or what it is built with, is not available here."""
-
-
-class Rejected(Exception):
-    """The API server rejects the pipeline on upload, or a run of it on compiling or validating."""
 
 
 def argo_workflow(
@@ -68,14 +63,12 @@ def argo_workflow(
     """Return the Argo workflow that the API server would hand to Kubernetes.
 
     `spec` is a file of one or two documents, `run_id` a UUID, `defaults` the `templateDefaults` of
-    Argo's controller; raises `Rejected` with the step that rejects it, or `Unavailable`.
+    Argo's controller; raises `RuntimeError` with the step that rejects it, or `Unavailable`.
     """
     values = [f"{name}={json.dumps(value)}" for name, value in (parameters or {}).items()]
     command: list[str | Path] = [_program(), run_id, spec, *values]
     env = {**os.environ, **({"TEMPLATE_DEFAULTS": json.dumps(defaults)} if defaults else {})}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
-    if done.returncode == _REJECTED:
-        raise Rejected(done.stderr[done.stderr.rindex("kfp_backend: ") :].strip())
     if done.returncode:
         raise RuntimeError(f"kfp_backend: {done.stderr}")
     workflow: dict[str, Any] = json.loads(done.stdout)

@@ -4,7 +4,7 @@
 //	kfp_backend RUN_ID FILE [NAME=JSON ...]
 //
 // With TEMPLATE_DEFAULTS in its environment, JSON, it merges them into all templates as Argo does.
-// It exits with 3 if they reject the pipeline, with the step and their message on stderr.
+// If they reject the pipeline, it fails with the step and their message on stderr.
 package main
 
 import (
@@ -22,19 +22,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-const (
-	failed  = 1
-	refused = 3
-)
-
 func main() {
 	file, err := os.ReadFile(os.Args[2])
 	if err != nil {
-		exit(failed, "read", err)
+		exit("read", err)
 	}
 	parameters, err := jsonObject(os.Args[3:])
 	if err != nil {
-		exit(failed, "parameters", err)
+		exit("parameters", err)
 	}
 	proxy.InitializeConfigWithEmptyForTests()
 	text := workflow(file, os.Args[1], parameters).ToStringForStore()
@@ -48,24 +43,24 @@ func main() {
 func merged(text string, defaults []byte) string {
 	var flow wfv1.Workflow
 	if err := json.Unmarshal([]byte(text), &flow); err != nil {
-		exit(failed, "defaults", err)
+		exit("defaults", err)
 	}
 	for i := range flow.Spec.Templates {
 		own, err := json.Marshal(flow.Spec.Templates[i])
 		if err != nil {
-			exit(failed, "defaults", err)
+			exit("defaults", err)
 		}
 		result, err := strategicpatch.StrategicMergePatch(defaults, own, wfv1.Template{})
 		if err != nil {
-			exit(failed, "defaults", err)
+			exit("defaults", err)
 		}
 		if err := json.Unmarshal(result, &flow.Spec.Templates[i]); err != nil {
-			exit(failed, "defaults", err)
+			exit("defaults", err)
 		}
 	}
 	result, err := json.Marshal(flow)
 	if err != nil {
-		exit(failed, "defaults", err)
+		exit("defaults", err)
 	}
 	return string(result)
 }
@@ -74,22 +69,22 @@ func merged(text string, defaults []byte) string {
 func workflow(file []byte, id string, parameters string) util.ExecutionSpec {
 	pipeline, err := template.New(file, false, nil)
 	if err != nil {
-		exit(refused, "upload", err)
+		exit("upload", err)
 	}
 	if !pipeline.IsV2() {
-		exit(refused, "upload", fmt.Errorf("it is an Argo workflow, as pipelines of version 1 are"))
+		exit("upload", fmt.Errorf("it is an Argo workflow, as pipelines of version 1 are"))
 	}
 	if err := common.ValidatePipelineName(pipeline.V2PipelineName()); err != nil {
-		exit(refused, "upload", err)
+		exit("upload", err)
 	}
 	run := &model.Run{DisplayName: "run", Namespace: "kubeflow"}
 	run.PipelineSpec.RuntimeConfig.Parameters = parameters
 	spec, err := pipeline.RunWorkflow(run, template.RunWorkflowOptions{RunId: id})
 	if err != nil {
-		exit(refused, "compile", err)
+		exit("compile", err)
 	}
 	if err := spec.Validate(false, false); err != nil {
-		exit(refused, "validate", err)
+		exit("validate", err)
 	}
 	return spec
 }
@@ -107,7 +102,7 @@ func jsonObject(arguments []string) (string, error) {
 	return string(text), err
 }
 
-func exit(status int, step string, err error) {
+func exit(step string, err error) {
 	fmt.Fprintf(os.Stderr, "kfp_backend: %s: %v\n", step, err)
-	os.Exit(status)
+	os.Exit(1)
 }

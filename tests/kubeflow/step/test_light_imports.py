@@ -71,21 +71,3 @@ def test_steps_skip_unused_libraries(compiled: list[Spec], name: str) -> None:
     assert (_MODEL_ANALYSIS in found) is (name == "Evaluator")
     assert {"tensorflow", "tfx.types"} <= found
     assert name in NODES
-
-
-@pytest.mark.slow
-def test_lazy_packages_still_provide_their_names() -> None:
-    found = modules_after(
-        "from components.host import startup\n"
-        "startup.import_libraries()\n"
-        "import tensorflow_model_analysis as tfma\n"
-        "from tensorflow_model_analysis.proto import config_pb2\n"
-        "assert tfma.EvalConfig is config_pb2.EvalConfig\n"
-        "import sys; assert 'tensorflow_model_analysis.api' not in sys.modules\n"
-        "assert tfma.__version__\n"
-        "from tfx.components.trainer import executor\n"
-        "assert tfma.EvalResult\n"
-        "from tfx.components import StatisticsGen\n"
-        "assert StatisticsGen.__name__ == 'StatisticsGen'\n"
-    )
-    assert _MODEL_ANALYSIS in found
