@@ -66,7 +66,7 @@ def write_images(
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
                 others = np.array(list(itertools.islice(judged, len(ids))))
                 probabilities = others if len(others) else outputs["probabilities"]
-                found = describe_predictions(probabilities, ids.numpy())
+                found: dict[str, Any] = describe_predictions(probabilities, ids.numpy())
                 found |= {name: texts[found[name]] for name in ("predicted", "proposed")}
                 found |= measure_pixels(images.numpy())
                 found["margin"] = np.fromiter(numbers, np.float32, len(ids))

@@ -71,7 +71,8 @@ class Mode:
     """How a training ends and which weights it keeps: as its options and the eval split say."""
 
     chooses = True
-    """Whether the eval split chooses the epoch, within the patience of the options."""
+    """Whether the eval split chooses the epoch, within the patience of the options, and whether
+    the second phase is kept."""
     keeps_last = False
     """Whether it keeps the last weights, whatever the options say."""
     saves = True
@@ -79,9 +80,8 @@ class Mode:
     save_after = 0.0
     """Least seconds between checkpoints, but for the last one."""
 
-    def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
-        """Return the most epochs of each phase."""
-        return full_lengths(config)
+    lengths: Mapping[str, int] | None = None
+    """Phase → its most epochs; None: as the options say."""
 
     def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
         """Hear of the end of an epoch; the function returns the logits of the eval split."""
@@ -89,15 +89,6 @@ class Mode:
     def stops(self, phase: str, progress: Progress) -> bool:
         """Return whether to stop after an epoch; a later training goes on from its checkpoint."""
         return False
-
-    def prefers_last(self, last: Progress, is_better: Callable[[], bool]) -> bool:
-        """Return whether the weights of the second phase replace those of the first.
-
-        Args:
-            last: the second phase.
-            is_better: returns whether the eval split shows that, beyond chance.
-        """
-        return bool(last.best_epoch) and is_better()
 
 
 class FixedLength(Mode):
@@ -107,15 +98,7 @@ class FixedLength(Mode):
 
     def __init__(self, lengths: Mapping[str, int]) -> None:
         """Train the phases of `lengths` for their epochs."""
-        self._lengths = lengths
-
-    def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
-        """Return what folds have chosen."""
-        return self._lengths
-
-    def prefers_last(self, last: Progress, is_better: Callable[[], bool]) -> bool:
-        """Prefer the second phase, unless it diverged."""
-        return bool(last.best_epoch)
+        self.lengths = lengths
 
 
 class Recorded(Mode):
@@ -125,21 +108,13 @@ class Recorded(Mode):
 
     def __init__(self, lengths: Mapping[str, int] | None = None) -> None:
         """Go through the phases of `lengths`, by default all of the options."""
-        self._lengths = lengths
+        self.lengths = lengths
         self.logits: dict[str, list[Logits]] = {}
         """Phase → logits of the eval split after each epoch, [images, classes]."""
-
-    def find_lengths(self, config: TrainerConfig) -> Mapping[str, int]:
-        """Return the given lengths, or those of the options."""
-        return self._lengths or full_lengths(config)
 
     def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
         """Keep the predictions."""
         self.logits.setdefault(phase, []).append(find_logits())
-
-    def prefers_last(self, last: Progress, is_better: Callable[[], bool]) -> bool:
-        """Go through both phases."""
-        return True
 
 
 class Stoppable(Mode):
@@ -217,12 +192,11 @@ class Training:
             ModelError: training diverged before the loss on the eval split was finite.
             ConfigurationError: the network has no separate head, but starts from weights.
         """
-        lengths = self.mode.find_lengths(self.data.config)
-        if _TRAIN in lengths:
-            self._fit(_TRAIN, self.data.config.training, self.model, self.data)
+        if _TRAIN in self._lengths:
+            self._fit(_TRAIN, self.model, self.data)
             return
         self._train_head()
-        if _FINE_TUNE in lengths:
+        if _FINE_TUNE in self._lengths:
             self._fine_tune()
         unfreeze_everything(self.model)
 
@@ -284,17 +258,17 @@ class Training:
         model, source = self._find_unfrozen()
         variables = list(model.variables)
         earlier = [variable.numpy() for variable in variables]
-        loop = self._fit(_FINE_TUNE, self.data.config.training, model, source)
+        loop = self._fit(_FINE_TUNE, model, source)
         last = self.phases[-1].progress
 
         def is_better() -> bool:
-            if self.answers is None:
+            if not self.mode.chooses or self.answers is None:
                 return True
             logits, ids = loop.find_logits(source.read_evaluation())
             count = min(len(logits), len(self.answers))
             return improves(self.answers[:count], logits[:count], ids[:count])
 
-        if self.stopped or self.mode.prefers_last(last, is_better):
+        if self.stopped or (last.best_epoch and is_better()):
             return
         for variable, value in zip(variables, earlier, strict=True):
             variable.assign(value)
@@ -327,16 +301,19 @@ class Training:
     def _classes(self) -> int:
         return int(self.model.output_shape[-1])
 
-    def _fit(
-        self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
-    ) -> "TrainingLoop":
+    @property
+    def _lengths(self) -> Mapping[str, int]:
+        """The most epochs of each phase."""
+        return self.mode.lengths or full_lengths(self.data.config)
+
+    def _fit(self, name: str, model: tf_keras.Model, source: Source) -> "TrainingLoop":
         """Run a phase, of the whole model on images or of its last layers on activations.
 
         Raises:
             ModelError: it diverged, and neither it nor an earlier phase has weights to keep.
         """
         started, directory = time.perf_counter(), os.path.join(self.checkpoint_dir, name)
-        loop = self._find_loop(name, config, model, source)
+        loop = self._find_loop(name, model, source)
         # The logs continue those of the phase before.
         log = TrainingLog(
             self.log_dir,
@@ -349,12 +326,12 @@ class Training:
                 source.read_evaluation if self.data.evaluation.total else None,
                 log=log,
                 checkpoint_dir=directory,
-                epochs=self.mode.find_lengths(self.data.config)[name],
+                epochs=self._lengths[name],
                 mode=self.mode,
                 phase=name,
             )
         if done.diverged or not done.best_epoch:
-            problem = _describe_divergence(name, config, epoch=done.epochs)
+            problem = _describe_divergence(name, self.data.config.training, epoch=done.epochs)
             if not done.best_epoch and not self.phases:
                 if is_chief(self.model.distribute_strategy):
                     remove_checkpoints(directory)
@@ -368,11 +345,9 @@ class Training:
             self.margin_sums.append(loop.step.margins.result())
         return loop
 
-    def _find_loop(
-        self, name: str, config: TrainingConfig, model: tf_keras.Model, source: Source
-    ) -> "TrainingLoop":
+    def _find_loop(self, name: str, model: tf_keras.Model, source: Source) -> "TrainingLoop":
         """Return the loop of a phase, compiled by an earlier training if there was one."""
-        loops = self.shared.loops
+        loops, config = self.shared.loops, self.data.config.training
         weights = self.data.class_weights(self._classes)
         records = self.data.train.total if self.mode.saves else 0
         sizes = (source.steps, self.data.batch_size, records)

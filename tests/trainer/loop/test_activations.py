@@ -2,7 +2,6 @@ import logging
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,22 +78,6 @@ def test_eval_features_are_in_order(shard_folder: ShardFolder) -> None:
     np.testing.assert_array_equal(np.concatenate(ids), labels)
     np.testing.assert_allclose(np.concatenate(features), expected, rtol=1e-3)
     assert features[0].dtype == tf.float16
-
-
-@pytest.mark.slow
-def test_features_come_from_the_cache_file_of_later_phases(
-    shard_folder: ShardFolder, tmp_path: Path
-) -> None:
-    options = InputConfig(cache="file", cache_folder=str(tmp_path))
-    cached, plain = (
-        next(
-            iter(Activations(Backbone().model, training_input(shard_folder, chosen)).read(0, WHOLE))
-        )
-        for chosen in (options, WITHOUT_CACHE)
-    )
-    for ours, theirs in zip(cached, plain, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert any(tmp_path.iterdir())
 
 
 @pytest.mark.slow
