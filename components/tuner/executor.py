@@ -24,7 +24,6 @@ from tfx.utils import json_utils
 
 from components.contract.artifacts import Artifacts
 from components.trainer.config.recipes import get_value
-from components.trainer.config.training import TrainerConfig
 from components.trainer.input.host_calls import forget_calls
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
 from components.trainer.preparation import (
@@ -94,10 +93,13 @@ class SearchTuner(BaseTuner):
             log_dir=self._logs,
             checkpoint_dir=self._study,
         )
-        self.oracle.max_trials = len(self._found.facts["trials"])
-        for trial in self._found.facts["trials"]:
+        facts = self._found.facts
+        plain = {option: get_value(config, option) for option in facts["options"]}
+        self.oracle.max_trials = len(facts["trials"])
+        for trial in facts["trials"]:
             if trial["state"] == DONE:
-                values = describe_values(config, self._found.facts, trial["values"])
+                values = HyperParameters()
+                values.values = {FOLDS: facts["folds"], **plain, **trial["values"]}
                 done = Trial(values, str(trial["number"]), TrialStatus.COMPLETED)
                 done.score = trial["score"]
                 self.oracle.trials[done.trial_id] = done
@@ -116,19 +118,3 @@ class SearchTuner(BaseTuner):
             directory=directory,
         )
         remove_checkpoints(self._study)
-
-
-def describe_values(
-    config: TrainerConfig, facts: dict[str, Any], changed: dict[str, Any]
-) -> HyperParameters:
-    """Return the values of a trial as KerasTuner's.
-
-    Args:
-        config: of trial 0.
-        facts: `SearchOutcome.facts`.
-        changed: option → value where the trial differs.
-    """
-    found = HyperParameters()
-    plain = {option: get_value(config, option) for option in facts["options"]}
-    found.values = {FOLDS: facts["folds"], **plain, **changed}
-    return found

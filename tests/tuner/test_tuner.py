@@ -214,7 +214,7 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
 
     from components import ImageTrainer, ImageTuner
     from components.contract.configuration import to_dict
-    from components.tuner.executor import describe_values, tuner_fn
+    from components.tuner.executor import tuner_fn
 
     with pytest.raises(ConfigurationError, match=r"training.minutes is not set"):
         ImageTuner(**channels(), config=configure(tmp_path, PLAIN))
@@ -238,6 +238,3 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     )
     with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
         tuner_fn(arguments).tuner.search()
-    facts = {"folds": 5, "options": ["transfer.unfreeze", "training.epochs"]}
-    values = describe_values(config, facts, {"transfer.unfreeze": 3, "training.epochs": 4})
-    assert values.values == {"training.folds": 5, "transfer.unfreeze": 3, "training.epochs": 4}
