@@ -17,7 +17,6 @@ import pytest
 
 from tests import nodes
 from tests.beam_server import serving
-from tests.evaluation.predictions_sample import make_predictions
 from tests.missing import lack
 
 # One process starts the servers.
@@ -138,26 +137,6 @@ def test_same_bytes_on_a_cluster_as_in_memory(
     workers = set(re.findall(r"Beam Fn Control client connected with id (\S+)", log))
     assert len(finished) == 1
     assert len(workers) == 2
-
-
-@pytest.mark.weekly
-def test_same_evaluation_on_a_cluster_as_in_memory(cluster: Cluster, tmp_path: Path) -> None:
-    from tests.evaluation.sample_models import Model, evaluate, write_examples
-
-    labels = ("a", "b", "c")
-    examples = write_examples(tmp_path / "examples", "test", make_predictions(labels))
-    model, in_use = (
-        Model(columns).save(tmp_path / "".join(columns)) for columns in (labels, labels[::-1])
-    )
-    found = []
-    for name, beam_args in (("memory", nodes.IN_MEMORY), ("cluster", cluster.beam_args)):
-        folder = tmp_path / name
-        evaluate(folder, examples, model, baseline=in_use, beam_args=beam_args)
-        files = (path for path in (folder / "evaluation").iterdir() if path.is_file())
-        found.append({path.name: path.read_bytes() for path in files})
-    # TFMA's five, the predictions, the thresholds, the verdict and the small versions.
-    assert len(found[0]) == 9
-    assert found[0] == found[1]
 
 
 def run_pipeline(images: Path, output: Path, beam_args: Sequence[str]) -> dict[str, bytes]:

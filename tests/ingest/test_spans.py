@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +7,11 @@ from components.contract.errors import ConfigurationError, UserError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source
 from components.ingest.source.spans import find_spans
+from tests.ingest import plain
 from tests.ingest.quirks import row, write
 from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
 from tests.ingest.test_listing import touch
-from tests.ingest.test_near_duplicates import scene
-from tests.pictures import encode
+from tests.ingest.test_near_duplicates import write_scenes
 
 __all__ = ["reads"]
 
@@ -169,32 +168,15 @@ def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]
     assert content(tmp_path / "out", 2) == content(tmp_path / "anew", 2)
 
 
-def test_twins_of_a_new_span_go_to_the_split_of_the_earlier_ones(tmp_path: Path) -> None:
-    def splits(version: int, span: int) -> dict[str, str]:
-        lines = (tmp_path / f"out/rejects/{version}/near_duplicates.jsonl").read_text().splitlines()
-        return {
-            path: split
-            for line in map(json.loads, lines)
-            for path, split in zip(line["paths"], line["splits"], strict=True)
-            if path.startswith(f"s-{span}/")
-        }
-
-    def add(span: int, quality: int) -> None:
-        for number in range(40):
-            path = tmp_path / f"images/s-{span}/{'cat' if number % 2 else 'dog'}/{number}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(encode(scene(number), "JPEG", quality=quality))
-
-    pattern = tmp_path / "images/s-{SPAN}"
+def test_twins_of_a_new_span_leave_the_earlier_ones_where_they_are(tmp_path: Path) -> None:
+    """Also where nothing is left of an earlier ingest."""
+    names = [f"{'cat' if number % 2 else 'dog'}/{number}.jpg" for number in range(40)]
     config = IngestConfig(window="all", splits={"train": 0.5, "eval": 0.5})
-    for span, quality in ((1, 95), (2, 80)):
-        add(span, quality)
-    ingest(pattern, tmp_path / "out", 1, config)
-    before = splits(1, 1)
-    assert len(before) == 40
-    add(3, 60)
-    ingest(pattern, tmp_path / "out", 2, config)
-    assert splits(2, 1) == before
-    assert {path[4:]: split for path, split in splits(2, 3).items()} == {
-        path[4:]: split for path, split in before.items()
-    }
+    found = []
+    for span, quality in ((1, 95), (2, 60)):
+        scenes = {name: (number, quality) for number, name in enumerate(names)}
+        write_scenes(tmp_path / f"images/s-{span}", scenes)
+        made = plain.ingest(tmp_path / "images/s-{SPAN}", tmp_path / f"out-{span}", config)
+        found.append(made.splits_of(*(f"s-1/{name}" for name in names)))
+    assert made.summary["near_duplicates"] == 40
+    assert found[0] == found[1]

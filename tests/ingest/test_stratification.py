@@ -144,14 +144,6 @@ def test_no_image_for_a_split(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_identical_images_fall_into_one_split(tmp_path: Path) -> None:
-    """One content has one split."""
-    write(tmp_path, "cat", images=50, content="c")
-    write(tmp_path, "dog", images=50, content="d")
-    with pytest.raises(DataError, match=r"No image of .* falls into the eval split"):
-        check(tmp_path)
-
-
 def test_many_images_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.ingest.survey._FEW", 1)
     write(tmp_path, "cat", images=1)

@@ -9,7 +9,7 @@ from PIL import Image
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.survey import take_survey, try_images
+from components.ingest.survey import take_survey
 from components.storage import fetch
 from tests.pictures import encode, picture, write_folder
 
@@ -75,23 +75,6 @@ def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPat
     assert {name: sizes[-1] for name, sizes in asked.items()} == {
         name: size for name, (_, size) in images.items()
     }
-
-
-def test_broken_images_are_found_by_header_or_by_decoding(tmp_path: Path) -> None:
-    write_folder(tmp_path, each=5)
-    whole = encode(picture(1, height=200, width=200), "JPEG")
-    (tmp_path / "red" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "red" / "page.jpg").write_text("<html>")
-    listing = list_images(str(tmp_path))
-    assert [s.path for s in take_survey(listing, CONFIG).suspects] == ["red/page.jpg"]
-    tried = try_images(listing, CONFIG, seconds=60)
-    assert {s.path: s.category for s in tried.suspects} == {
-        "red/cut.jpg": "truncated",
-        "red/page.jpg": "not an image",
-    }
-    assert tried.decoded == 17
-    assert tried.stored_fraction == 1
-    assert try_images(listing, CONFIG, seconds=0).decoded == 1
 
 
 def test_a_folder_without_images_is_a_user_error(tmp_path: Path) -> None:
