@@ -1,4 +1,4 @@
-"""Fuzz each target for some seconds, and damage images at random."""
+"""Fuzz each target for some seconds."""
 
 import re
 import subprocess
@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from tests.fuzz.mutated_images import run
 
 # Target → inputs, about 5 seconds each. The seed is fixed: new inputs are tried by hand.
 _TARGETS = {"configuration": 5_000, "images": 3_000, "manifests": 8_000, "records": 4_000}
@@ -28,12 +26,3 @@ def test_nothing_ends_in_a_traceback_or_hangs(tmp_path: Path, target: str) -> No
     [runs] = re.findall(r"Done (\d+) runs", done.stderr)
     # The least that a slow machine reaches within the minute.
     assert int(runs) > _TARGETS[target] // 10
-
-
-@pytest.mark.slow
-def test_damaged_images_are_rejected_or_decoded_alike_everywhere() -> None:
-    ends = run(3000, seed=1)
-    assert set(ends) == {"rejected", "kept", "transcoded"}
-    assert sum(ends.values()) == 3000
-    # Each outcome is frequent, so the damage is neither too great nor too small.
-    assert min(ends.values()) > 100
