@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from components.contract.configuration import Positive, Text, configuration, require, to_dict
+from components.contract.configuration import Text, configuration, require, to_dict
 from components.contract.errors import ConfigurationError
 from components.contract.printable import hide_login
 from components.evaluation.config import EvaluationConfig
@@ -54,10 +54,6 @@ class Config:
 
     cache: bool = True
     """Reuse the results of steps whose inputs, configuration and code have not changed."""
-
-    keep_runs: Positive | None = None
-    """Number of finished runs whose artifacts stay; after each run those of older ones are removed,
-    as by `runs --prune`. Unset: all stay."""
 
     ingest: IngestConfig = field(default_factory=IngestConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)

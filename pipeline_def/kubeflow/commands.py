@@ -52,8 +52,7 @@ def compile_(arguments: list[str]) -> int:
         options, rest = argparse.Namespace(), arguments
     else:
         options, rest = parser.parse_known_args(arguments)
-    hidden = {"output", "keep_runs"}
-    config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
+    config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden={"output"})
     config = _resolve_for_cluster(config, options.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents

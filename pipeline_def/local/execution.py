@@ -20,7 +20,6 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.folder import Output
 from pipeline_def.local.output.integrity import adopt_moved, drop_incomplete, note_files
-from pipeline_def.local.output.prune import keep_newest
 from pipeline_def.local.results import read_results
 from pipeline_def.local.run_display import RunDisplay, redirect_output
 from pipeline_def.local.unchanged import digest_program, find_unchanged, list_again
@@ -97,8 +96,6 @@ def _run_recorded(
                 _run_step(name, run, recorder, display)
                 output.store_step()
     recorder.end("stopped" if last else "done")
-    if config.keep_runs and (said := keep_newest(config.output, config.keep_runs)):
-        display.say(said)
     return recorder.record
 
 

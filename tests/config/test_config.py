@@ -40,7 +40,7 @@ VALUES: dict[str, tuple[list[str], Any]] = {
     # Text stays text, whatever it looks like in YAML.
     "data": (["--data", "2020-01-01"], "2020-01-01"),
     "name": (["--name", "007"], "007"),
-    "keep_runs": (["--keep_runs", "null"], None),
+    "transform.size": (["--transform.size", "null"], None),
     # "+" adds to a list, and a key sets an entry of a mapping.
     "beam_pipeline_args": (
         ["--beam_pipeline_args", "[--a]", "--beam_pipeline_args+=--b"],

@@ -13,7 +13,7 @@ from components.contract.suspects import SUSPECTS_FILE, read_suspects
 from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.app import ReviewFacts, make_app
-from pipeline_def.apps.review.decisions import Decisions, check_filters, gather_images, list_labels
+from pipeline_def.apps.review.decisions import Decisions, gather_images, list_labels
 from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.apps.review.pictures import Pictures, Records
 from pipeline_def.apps.serve.command import find_address, listen, make_server
@@ -69,8 +69,7 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
         suspects = read_suspects(file)
     if not suspects:
         return None
-    images = gather_images(suspects, reason=options.reason, label=options.label)
-    check_filters(images, reason=options.reason)
+    images = gather_images(suspects)
     examples = run.find_artifact(EXAMPLE_GEN.id, "examples")
     digests = {image.sha256: image.path for image in images}
     paths = {path for image in images for path in (image.path, *image.neighbors)}

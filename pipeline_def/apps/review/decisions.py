@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.artifact_files import on_disk
-from components.contract.errors import DataError, StorageError
-from components.contract.suspects import REASONS, Suspect
+from components.contract.errors import StorageError
+from components.contract.suspects import Suspect
 from components.host.lock import locked
 from components.ingest.source.corrections import Correction, parse_corrections, write_corrections
 from components.records.shard_files import read_index
@@ -149,15 +149,10 @@ class ReviewedImage:
         return f"{note} ({reasons})" if note else reasons
 
 
-def gather_images(
-    suspects: Iterable[Suspect], *, reason: str | None = None, label: str | None = None
-) -> list[ReviewedImage]:
+def gather_images(suspects: Iterable[Suspect]) -> list[ReviewedImage]:
     """Join the suspects of each image: wrong labels first, each kind with its highest scores first.
 
-    Args:
-        suspects: one per image and reason.
-        reason: keep only the images with this reason.
-        label: keep only the images with this label, given or proposed.
+    `suspects` are one per image and reason.
     """
     by_digest: dict[str, list[Suspect]] = {}
     for suspect in suspects:
@@ -166,12 +161,7 @@ def gather_images(
     images.sort(
         key=lambda image: (image.reasons[0][0] != "label", -image.reasons[0][1], image.path)
     )
-    return [
-        image
-        for image in images
-        if reason in (None, *(name for name, _ in image.reasons))
-        and label in (None, image.label, image.proposed)
-    ]
+    return images
 
 
 def _join(rows: Sequence[Suspect]) -> ReviewedImage:
@@ -196,11 +186,3 @@ def list_labels(examples: str, images: Iterable[ReviewedImage]) -> list[str]:
     except (OSError, StorageError, ValueError):
         index = {}
     return sorted({*known, *(label for counts in index.values() for label in counts)} - {""})
-
-
-def check_filters(images: Collection[ReviewedImage], *, reason: str | None) -> None:
-    """Raise `DataError` if there is no such reason, or no image is left."""
-    if reason is not None and reason not in REASONS:
-        raise DataError(f"There is no reason {reason!r}: use one of {', '.join(REASONS)}.")
-    if not images:
-        raise DataError("No suspect matches --reason and --label: leave one of them out.")

@@ -28,8 +28,6 @@ ever changed. Ctrl-C ends it; start it again to continue.
                       run with suspects
   --corrections FILE  CSV file for the decisions, continued if it exists:
                       that of the run, or corrections.csv in the output folder
-  --reason REASON     only these suspects, such as label or near_duplicate
-  --label LABEL       only images with this label, given or proposed
   --who NAME          name to write beside the decisions: your user name
   --apply-to COPY     instead of the page, write a copy of the images to a new
                       folder, with the labels as corrected
@@ -46,8 +44,6 @@ class ReviewOptions(Listening):
     port: Annotated[Count, Interval(le=65_535)] = 8502
     run: Text | None = None
     corrections: Text | None = None
-    reason: Text | None = None
-    label: Text | None = None
     who: Text | None = None
     apply_to: Text | None = None
 

@@ -6,7 +6,6 @@ import ipaddress
 import json
 import logging
 import socket
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeVar
 
@@ -121,9 +120,8 @@ class BodyReader:
             RequestError: the body is too large, or the budget is used up.
         """
         stated = request.headers.get("content-length", "0")
-        encoding = request.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", "gzip"):
-            raise RequestError(415, "The body may be compressed with gzip only.")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise RequestError(415, "Send the body uncompressed, without Content-Encoding.")
         body = bytearray()
         # Python refuses to parse numbers with too many digits.
         self._check(int(stated[:18]) if stated.isdecimal() else 0)
@@ -134,11 +132,6 @@ class BodyReader:
                 body += chunk
                 held += len(chunk)
                 self._held += len(chunk)
-            if encoding == "gzip":
-                body = await asyncio.to_thread(_decompress, body, self._max)
-                self._check(len(body), more=len(body))
-                held += len(body)
-                self._held += len(body)
             yield body
         finally:
             self._held -= held
@@ -148,22 +141,6 @@ class BodyReader:
             raise RequestError(413, f"The request exceeds the limit of {self._max / 2**20:g} MiB.")
         if self._held + (size if more is None else more) > self._budget:
             raise RequestError(503, "Too many large requests at once. Try again.")
-
-
-def _decompress(body: bytearray, most: int) -> bytearray:
-    """Return the content of a gzip body, of which at most one byte more than `most`.
-
-    Raises:
-        RequestError: it is damaged.
-    """
-    unpacking = zlib.decompressobj(wbits=31)
-    try:
-        content = bytearray(unpacking.decompress(body, most + 1))
-    except zlib.error as error:
-        raise RequestError(400, f"The gzip body is damaged: {error}.") from error
-    if len(content) <= most and not unpacking.eof:
-        raise RequestError(400, "The gzip body is cut.")
-    return content
 
 
 async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:

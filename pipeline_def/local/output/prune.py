@@ -1,4 +1,4 @@
-"""Removes artifacts that no recent run and no model needs: `runs --prune N` and `keep_runs`."""
+"""Removes artifacts that no recent run and no model needs: `runs --prune N`."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.contract.errors import ConfigurationError, DataError, StorageError, UserError
+from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.contract.printable import describe_bytes, make_printable, read_number
 from components.storage.saved_model import original_version, whole_versions
 from pipeline_def.layout import Layout
@@ -51,22 +51,13 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
         print(make_printable(f"Run {run}: {', '.join(steps)}"))
     print()
     if confirmed:
-        print(_remove(removal, Layout(output)))
+        _remove(removal, Layout(output))
+        print(f"{removal}, were removed. Records and pushed models stayed.")
     else:
         print(f"{removal}, would be removed: add --yes. Records and pushed models would stay.")
 
 
-def keep_newest(output: str, number: int) -> str:
-    """Prune to the newest `number` finished runs; return what was removed, or why nothing was."""
-    try:
-        removal = plan_removal(output, number)
-        return _remove(removal, Layout(output)) if removal.folders else ""
-    except UserError as error:
-        # The run itself has succeeded.
-        return f"keep_runs: {error}"
-
-
-def _remove(removal: Removal, layout: Layout) -> str:
+def _remove(removal: Removal, layout: Layout) -> None:
     check_metadata(layout)
     # First, so that no run takes what a kill leaves of a folder from the cache.
     mark_deleted(layout, removal.folders.keys())
@@ -75,7 +66,6 @@ def _remove(removal: Removal, layout: Layout) -> str:
             shutil.rmtree(folder)
         except OSError as error:
             raise StorageError(f"Cannot remove {folder}: {error.strerror}.") from error
-    return f"{removal}, were removed. Records and pushed models stayed."
 
 
 def plan_removal(output: str, number: int) -> Removal:

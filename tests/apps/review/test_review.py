@@ -295,15 +295,11 @@ def test_images_are_joined_and_sorted() -> None:
     assert [image.path for image in found] == ["z", "y", "x"]
     assert [name for name, _ in found[1].reasons] == ["label", "blurred"]
     assert found[1].explain() == "label 0.40; blurred 0.80"
-    assert [image.path for image in gather_images(rows, reason="blurred")] == ["y"]
-    assert [image.path for image in gather_images(rows, label="c")] == ["z"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--reason", "ugly"], "There is no reason 'ugly': use one of label, near_duplicate"),
-        (["--label", "pink"], "No suspect matches"),
         (["--run", "7"], "No run matches '7'"),
         (["--corrections", "{}/index.html"], "Cannot read the corrections file"),
         (["--corrections", "{}"], "it is not a regular file"),

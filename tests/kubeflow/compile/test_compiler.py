@@ -208,7 +208,6 @@ CHANGES: dict[str, tuple[Any, set[str]]] = {
     "given": (["training.epochs"], set()),
     "beam_pipeline_args": (["--direct_num_workers=2"], set()),
     "cache": (False, set()),
-    "keep_runs": (3, set()),
     "output": ("elsewhere", set()),
     # Its place is part of what it is: runs, checkpoints and pushed models of another name are not
     # those of this one.
