@@ -77,7 +77,7 @@ def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("runs", "--output=gs:/b", "--output is gs:/b"),
         ("schema", "--data=gs:/b", "--data is gs:/b: write it as gs://b."),
         ("inspect", "--data=", "data is empty"),
-        ("inspect", "--validation.schema=/no/such", "/no/such"),
+        ("inspect", "--validation.schema=/no/such", "validation.schema: /no/such does not exist"),
         ("inspect", "--model.build_fn=no_such.network", "no_such"),
         ("inspect", "--output={data}/out", "lies in --data"),
         ("run", "--output={data}/out", "lies in --data"),

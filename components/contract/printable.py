@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _SHORT = reprlib.Repr()
@@ -41,6 +41,12 @@ def quote(value: Any) -> str:
 def quote_path(path: str) -> str:
     """Quote a path, whole unless it is longer than those of most systems."""
     return repr(path) if len(path) <= _LONGEST_PATH else quote(path)
+
+
+def name_some(names: Sequence[str], most: int) -> str:
+    """Join the first `most` names, and count the others: "a, b and 3 more"."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def format_duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from components.contract.example import EVAL, count_folds
+from components.contract.printable import name_some
 from components.images.picture import Thumbnail
 from components.metrics.classification_metrics import (
     Comparison,
@@ -136,9 +137,7 @@ class DifferingPart(NamedTuple):
 
     def __str__(self) -> str:
         """Name what differs, up to a limit."""
-        names = ", ".join(row.name for row in self.rows[:_MOST_NAMES])
-        more = f" and {len(self.rows) - _MOST_NAMES} more"
-        return f"{self.title}: {names}{more if self.rows[_MOST_NAMES:] else ''}"
+        return f"{self.title}: {name_some([row.name for row in self.rows], _MOST_NAMES)}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2
 
 from components.contract.example import ENCODED, LABEL
+from components.contract.printable import name_some
 from components.validation.tfdv_files import (
     Statistics,
     count_examples,
@@ -198,6 +199,5 @@ def _add(
 
 def _name(labels: list[str]) -> str:
     """List the first few labels."""
-    named = ", ".join(repr(label) for label in labels[:_MAX_NAMED])
-    more = f" and {len(labels) - _MAX_NAMED:,} more" if len(labels) > _MAX_NAMED else ""
-    return f"the label{'s' if len(labels) > 1 else ''} {named}{more}"
+    named = name_some(list(map(repr, labels)), _MAX_NAMED)
+    return f"the label{'s' if len(labels) > 1 else ''} {named}"

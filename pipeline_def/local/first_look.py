@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
+from components.contract.printable import name_some
 from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
 from components.ingest.source.listing import (
@@ -136,9 +137,7 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
     for file in _choose_examples(listing, examples):
         split = f"split {file.split}" if file.split else "split by hash"
         yield "", f"{file.path}: label {file.label}, {split}"
-    labels = sorted(listing.labels())
-    more = f" and {len(labels) - _MOST_LABELS:,} more" if labels[_MOST_LABELS:] else ""
-    yield "Labels", f"{', '.join(labels[:_MOST_LABELS])}{more}"
+    yield "Labels", name_some(sorted(listing.labels()), _MOST_LABELS)
     yield "Splits", ", ".join(_describe_splits(listing))
     if (given := listing.corrections).path:
         actions = collections.Counter(row.action for row in given.rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from components.contract.errors import ConfigurationError, StorageError
-from components.contract.printable import make_printable
+from components.contract.printable import make_printable, name_some
 from components.storage.folder import is_file
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -107,16 +107,12 @@ def _check_task(
     if len(unknown) == len(labels):
         raise ConfigurationError(
             f"The images have no label in common with the current model, version {version} in "
-            f"{layout.pushed}, which knows {_name_some(known)}: choose another --output, or "
-            "replace the model with --new_task."
+            f"{layout.pushed}, which knows {name_some(sorted(known), _MOST_NAMED)}: choose another "
+            "--output, or replace the model with --new_task."
         )
-    text = f"version {version}, the current model, does not know {_name_some(unknown)}: "
-    return [("Note", f"{text}both models are compared on the images of the other labels")]
-
-
-def _name_some(labels: Collection[str]) -> str:
-    more = f" and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
-    return f"{', '.join(sorted(labels)[:_MOST_NAMED])}{more}"
+    named = name_some(unknown, _MOST_NAMED)
+    text = f"version {version}, the current model, does not know {named}: both models are compared "
+    return [("Note", f"{text}on the images of the other labels")]
 
 
 def _find_images(console: Console, config: Config, layout: Layout) -> Config:

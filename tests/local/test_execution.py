@@ -72,6 +72,12 @@ def failing(config: Config, how: str) -> Config:
     return Config(data=config.data, name=how, output=config.output)
 
 
+def run(config: Config) -> RunRecord:
+    record = execute(config)
+    assert record is not None
+    return record
+
+
 def newest(config: Config) -> RunRecord:
     return read_records(config.output)[-1]
 
@@ -83,9 +89,8 @@ def states(record: RunRecord) -> list[str]:
 def test_a_run_and_the_same_again_from_the_cache(
     config: Config, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first = execute(config)
+    first = run(config)
     assert first == newest(config)
-    assert first is not None
     assert (first.state, first.error, states(first)) == ("done", "", ["done", "done"])
     assert first.configuration["data"] == "/images"
     # Its variables may hold secrets.
@@ -95,8 +100,7 @@ def test_a_run_and_the_same_again_from_the_cache(
     assert "curve" not in made.properties
     assert first.steps["Consume"].inputs == {"used": [made.uri]}
 
-    again = execute(config)
-    assert again is not None
+    again = run(config)
     assert states(again) == ["cached", "cached"]
     assert again.steps["Produce"].outputs["made"].uri == made.uri
     assert again.steps["Produce"].made_by == first.id
@@ -118,60 +122,50 @@ def test_a_wrong_network_is_an_error_before_the_first_step(
     assert not newest(config).steps
 
 
-def lose_folder(folder: Path) -> None:
-    shutil.rmtree(folder)
-
-
-def lose_file(folder: Path) -> None:
-    (folder / "weights").unlink()
-
-
 def cut_file(folder: Path) -> None:
     (folder / "weights").write_text("12")
 
 
-def change_file(folder: Path) -> None:
-    (folder / "weights").write_text("4321")
+LOSSES: dict[str, Callable[[Path], object]] = {
+    "the folder": shutil.rmtree,
+    "a file": lambda folder: (folder / "weights").unlink(),
+    "half of a file": cut_file,
+    "its content": lambda folder: (folder / "weights").write_text("4321"),
+}
 
 
 def test_a_moved_output_stays_cached(
     config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first = execute(config)
-    assert first is not None
+    first = run(config)
     moved = Config(data=config.data, name=config.name, output=f"{tmp_path}, moved é")
     shutil.move(tmp_path, moved.output)
-    again = execute(moved)
-    assert again is not None
+    again = run(moved)
     assert states(again) == ["cached", "cached"]
     assert again.steps["Produce"].made_by == first.id
     assert f"results made in {tmp_path} are now read from {moved.output}." in capfd.readouterr().out
     made = Path(again.steps["Produce"].outputs["made"].uri)
     assert made.is_relative_to(moved.output)
     cut_file(made)
-    last = execute(moved)
-    assert last is not None
+    last = run(moved)
     assert states(last) == ["done", "done"]
     assert not tmp_path.exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lose", [lose_folder, lose_file, cut_file, change_file])
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
 def test_what_is_lost_is_made_again(
-    config: Config, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+    config: Config, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], object]
 ) -> None:
-    first = execute(config)
-    assert first is not None
+    first = run(config)
     lost = first.steps["Produce"].outputs["made"].uri
     lose(Path(lost))
-    again = execute(config)
-    assert again is not None
+    again = run(config)
     assert states(again) == ["done", "done"]
     assert f"{lost} is missing or damaged and will be rebuilt." in capfd.readouterr().out
     made = again.steps["Produce"].outputs["made"].uri
     assert Path(made, "weights").read_text() == "1234"
-    last = execute(config)
-    assert last is not None
+    last = run(config)
     assert states(last) == ["cached", "cached"]
 
 
@@ -182,14 +176,12 @@ def test_metadata_without_tables_is_filled(config: Config) -> None:
 
 
 def test_files_are_noted_though_a_kill_came_first(config: Config) -> None:
-    first = execute(config)
-    assert first is not None
+    first = run(config)
     Path(Layout(config.output).files).write_text('{"uri": "cut sho')
     execute(config)
     lost = first.steps["Produce"].outputs["made"].uri
     cut_file(Path(lost))
-    again = execute(config)
-    assert again is not None
+    again = run(config)
     assert states(again) == ["done", "done"]
     assert again.steps["Produce"].outputs["made"].uri != lost
 
@@ -198,12 +190,10 @@ def test_files_are_noted_though_a_kill_came_first(config: Config) -> None:
 def test_pruned_results_leave_no_trace_in_later_runs(
     config: Config, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first = execute(config)
-    assert first is not None
+    first = run(config)
     folder = Path(first.steps["Produce"].outputs["made"].uri)
     cut_file(folder)
-    second = execute(config)
-    assert second is not None
+    second = run(config)
     (folder / "weights").write_text("1234")
     with contextlib.closing(sqlite3.connect(Layout(config.output).metadata)) as store, store:
         store.execute("UPDATE Artifact SET state = 2")  # LIVE: both are complete.
@@ -211,8 +201,7 @@ def test_pruned_results_leave_no_trace_in_later_runs(
     prune(config.output, "1", confirmed=True)
     assert not folder.exists()
     assert "1 artifacts, " in capfd.readouterr().out
-    third = execute(config)
-    assert third is not None
+    third = run(config)
     assert states(third) == ["cached", "cached"]
     assert third.steps["Produce"].outputs == second.steps["Produce"].outputs
     assert "missing or damaged" not in capfd.readouterr().out
@@ -228,9 +217,8 @@ def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
         half = Path(Layout(config.output).artifacts, "Consume", "other", "2")
         half.mkdir(parents=True)
         assert store.execute(running).fetchall() == [(2,)]
-        again = execute(config)
+        again = run(config)
         assert store.execute(running).fetchall() == [(0,)]
-    assert again is not None
     assert states(again) == ["done", "done"]
     assert not half.exists()
     assert [*Path(Layout(config.output).artifacts).glob("Produce/made/1/weights")]

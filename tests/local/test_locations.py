@@ -81,11 +81,8 @@ def test_no_way_leads_to_an_output_among_the_images(tmp_path: Path, way: str) ->
     }[way]
     with pytest.raises(ConfigurationError, match="lies in --data"):
         make_absolute(Config(data=named, output=output))
-
-
-def test_an_output_beside_the_images(tmp_path: Path) -> None:
-    for output in ("images-out", "images/../out", "file:out"):
-        make_absolute(Config(data=str(tmp_path / "images"), output=str(tmp_path / output)))
+    for beside in ("images-out", "images/../out", "file:out"):
+        make_absolute(Config(data=str(data), output=str(tmp_path / beside)))
 
 
 def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def record_all(recorder: Recorder, *, baseline: float | None, pushed: dict[str, 
     return recorder.record
 
 
-def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
+def test_of_a_model_that_was_pushed(recorder: Recorder, tmp_path: Path) -> None:
     pushed = {"pushed": 1, "pushed_version": "18", "pushed_destination": "/pushed/18"}
     record = record_all(recorder, baseline=0.8, pushed=pushed)
     assert record.data == Data("/data", "f", 3, 1, {"train": 10, "test": 4}, CORRECTED)
@@ -85,6 +85,17 @@ def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
     assert record.baseline == {"version": "17", "accuracy": 0.8}
     assert record.pushed == Pushed("18", "/pushed/18")
     assert record.search == {"trials": 2, "chosen": 1, "text": "Searched."}
+    layout = Layout(str(tmp_path))
+    summary = to_dict(summarize(record, layout, ["careful"]))
+    assert (summary["evaluated_on"], summary["weights_chosen_on"]) == ("test", "eval")
+    assert (summary["rejected"], summary["skipped"], summary["classes"]) == (2, 1, ["b"])
+    assert summary["examples"] == {"train": 10, "test": 4}
+    assert summary["accuracy_interval"] == [0.8, 0.95]
+    assert summary["blessing_reason"] == "good; better"
+    assert summary["pushed_model"] == "/pushed/18"
+    assert summary["nodes"]["Trainer"] == {"seconds": 1.0, "cached": False}
+    assert summary["warnings"] == ["careful"]
+    assert summary["paths"]["record"] == layout.record(record.id)
 
 
 def test_what_a_user_gets_after_the_last_step(
@@ -113,22 +124,6 @@ def test_what_a_user_gets_after_the_last_step(
     monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, **_: record)
     assert local_runner.main(arguments) == 2
     assert f"{layout.report} is not a regular file" in capsys.readouterr().err
-
-
-def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
-    pushed = {"pushed": 1, "pushed_version": "18", "pushed_destination": "/pushed/18"}
-    record = record_all(recorder, baseline=0.8, pushed=pushed)
-    layout = Layout(str(tmp_path))
-    summary = to_dict(summarize(record, layout, ["careful"]))
-    assert (summary["evaluated_on"], summary["weights_chosen_on"]) == ("test", "eval")
-    assert (summary["rejected"], summary["skipped"], summary["classes"]) == (2, 1, ["b"])
-    assert summary["examples"] == {"train": 10, "test": 4}
-    assert summary["accuracy_interval"] == [0.8, 0.95]
-    assert summary["blessing_reason"] == "good; better"
-    assert summary["pushed_model"] == "/pushed/18"
-    assert summary["nodes"]["Trainer"] == {"seconds": 1.0, "cached": False}
-    assert summary["warnings"] == ["careful"]
-    assert summary["paths"]["record"] == layout.record(record.id)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.utils import io_utils
 
-import local_runner
 from components.contract.errors import StorageError
 from components.contract.example import ENCODED, LABEL
 from components.images.options import TransformConfig
@@ -78,19 +77,6 @@ def test_the_pipeline_carries_the_content_of_the_schema(inferred: str, tmp_path:
     assert properties(str(target)) != carried
     assert str(target) not in str(carried)
     assert "curated_schema" not in properties(None)
-
-
-def test_a_schema_that_is_missing_is_one_sentence(
-    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    schema = str(tmp_path / "none.pbtxt")
-    argv = ("--data", str(image_folder), "--output", str(tmp_path), "--validation.schema", schema)
-    assert local_runner.main(argv) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line == (
-        f"local_runner.py: error: validation.schema: {schema} does not exist. Pass the text "
-        "file of a schema."
-    )
 
 
 @pytest.mark.slow

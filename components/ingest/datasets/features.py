@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
-from components.contract.printable import quote
+from components.contract.printable import name_some, quote
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES
 from components.ingest.source.values import LABEL_TEXTS
 
@@ -153,8 +153,7 @@ def _first(names: Sequence[str], known: Sequence[str], shard: str) -> str:
 
 
 def _join(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"the features {', '.join(map(quote, names[:_MOST_NAMED]))}{more}"
+    return f"the features {name_some(list(map(quote, names)), _MOST_NAMED)}"
 
 
 def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:

@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from components.contract.errors import DataError, StorageError
 from components.contract.example import SPAN, TRAIN
-from components.contract.printable import quote
+from components.contract.printable import name_some, quote
 from components.host.machine import pause_collection
 from components.ingest.source.corrections import Correction, Corrections
 from components.ingest.source.folder_layout import explain_one_class
@@ -221,10 +221,9 @@ def find_look_alikes(listing: Listing) -> list[str]:
             composed = {unicodedata.normalize("NFC", name) for name in found}
             # Two Unicode forms of a name look the same unless they are escaped.
             show = quote if len(composed) == len(found) else _escape
-            more = f" and {len(found) - _MOST_ALIKE} more" if found[_MOST_ALIKE:] else ""
             warnings.append(
                 f"{kind} that differ only in case, spaces or Unicode form: "
-                f"{', '.join(show(name) for name in found[:_MOST_ALIKE])}{more}"
+                f"{name_some(list(map(show, found)), _MOST_ALIKE)}"
             )
     return warnings
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
-from components.contract.printable import quote, quote_path
+from components.contract.printable import name_some, quote, quote_path
 from components.ingest.config import MOST_COLUMNS
 from components.ingest.source.columns import Several, spell
 from components.ingest.source.folder_layout import split_of_name
@@ -187,8 +187,7 @@ def _find_column(columns: Sequence[str], wanted: str, path: str) -> str:
 
 
 def _join(columns: Sequence[str]) -> str:
-    more = f" and {len(columns) - _MOST_NAMED:,} more" if columns[_MOST_NAMED:] else ""
-    return f"{', '.join(name[:_LONGEST] for name in columns[:_MOST_NAMED])}{more}"
+    return name_some([name[:_LONGEST] for name in columns], _MOST_NAMED)
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
