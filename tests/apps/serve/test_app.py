@@ -178,6 +178,7 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
         listening.accept()[0] as accepted,
     ):
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR), "after a crash"
 
 
 def form(*files: bytes, signature: str = "") -> bytes:
@@ -362,7 +363,8 @@ def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(
         (pushed / "2" / "saved_model.pb").touch()
         deadline = time.monotonic() + 10
         while versions.current.version == "1" and time.monotonic() < deadline:
-            answers.append(ask(port, body=instances(png(1)))[0])
-        answers.append(ask(port, body=instances(png(1)))[0])
-    assert set(answers) == {200}
+            answers.append(ask(port, body=instances(png(1))))
+        answers.append(ask(port, body=instances(png(1))))
+    assert {status for status, _ in answers} == {200}
+    assert {answer["predictions"][0]["label"] for _, answer in answers} == {"1 0 0"}
     assert min(len(model.batches) for model in models.values()) >= 1

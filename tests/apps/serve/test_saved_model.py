@@ -1,4 +1,4 @@
-"""The server with a model of TensorFlow: heat maps, under attack, and killed while clients ask."""
+"""The server with a model of TensorFlow: heat maps, and under attack."""
 
 import contextlib
 import gc
@@ -6,7 +6,6 @@ import http.client
 import io
 import itertools
 import json
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -204,52 +203,3 @@ def test_large_images_cost_bounded_memory_and_little_of_the_time_of_others(outpu
     assert memory.peak - before < _MOST_BYTES
     # Below 20 ms it is the machine that is measured.
     assert _percentile(attacked) < 3 * max(_percentile(quiet), 0.02) + _DECODER_SECONDS
-
-
-def test_no_answer_is_wrong_while_the_server_or_its_version_is_replaced(output: Path) -> None:
-    """Clients send each request again until it is answered."""
-    pushed = output / "pushed"
-    files = draw(20)
-    with started(str(output)) as server:
-        port = server.port
-        expected = [_ask(port, file) for file in files]
-        stop = threading.Event()
-        found: list[tuple[bool, int]] = []
-
-        def client(number: int) -> None:
-            while not stop.is_set():
-                number = (number + 1) % len(files)
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    is_right = np.allclose(_ask(port, files[number]), expected[number], atol=1e-5)
-                    found.append((is_right, server.process.pid))
-
-        clients = [threading.Thread(target=client, args=(number,)) for number in range(8)]
-        for one in clients:
-            one.start()
-        time.sleep(0.5)
-        server.process.kill()
-        server.process.wait()
-        with started(str(output), port) as server:
-            shutil.copytree(pushed / "7", output / "unfinished")
-            (output / "unfinished").rename(pushed / "8")
-            deadline = time.monotonic() + 60
-            while list(server.versions) != ["8"] and time.monotonic() < deadline:
-                time.sleep(0.1)
-            # A version that disappears while it is served.
-            for version in ("7", "8"):
-                shutil.rmtree(pushed / version)
-            time.sleep(1.5)
-            server_said = server.versions
-            stop.set()
-            for one in clients:
-                one.join()
-    assert all(is_right for is_right, _ in found)
-    assert len({pid for _, pid in found}) == 2
-    assert server_said == {"8": "AVAILABLE"}
-
-
-def _ask(port: int, file: bytes) -> list[float]:
-    status, answer = ask(port, body=instances(file))
-    assert status == 200
-    [row] = answer["predictions"]
-    return row["probabilities"]  # type: ignore[no-any-return]

@@ -133,7 +133,7 @@ def test_the_version_changes_with_the_file(file: Path) -> None:
 
 
 def test_checks_before_a_run_do_not_import_tensorflow() -> None:
-    modules = "components.trainer.networks.weights_file, pipeline_def.config.preflight"
+    modules = "components.trainer.networks.weights_file, pipeline_def.local.first_look"
     code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 

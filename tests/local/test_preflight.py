@@ -8,9 +8,9 @@ from components.contract.errors import ConfigurationError
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig, TransferConfig
-from pipeline_def.config import preflight
 from pipeline_def.config.config import Config
-from pipeline_def.config.preflight import check_accelerator
+from pipeline_def.local import first_look
+from pipeline_def.local.first_look import check_accelerator
 
 LARGE = Config(
     transform=TransformConfig(size=480),
@@ -20,8 +20,8 @@ LARGE = Config(
 
 
 def check(config: Config, monkeypatch: pytest.MonkeyPatch, *, gib: int, images: int = 9999) -> None:
-    monkeypatch.setattr(preflight, "available_memory", lambda: gib * 2**30)
-    preflight.check_memory(config, images=images)
+    monkeypatch.setattr(first_look, "available_memory", lambda: gib * 2**30)
+    first_look.check_memory(config, images=images)
 
 
 def test_too_little_memory_is_an_error_with_settings_that_fit(
