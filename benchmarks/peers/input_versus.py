@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import limits, options
-from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.measuring.process import measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from benchmarks.peers.readers import (
@@ -34,6 +33,7 @@ from benchmarks.peers.readers import (
     Epoch,
     Job,
     Samples,
+    cpu_seconds,
     measure_epochs,
 )
 from components.contract.errors import ConfigurationError
