@@ -37,6 +37,16 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
+_CODES = {
+    "Tab": 9,
+    "Enter": 13,
+    "Escape": 27,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
+
+
 class Page:
     """One tab."""
 
@@ -87,6 +97,16 @@ class Page:
     def choose_scheme(self, scheme: str) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other, named as `KeyboardEvent.key` does."""
+        for key in keys:
+            code = _CODES.get(key) or ord(key.upper())
+            names = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+            text = "\r" if key == "Enter" else key if len(key) == 1 else ""
+            typed = {"text": text} if text else {}
+            self.call("Input.dispatchKeyEvent", type="keyDown", **names, **typed)
+            self.call("Input.dispatchKeyEvent", type="keyUp", **names)
 
     def photograph(self, path: Path) -> None:
         """Write a picture of the whole page."""

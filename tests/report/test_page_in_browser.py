@@ -134,9 +134,7 @@ def test_everything_is_reachable_by_keyboard(browser: Page, folder: Path) -> Non
     )
     reached = []
     for _ in expected:
-        for kind in ("keyDown", "keyUp"):
-            key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
-            browser.call("Input.dispatchKeyEvent", type=kind, **key)
+        browser.press("Tab")
         reached.append(browser.evaluate("document.activeElement.dataset.place"))
     assert reached == expected
     wide = "element.scrollWidth > element.clientWidth && element.tabIndex !== 0"
@@ -148,21 +146,13 @@ SHOWN = """[...document.querySelectorAll('.thumbs > li')].filter(card => card.ch
   .map(card => [card.dataset.label, card.dataset.predicted])"""
 
 
-def press(browser: Page, key: str) -> None:
-    for kind in ("rawKeyDown", "char", "keyUp") if key == "Enter" else ("rawKeyDown", "keyUp"):
-        code = {"Enter": 13, "Escape": 27, "ArrowRight": 39}[key]
-        text = {"text": "\r"} if kind == "char" else {}
-        names = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        browser.call("Input.dispatchKeyEvent", type=kind, **names, **text)
-
-
 def test_images_are_browsed_and_enlarged_by_keyboard(browser: Page, folder: Path) -> None:
     browser.open(folder / "small.html", width=390)
     assert browser.evaluate(SHOWN) == []
     cell = "document.querySelector('.matrix td:not(.right) a')"
     pair = browser.evaluate(f"[{cell}.dataset.label, {cell}.dataset.predicted]")
     browser.evaluate(f"{cell}.focus()")
-    press(browser, "Enter")
+    browser.press("Enter")
     shown = browser.evaluate(SHOWN)
     assert shown
     assert all(card == pair for card in shown)
@@ -176,13 +166,13 @@ def test_images_are_browsed_and_enlarged_by_keyboard(browser: Page, folder: Path
     assert {label for label, _ in browser.evaluate(SHOWN)} == {pair[0]}
     first, second = ".thumbs li:not([hidden]) .enlarge", "#enlarged p"
     browser.evaluate(f"document.querySelector('{first}').focus()")
-    press(browser, "Enter")
+    browser.press("Enter")
     said = browser.evaluate(f"document.querySelector('{second}').textContent")
     assert said == browser.evaluate(f"document.querySelector('{first} img').alt")
-    press(browser, "ArrowRight")
+    browser.press("ArrowRight")
     assert browser.evaluate(f"document.querySelector('{second}').textContent") != said
     assert browser.evaluate("document.querySelector('#enlarged img').clientWidth") > 200
-    press(browser, "Escape")
+    browser.press("Escape")
     assert not browser.evaluate("document.querySelector('#enlarged').open")
     assert browser.evaluate("document.activeElement.className") == "enlarge"
     browser.evaluate("document.querySelector('button[type=reset]').click()")

@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
 HOSTILE = "<img src=x onerror=alert(1)>\u202e" + "long " * 2000
 SHOWN = "(it => !it.hidden && it.naturalWidth > 0)(document.querySelector('#picture'))"
 DECIDED = "document.querySelector('#count').textContent"
-_CODES = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +38,6 @@ def make_output(folder: Path, labels: list[str]) -> Path:
     return write_output(folder, images, rows, labels)
 
 
-def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        code = _CODES.get(key) or ord(key.upper())
-        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        page.call(
-            "Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text
-        )
-        page.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
-
-
 def text_of(page: Page, name: str) -> str:
     return str(page.evaluate(f"document.querySelector('#{name}').textContent"))
 
@@ -61,23 +50,23 @@ def test_by_keyboard_alone(browser: Page, tmp_path: Path) -> None:
         wait(browser, SHOWN)
         assert (text_of(browser, "given"), text_of(browser, "proposed")) == ("blue", "red")
         wait(browser, "document.querySelectorAll('.neighbors img').length === 2")
-        press(browser, "r", "k", "n", *"odd", "Enter", "x")
+        browser.press("r", "k", "n", *"odd", "Enter", "x")
         wait(browser, f"{DECIDED} === '3 of 6 decided'")
         assert text_of(browser, "spoken").startswith(
             "Image 4 of 6. Probability that the label is wrong, 60%. Given label blue."
         )
-        press(browser, "z")
+        browser.press("z")
         wait(browser, f"{DECIDED} === '2 of 6 decided'")
-        press(browser, "3")
+        browser.press("3")
         wait(browser, f"{DECIDED} === '3 of 6 decided'")
-        press(browser, "ArrowLeft")
+        browser.press("ArrowLeft")
         wait(browser, "document.querySelector('#decided').textContent.includes('green')")
         browser.visit(address, width=1440)
         wait(browser, f"{SHOWN} && location.hash.length > 60")
         assert text_of(browser, "place").startswith("4 of 6"), "it goes on where it was"
-        press(browser, "ArrowRight", "ArrowRight", "r")
+        browser.press("ArrowRight", "ArrowRight", "r")
         wait(browser, "document.querySelector('#chooser').open")
-        press(browser, *"lu", "Enter")
+        browser.press(*"lu", "Enter")
         wait(browser, f"{DECIDED} === '4 of 6 decided'")
         check_silence(browser, address)
     rows = [
@@ -98,7 +87,7 @@ def test_several_images_at_once(browser: Page, tmp_path: Path) -> None:
         address = f"http://127.0.0.1:{port}/"
         browser.visit(address, width=1440)
         wait(browser, SHOWN)
-        press(browser, "k", "g")
+        browser.press("k", "g")
         wait(browser, "document.querySelector('#grid').open")
         assert browser.evaluate(cells) == [], "the image with 90% is decided"
         browser.evaluate("document.querySelector('#least').value = 60")
@@ -119,7 +108,7 @@ def test_several_images_at_once(browser: Page, tmp_path: Path) -> None:
             ("relabel", "red", "one of 2 at once, at least 60% (label 0.80)"),
             ("relabel", "red", "one of 2 at once, at least 60% (label 0.60)"),
         ]
-        press(browser, "z")
+        browser.press("z")
         wait(browser, f"{DECIDED} === '1 of 6 decided'")
         check_silence(browser, address)
 
@@ -131,22 +120,22 @@ def test_hostile_texts_and_a_thousand_labels(browser: Page, tmp_path: Path, widt
         address = f"http://127.0.0.1:{port}/"
         browser.visit(address, width=width)
         wait(browser, SHOWN)
-        press(browser, *["ArrowRight"] * 4)
+        browser.press(*["ArrowRight"] * 4)
         wait(browser, "document.querySelector('#given').textContent.startsWith('<img')")
         wait(browser, SHOWN)
         assert browser.evaluate("document.querySelectorAll('img[src=x]').length") == 0
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
-        press(browser, "l")
+        browser.press("l")
         wait(browser, "document.querySelector('#chooser').open")
         assert browser.evaluate("document.querySelectorAll('#choices li').length") == 50
         for scheme in ("light", "dark"):
             browser.choose_scheme(scheme)
             assert browser.evaluate(CONTRAST) == []
-        press(browser, *"el 77")
+        browser.press(*"el 77")
         assert browser.evaluate("document.querySelector('[aria-selected=true]').innerText") == (
             "749\nlabel 77"
         )
-        press(browser, "Escape")
+        browser.press("Escape")
         check_silence(browser, address)
 
 
@@ -162,7 +151,7 @@ def test_two_pages_stay_consistent(browser: Page, tmp_path: Path) -> None:
 
         decide(other, 1, "remove")
         wait(browser, f"{DECIDED} === '1 of 6 decided'")
-        press(browser, "k")
+        browser.press("k")
         wait(browser, "document.querySelector('#place').textContent.startsWith('3 of 6')")
         # What people write by hand may lack a time.
         digest = browser.evaluate("location.hash.slice(1)")

@@ -61,16 +61,6 @@ def wait(page: Page, condition: str) -> None:
         time.sleep(0.05)
 
 
-def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        text = {"text": "\r"} if key == "Enter" else {}
-        for kind in ("keyDown", "keyUp"):
-            code = {"Tab": 9, "Enter": 13}[key]
-            page.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text
-            )
-
-
 def drop(page: Page, *names: str, content: bytes) -> None:
     page.evaluate(
         f"""(() => {{
@@ -152,12 +142,12 @@ def test_several_pictures_become_cards_that_open(place: tuple[Page, str], width:
 def test_by_keyboard_alone(place: tuple[Page, str]) -> None:
     page, address = place
     page.visit(address, width=390)
-    press(page, "Tab")
+    page.press("Tab")
     assert page.evaluate("document.activeElement.id") == "choose"
-    press(page, "Tab", "Enter")
+    page.press("Tab", "Enter")
     wait(page, "document.querySelector('#video').videoWidth > 0")
     assert page.evaluate("document.activeElement.id") == "take"
-    press(page, "Enter")
+    page.press("Enter")
     wait(page, SWITCH_SHOWN)
     page.evaluate("document.querySelector('#shown').click()")
     wait(page, HEAT_SHOWN)
