@@ -24,7 +24,8 @@ from benchmarks.gcs_server import GcsServer
 from benchmarks.ingest_contenders import CONTENDERS, ingested, make_copies, prepare
 from benchmarks.measuring import options
 from benchmarks.measuring.process import measure, take_turns
-from benchmarks.measuring.results import Figures, Spread, ratio, write_results
+from benchmarks.measuring.results import Figures, ratio, spread_all, write_results
+from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.ingest"
 
@@ -44,17 +45,13 @@ _TITLES = {
 }
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table per mode."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    if not arguments.contender and not arguments.data:
-        parser.error("--data DIR says where your images are")
-    work = _measure_here if arguments.contender else _compare
-    return options.run(parser, lambda: work(arguments))
-
-
 def _compare(arguments: argparse.Namespace) -> None:
+    """Print a table per mode, or measure one contender in this process."""
+    if arguments.contender:
+        _measure_here(arguments)
+        return
+    if not arguments.data:
+        raise ConfigurationError("--data DIR says where your images are")
     modes = arguments.mode or list(CONTENDERS)
     results: dict[str, dict[str, list[Figure]]] = {}
     tables = []
@@ -69,12 +66,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--data", help="folder of label/image.jpg")
-    parser.add_argument(
-        "--images",
-        type=options.at_least_one,
-        default=6400,
-        help="copies to work on, each unique; default: 6400",
-    )
+    options.add_counts(parser, images=(6400, "copies to work on, each unique"))
     parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
     parser.add_argument(
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
@@ -154,10 +146,7 @@ def _tabulate(mode: str, images: int, figures: dict[str, list[Figure]]) -> Figur
     """Return rates, our rate as a multiple of each, and CPU time per image."""
     columns = ("contender", "images/s", "ours is", "CPU µs per image", "peak memory")
     table = Figures(f"{_TITLES[mode]}, {images:,} images", columns)
-    rates = {
-        name: Spread.of([figure["images_per_second"] for figure in found])
-        for name, found in figures.items()
-    }
+    rates = spread_all(figures, "images_per_second")
     ours = rates.get("ours")
     for name, rate in rates.items():
         cpu, peak = (
@@ -175,4 +164,4 @@ def _tabulate(mode: str, images: int, figures: dict[str, list[Figure]]) -> Figur
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _compare))

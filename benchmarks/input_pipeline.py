@@ -42,19 +42,10 @@ _REFERENCES = ("reader indexed", "+ prefetch: reader streamed")
 _BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
 
 
-def main() -> int:
-    """Prepare the images, measure in a fresh process, show the results."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _climb(arguments))
-
-
 def _climb(arguments: argparse.Namespace) -> None:
     os.environ.update(QUIET)
     warnings.simplefilter("ignore", FutureWarning)
-    images = arguments.images // arguments.batch * arguments.batch
-    if not images:
-        raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
+    images = options.fill_batches(arguments)
     from benchmarks.ladder.data import prepare
 
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
@@ -70,18 +61,12 @@ def _climb(arguments: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--data", required=True, help="folder of images, as the pipeline takes it")
-    parser.add_argument(
-        "--size", type=options.at_least_one, default=224, help="side of the images, pixels"
-    )
-    parser.add_argument("--batch", type=options.at_least_one, default=128, help="images per batch")
-    parser.add_argument(
-        "--images", type=options.at_least_one, default=3200, help="of an epoch, at most"
-    )
-    parser.add_argument(
-        "--epochs",
-        type=options.at_least_one,
-        default=2,
-        help="of each repeat, which lasts --seconds to 10 s",
+    options.add_counts(
+        parser,
+        size=(224, "side of the images, pixels"),
+        batch=(128, "images per batch"),
+        images=(3200, "of an epoch, at most"),
+        epochs=(2, "of each repeat, which lasts --seconds to 10 s"),
     )
     parser.add_argument("--seconds", type=float, default=1, help="of each measurement, at least")
     parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")
@@ -209,4 +194,4 @@ def _tabulate(results: Mapping[str, Any]) -> Figures:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _climb))

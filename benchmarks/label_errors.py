@@ -37,13 +37,6 @@ Columns = dict[str, npt.NDArray[Any]]
 Figure = dict[str, float]
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _measure(arguments))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parser.add_argument("--data", help="folder of images; default: the built-in digits")
@@ -145,4 +138,4 @@ def _tabulate(figures: dict[str, list[Figure]], images: int) -> Figures:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _measure))

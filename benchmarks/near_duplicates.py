@@ -31,18 +31,10 @@ _MODULE = "benchmarks.near_duplicates"
 Alter = Callable[[Image.Image], Image.Image]
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table per part."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _measure(arguments))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=1)
     parser.add_argument("--data", required=True, metavar="DIR")
-    parser.add_argument("--images", type=options.at_least_one, default=400)
-    parser.add_argument("--search", type=options.at_least_one, default=100_000)
+    options.add_counts(parser, images=(400, "of DIR"), search=(100_000, "random pictures"))
     return parser
 
 
@@ -123,4 +115,4 @@ def _time_search(count: int) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _measure))

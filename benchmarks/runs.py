@@ -50,25 +50,18 @@ Figure = dict[str, Any]
 """Of one run: wall and CPU seconds, peak MiB of its largest process, and its summary."""
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table per part."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _measure(arguments))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parts = ("digits", "buckets", "many", "photos", "weights")
     parser.add_argument("--part", action="append", required=True, choices=parts)
     parser.add_argument("--data", help="parts photos and weights: folder of images")
     parser.add_argument("--each", type=options.at_least_one, help="part weights: images a class")
-    for name, default, what in (
-        ("--images", 16_000, "part many: images"),
-        ("--classes", 1_000, "part many: classes"),
-        ("--photos", 1_000, "part photos: copies of images in --data"),
-    ):
-        parser.add_argument(name, type=options.at_least_one, default=default, help=what)
+    options.add_counts(
+        parser,
+        images=(16_000, "part many: images"),
+        classes=(1_000, "part many: classes"),
+        photos=(1_000, "part photos: copies of images in --data"),
+    )
     return parser
 
 
@@ -248,4 +241,4 @@ def _longest(runs: list[Figure]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _measure))

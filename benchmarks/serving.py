@@ -268,13 +268,6 @@ def soak(model: Model, files: list[bytes], output: str, *, requests: int, file: 
         raise ModelError("Answers were wrong or missing, or a version was not taken up.")
 
 
-def main() -> int:
-    """Run what was asked for, on a copy of the pushed model."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _serve(arguments))
-
-
 def _serve(arguments: argparse.Namespace) -> None:
     path = find_newest(os.path.join(arguments.output, "pushed"))
     if path is None:
@@ -295,4 +288,4 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _serve))

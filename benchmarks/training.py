@@ -20,7 +20,6 @@ from typing import Any
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, measure, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
-from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.training"
 
@@ -28,30 +27,22 @@ _MODULE = "benchmarks.training"
 Results = dict[str, list[dict[str, Any]]]
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    os.environ.update(QUIET)
-    return options.run(parser, lambda: _compare(arguments))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--data", required=True, help="folder of images")
     parser.add_argument("--network", default="resnet9", help="as model.name")
-    counts = {
-        "--size": (32, "side of the images, pixels"),
-        "--batch": (128, "images per batch"),
-        "--images": (3200, "per epoch, at most"),
-        "--epochs": (4, "of each training"),
-    }
-    for name, (default, what) in counts.items():
-        parser.add_argument(name, type=options.at_least_one, default=default, help=what)
+    options.add_counts(
+        parser,
+        size=(32, "side of the images, pixels"),
+        batch=(128, "images per batch"),
+        images=(3200, "per epoch, at most"),
+        epochs=(4, "of each training"),
+    )
     return parser
 
 
 def _compare(arguments: argparse.Namespace) -> None:
+    os.environ.update(QUIET)
     results = _take_turns(arguments)
     table = _tabulate(_title(arguments), results)
     table.show()
@@ -76,9 +67,7 @@ def _take_turns(arguments: argparse.Namespace) -> Results:
     from benchmarks.ladder.data import prepare
     from benchmarks.training_run import CONTENDERS
 
-    images = arguments.images // arguments.batch * arguments.batch
-    if not images:
-        raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
+    images = options.fill_batches(arguments)
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         prepare(arguments.data, folder, size=arguments.size, images=images)
@@ -110,4 +99,4 @@ def _title(arguments: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(options.run(_parser(), _compare))

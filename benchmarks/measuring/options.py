@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, UserError
 
 
 def make_parser(module: str, description: str | None, *, repeats: int) -> argparse.ArgumentParser:
@@ -42,11 +42,27 @@ def make_parser(module: str, description: str | None, *, repeats: int) -> argpar
     return parser
 
 
+def add_counts(parser: argparse.ArgumentParser, **counts: tuple[int, str]) -> None:
+    """Add an option for each of `counts`, a name → default and description."""
+    for name, (default, what) in counts.items():
+        parser.add_argument(
+            f"--{name}", type=at_least_one, default=default, help=f"{what}; default: {default}"
+        )
+
+
 def at_least_one(text: str) -> int:
     """Parse a positive whole number."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
     return int(text)
+
+
+def fill_batches(arguments: argparse.Namespace) -> int:
+    """Return the largest number of `--images` that fills batches of `--batch`."""
+    images: int = arguments.images // arguments.batch * arguments.batch
+    if not images:
+        raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
+    return images
 
 
 def _folder(text: str) -> str:
@@ -62,10 +78,14 @@ def _file(text: str) -> str:
     return text
 
 
-def run(parser: argparse.ArgumentParser, work: Callable[[], object]) -> int:
-    """Run a benchmark; print a sentence for what the user can fix, and return the status."""
+def run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], object]) -> int:
+    """Do what the command line asks for; return the status.
+
+    What the user can fix is a sentence.
+    """
+    arguments = parser.parse_args()
     try:
-        work()
+        work(arguments)
     except UserError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return error.exit_status

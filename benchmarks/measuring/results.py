@@ -15,7 +15,7 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -58,6 +58,11 @@ class Spread:
         """Return the median and, of several measurements, their range as text."""
         middle, low, high = (f"{value:,.{digits}f}" for value in (self.median, self.low, self.high))
         return f"{middle} ({low} to {high})" if self.count > 1 else middle
+
+
+def spread_all(figures: Mapping[str, Sequence[Mapping[str, Any]]], key: str) -> dict[str, Spread]:
+    """Return the spread of one number of each contender's figures."""
+    return {name: Spread.of([one[key] for one in found]) for name, found in figures.items()}
 
 
 def ratio(new: Spread, old: Spread) -> str:

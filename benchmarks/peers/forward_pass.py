@@ -23,27 +23,24 @@ _MODULE = "benchmarks.peers.forward_pass"
 OURS, *THEIRS = CONTENDERS = ("ours", "eager", "channels last", "compiled")
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table."""
+def _parser() -> argparse.ArgumentParser:
     from benchmarks.measuring import options
 
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parser.add_argument("--torch", required=True, metavar="PYTHON", help="of its environment")
-    counts = {
-        "--size": (224, "side of the images, pixels"),
-        "--batch": (32, "images per batch"),
-        "--batches": (8, "measured"),
-        "--threads": (len(os.sched_getaffinity(0)), "of each contender"),
-    }
-    for name, (default, what) in counts.items():
-        parser.add_argument(name, type=options.at_least_one, default=default, help=what)
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _compare(arguments))
+    options.add_counts(
+        parser,
+        size=(224, "side of the images, pixels"),
+        batch=(32, "images per batch"),
+        batches=(8, "measured"),
+        threads=(len(os.sched_getaffinity(0)), "of each contender"),
+    )
+    return parser
 
 
 def _compare(arguments: argparse.Namespace) -> None:
     from benchmarks.measuring.process import measure, take_turns
-    from benchmarks.measuring.results import Figures, Spread, ratio, write_results
+    from benchmarks.measuring.results import Figures, ratio, spread_all, write_results
 
     names = ("size", "batch", "batches", "threads")
     task = [f"{getattr(arguments, name)}" for name in names]
@@ -58,10 +55,8 @@ def _compare(arguments: argparse.Namespace) -> None:
     )
     columns = ("contender", "images/s", "of ours", "CPU ms per image")
     table = Figures(f"{arguments.size} pixels, batches of {arguments.batch}", columns)
-    rates, times = (
-        {name: Spread.of([one[key] for one in figures]) for name, figures in results.items()}
-        for key in ("images_per_second", "cpu_milliseconds")
-    )
+    rates = spread_all(results, "images_per_second")
+    times = spread_all(results, "cpu_milliseconds")
     for name, rate in rates.items():
         of_ours = "" if name == OURS else ratio(rate, rates[OURS])
         table.add(name, rate.show(1), of_ours, times[name].show(1))
@@ -126,4 +121,6 @@ if __name__ == "__main__":
         contender, *task = sys.argv[1:]
         print(json.dumps(_measure(contender, *map(int, task))))
     else:
-        sys.exit(main())
+        from benchmarks.measuring.options import run
+
+        sys.exit(run(_parser(), _compare))

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.measuring import limits, options
 from benchmarks.measuring.process import measure, take_turns
-from benchmarks.measuring.results import Figures, Spread, ratio, write_results
+from benchmarks.measuring.results import Figures, ratio, spread_all, write_results
 from benchmarks.peers.readers import (
     LABELS,
     OFFSETS,
@@ -54,20 +54,14 @@ Results = dict[str, list[dict[str, Any]]]
 """Images per second, CPU time of an image, and the version of each process of a contender."""
 
 
-def main() -> int:
-    """Measure what the command line asks for; print a table."""
-    parser = _parser()
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _compare(arguments))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parser.add_argument("--data", required=True, help="folder of images, as the pipeline takes it")
-    parser.add_argument("--size", type=int, default=224, help="side of the images, pixels")
-    parser.add_argument("--batch", type=options.at_least_one, default=128, help="images per batch")
-    parser.add_argument(
-        "--images", type=options.at_least_one, default=3200, help="of an epoch, at most"
+    options.add_counts(
+        parser,
+        size=(224, "side of the images, pixels"),
+        batch=(128, "images per batch"),
+        images=(3200, "of an epoch, at most"),
     )
     parser.add_argument("--python", action="append", default=[], type=_python, metavar="PEER=PATH")
     parser.add_argument(
@@ -88,9 +82,7 @@ def _python(text: str) -> tuple[str, str]:
 def _compare(arguments: argparse.Namespace) -> None:
     pythons = dict.fromkeys(_HERE, sys.executable) | dict(arguments.python)
     names = _choose([*_OURS, _LIMIT, *pythons], arguments.contenders)
-    images = arguments.images // arguments.batch * arguments.batch
-    if not images:
-        raise ConfigurationError(f"{arguments.images} images do not fill a batch")
+    images = options.fill_batches(arguments)
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         _prepare(arguments.data, folder, images=images, size=arguments.size)
@@ -132,16 +124,12 @@ def _tabulate(size: int, batch: int, results: Results, versions: Mapping[str, st
     """Sort by images per second."""
     title = f"JPEGs of {size} pixels, batches of {batch}"
     table = Figures(title, ("contender", "images/s", "of ours", "CPU µs per image"))
-    rates = _spreads(results, "images_per_second")
-    times = _spreads(results, "cpu_microseconds")
+    rates = spread_all(results, "images_per_second")
+    times = spread_all(results, "cpu_microseconds")
     for name, rate in sorted(rates.items(), key=lambda item: -item[1].median):
         of_ours = ratio(rate, rates["ours"]) if "ours" in rates and name != "ours" else ""
         table.add(f"{name} {versions[name]}".strip(), rate.show(), of_ours, times[name].show(1))
     return table
-
-
-def _spreads(results: Results, key: str) -> dict[str, Spread]:
-    return {name: Spread.of([one[key] for one in figures]) for name, figures in results.items()}
 
 
 def _prepare(data: str, folder: str, *, size: int, images: int) -> None:
@@ -219,4 +207,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1] in (*_OURS, _LIMIT):
         print(json.dumps(_measure(*sys.argv[1:])))
     else:
-        sys.exit(main())
+        sys.exit(options.run(_parser(), _compare))

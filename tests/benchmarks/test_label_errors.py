@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import label_errors
+from benchmarks.measuring import options
 
 
 @pytest.mark.slow
@@ -40,7 +41,7 @@ def test_flipped_labels_are_counted_as_found(
     words = ["--data", str(tmp_path / "images"), "--rate", "0.1", "--repeats", "2"]
     words += ["--option", "model.width=16", "--json", str(tmp_path / "result.json")]
     monkeypatch.setattr("sys.argv", ["label_errors", *words])
-    assert label_errors.main() == 0
+    assert options.run(label_errors._parser(), label_errors._measure) == 0
     assert "Wrong labels of 200 images" in capsys.readouterr().out
     found = json.loads((tmp_path / "result.json").read_text())["figures"]
     assert found["none"] == [{"listed": 0, "images": 200}]

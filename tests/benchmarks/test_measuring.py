@@ -40,11 +40,16 @@ def test_a_wrong_option_is_refused_before_anything_is_measured(
     ],
 )
 def test_an_error_is_a_sentence(
-    error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+    error: BaseException,
+    status: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def work() -> None:
+    def work(_: argparse.Namespace) -> None:
         raise error
 
+    monkeypatch.setattr("sys.argv", ["benchmark"])
     assert options.run(argparse.ArgumentParser(prog="benchmark"), work) == status
     assert capsys.readouterr().err == f"benchmark: {said}\n"
 
