@@ -188,8 +188,7 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     ids = os.listdir(layout.runs) if os.path.isdir(layout.runs) else []
     ids = [run_id for run_id in ids if only in (None, run_id)]
     paths = [path for run_id in ids if os.path.exists(path := layout.record(run_id))]
-    readable = filter(None, map(_read_record, paths))
-    records = sorted(readable, key=lambda record: record.started)
+    records = sorted(map(_read_record, paths), key=lambda record: record.started)
     host = socket.gethostname()
     running = [r.id for r in records if (r.state, r.host) == ("running", host)]
     # A run holds the lock, so only the newest one can be alive.
@@ -203,16 +202,13 @@ def _make_adapter() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)
 
 
-def _read_record(path: str) -> RunRecord | None:
-    """Read a record; None for a run on a cluster, which earlier versions recorded, too."""
+def _read_record(path: str) -> RunRecord:
     try:
         with open(path, "rb") as file:
             text = file.read()
         content = json.loads(text)
         if content["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
-        if content.get("runner") == "kubeflow":
-            return None
         record = _make_adapter().validate_json(text)
         former, output = str(record.configuration.get("output")), str(Path(path).parents[2])
         if os.path.isabs(former):
