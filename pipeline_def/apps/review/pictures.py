@@ -30,7 +30,7 @@ takes three times as long as at half their size."""
 # A decoder may take 320 MB for an image of 40 million pixels.
 _THREADS = 2
 # Pictures; a large one has about 150 KB.
-_CACHED = 400
+_CACHED = 256
 _KEYS = tuple(key.encode() for key in (FILENAME, SHA256, LABEL))
 
 
