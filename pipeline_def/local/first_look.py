@@ -136,13 +136,12 @@ def check_memory(config: Config, *, images: int) -> None:
     each = _BYTES if config.training.precision == "float32" else _BYTES / 2
     per_image = values * _KEPT * each
     batch = min(config.training.batch_size, images)
-    needed = for_weights + per_image * math.ceil(batch / config.training.accumulate)
+    needed = for_weights + per_image * batch
     if needed <= available:
         return
     change = "choose a smaller --model.name or --transform.size"
     if fitting := max(0, int((available - for_weights) // per_image)):
-        parts = math.ceil(batch / fitting)
-        change = f"compute each batch in parts with --training.accumulate {parts}, or {change}"
+        change = f"use smaller batches with --training.batch_size {fitting}, or {change}"
     raise ConfigurationError(
         f"Training {config.model.name} on batches of {batch} images of {config.transform.size} "
         f"pixels takes at least {gib(needed)} of memory, but only {gib(available)} are available: "

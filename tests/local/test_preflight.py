@@ -27,11 +27,11 @@ def check(config: Config, monkeypatch: pytest.MonkeyPatch, *, gib: int, images: 
 def test_too_little_memory_is_an_error_with_settings_that_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(ConfigurationError, match=r"--training\.accumulate (\d+)") as error:
+    with pytest.raises(ConfigurationError, match=r"--training\.batch_size (\d+)") as error:
         check(LARGE, monkeypatch, gib=20)
     assert "batches of 64 images of 480 pixels" in str(error.value)
-    parts = int(str(error.value).split("--training.accumulate ")[1].split(",")[0])
-    training = replace(LARGE.training, accumulate=parts)
+    size = int(str(error.value).split("--training.batch_size ")[1].split(",")[0])
+    training = replace(LARGE.training, batch_size=size)
     check(replace(LARGE, training=training), monkeypatch, gib=20)
     with pytest.raises(ConfigurationError, match=r"available: choose a smaller --model.name"):
         check(replace(LARGE, training=training), monkeypatch, gib=2)

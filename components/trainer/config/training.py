@@ -62,10 +62,6 @@ class TrainingConfig:
     batch_size: Annotated[Positive, Interval(le=65_536)] = 32
     """Images per weight update, over all accelerators together."""
 
-    accumulate: Positive = 1
-    """Compute each batch in this many parts, one after the other, to save memory. Batch
-    normalization sees one part."""
-
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """Update rule of the weights. adam: works with hardly any tuning (Kingma and Ba, 2015). adamw:
     Adam with decoupled weight decay (Loshchilov and Hutter, 2019). sgd: with Nesterov momentum;

@@ -103,11 +103,12 @@ class Step:
             batch.
         """
         images, targets = self._augment(images, labels, number)
-        # Without margins, the labels stand in for numbers that nothing reads.
-        numbers = labels if records is None else records
-        gradients, loss = self._accumulate(images, labels, targets, numbers)
+        gradients, losses, logits = self._gradients(images, targets)
+        self.train.update(losses, labels, logits)
+        if self.margins:
+            self.margins.update(records, labels, targets, logits)
         self._apply(gradients)
-        return loss / self.batch_size
+        return tf.reduce_sum(losses) / self.batch_size
 
     def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         """Add a batch to the metrics of evaluation, with the plain cross-entropy as loss."""
@@ -131,44 +132,6 @@ class Step:
             classes=self._classes,
         )
 
-    def _accumulate(self, *batch: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Return gradients and the sum of losses, computed in `training.accumulate` parts.
-
-        The batch is images, labels, targets and record numbers.
-
-        If the batch does not divide equally, the sizes of parts differ by one image.
-        """
-        size = self.batch_size // self._replicas
-        parts = min(self.config.accumulate, size)
-        if parts == 1:
-            return self._compute(*batch)
-
-        def rows(tensor: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
-            first = part * size // parts
-            # A constant where possible: a TPU can compile nothing else.
-            count = size // parts if size % parts == 0 else (part + 1) * size // parts - first
-            start = [first, *[0] * (tensor.shape.rank - 1)]
-            return tf.slice(tensor, start, [count, *tensor.shape[1:]])
-
-        def add_part(part: tf.Tensor, sums: Any) -> Any:
-            more = self._compute(*(rows(tensor, part) for tensor in batch))
-            return part + 1, tf.nest.map_structure(tf.add, sums, more)
-
-        zeros = ([tf.zeros(v.shape) for v in self._variables], tf.zeros([]))
-        _, sums = tf.while_loop(
-            lambda part, _: part < parts, add_part, (tf.constant(0), zeros), parallel_iterations=1
-        )
-        return sums  # type: ignore[no-any-return]
-
-    def _compute(
-        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, records: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        gradients, losses, logits = self._gradients(images, targets)
-        self.train.update(losses, labels, logits)
-        if self.margins:
-            self.margins.update(records, labels, targets, logits)
-        return gradients, tf.reduce_sum(losses)
-
     def _gradients(
         self, images: tf.Tensor, targets: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
@@ -180,7 +143,7 @@ class Step:
             # Regularizers and `add_loss` of the user's layers: the same for every image.
             if added := self.model.losses:
                 losses += sum(tf.reduce_mean(tf.cast(loss, tf.float32)) for loss in added)
-            # Gradients are summed over replicas and parts.
+            # Gradients are summed over replicas.
             loss = tf.reduce_sum(losses) / self.batch_size
             if self.config.precision == "float16":
                 loss = self.optimizer.get_scaled_loss(loss)

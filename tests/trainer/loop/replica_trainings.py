@@ -26,7 +26,6 @@ from tests.trainer.loop.test_loop import Training, linear, network
 # Options with state, all of which a checkpoint has to restore.
 FULL: dict[str, Any] = {
     "build": network,
-    "accumulate": 2,
     "optimizer": "adamw",
     "weight_decay": 1e-2,
     "checkpoint_steps": 3,

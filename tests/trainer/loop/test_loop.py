@@ -154,7 +154,6 @@ EVERYTHING: dict[str, Any] = {
     "warmup_epochs": 1.5,
     "clip_norm": 0.5,
     "label_smoothing": 0.1,
-    "accumulate": 3,
     "metric": "balanced_accuracy",
     "precision": "bfloat16",
 }

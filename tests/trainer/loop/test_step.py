@@ -59,26 +59,10 @@ def change(**options: Any) -> tuple[list[Any], float]:
     return [a - b for a, b in zip(model.get_weights(), before, strict=True)], loss
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param(3, id="parts of three and four"),
-        pytest.param(99, id="more parts than images", marks=pytest.mark.slow),
-    ],
-)
-def test_a_batch_in_parts_equals_a_whole_one(parts: int) -> None:
-    whole, loss = change()
-    accumulated, loss_of_parts = change(accumulate=parts)
-    assert loss_of_parts == pytest.approx(loss, rel=1e-5)
-    for ours, theirs in zip(accumulated, whole, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_losses_of_layers_count_once_a_step(accumulate: int) -> None:
+def test_losses_of_layers_count_once_a_step() -> None:
     """Regularizers, too, are losses of layers. The gradient of this one is 3 for each kernel."""
-    plain, loss = change(accumulate=accumulate)
-    changes, penalized = change(penalty=True, accumulate=accumulate)
+    plain, loss = change()
+    changes, penalized = change(penalty=True)
     kernels = make_step()[0].get_weights()[::2]
     assert penalized == pytest.approx(loss + 3 * sum(kernel.sum() for kernel in kernels), rel=1e-5)
     for ours, theirs in zip(changes, plain, strict=True):
@@ -88,7 +72,7 @@ def test_losses_of_layers_count_once_a_step(accumulate: int) -> None:
 def test_clipping_is_by_the_norm_of_all_gradients() -> None:
     whole, _ = change()
     norm = float(np.sqrt(sum((part**2).sum() for part in whole)))
-    clipped, _ = change(clip_norm=norm / 4, accumulate=2)
+    clipped, _ = change(clip_norm=norm / 4)
     for ours, theirs in zip(clipped, whole, strict=True):
         np.testing.assert_allclose(ours, theirs / 4, atol=1e-5)
     unclipped, _ = change(clip_norm=norm * 2)
@@ -168,7 +152,7 @@ def margins_of(logits: Any, labels: Any) -> Any:
     return np.asarray(logits)[rows, labels] - others.max(axis=1)
 
 
-@pytest.mark.parametrize("options", [{}, {"accumulate": 3, "label_smoothing": 0.3}])
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.3}])
 def test_margins_are_of_the_logits_of_training(options: Any) -> None:
     model, step = make_step(records=12, **options)
     expected = margins_of(model(INPUTS), LABELS.numpy())
