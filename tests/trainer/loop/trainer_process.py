@@ -1,7 +1,7 @@
-"""Runs the Trainer in a process of its own, with TFX's executor, as a container would.
+"""Runs the Trainer in a process of its own, as a container would.
 
-`python -m tests.trainer.loop.trainer_process JSON`, with the folders and the
-configuration; TF_CONFIG and the like are read from the environment.
+`python -m tests.trainer.loop.trainer_process JSON`, with what TFX passes to `run_fn`; TF_CONFIG and
+the like are read from the environment.
 """
 
 import json
@@ -12,14 +12,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.host.startup import end_process, quick_imports
 from components.trainer.config.training import TrainerConfig
-
-RUN_FN = "components.trainer.run_fn.run_fn"
 
 
 def start(
@@ -32,16 +30,19 @@ def start(
     environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """Start a Trainer that writes its artifacts below `target`, and its errors to `log`."""
-    facts = {
-        "examples": examples,
-        "graph": graph,
-        "target": str(target),
-        "config": to_dict(config),
+    given = {
+        "train_files": [f"{examples}/Split-train/*"],
+        "eval_files": [f"{examples}/Split-eval/*"],
+        "transform_graph_path": graph,
+        "serving_model_dir": str(target / "model" / "Format-Serving"),
+        "model_run_dir": str(target / "run"),
+        "custom_config": to_dict(config),
+        "hyperparameters": None,
     }
     module = "tests.trainer.loop.trainer_process"
     with open(log, "wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", module, json.dumps(facts)],
+            [sys.executable, "-W", "ignore", "-m", module, json.dumps(given)],
             env={**os.environ, **environment},
             stderr=errors,
         )
@@ -67,47 +68,12 @@ def _free_port() -> int:
         return port
 
 
-def _artifact(kind: Any, uri: str, **properties: str) -> list[Any]:
-    artifact = kind()
-    artifact.uri = uri
-    for name, value in properties.items():
-        setattr(artifact, name, value)
-    return [artifact]
-
-
-def _run(facts: Mapping[str, Any]) -> None:
-    from tfx.components.trainer.executor import GenericExecutor
-    from tfx.types import standard_artifacts
-
-    graph = _artifact(standard_artifacts.TransformGraph, facts["graph"])
-    splits = json.dumps(["train", "eval"])
-    target = facts["target"]
-    GenericExecutor().Do(
-        {
-            "examples": _artifact(
-                standard_artifacts.Examples, facts["examples"], split_names=splits
-            ),
-            "transform_graph": graph,
-        },
-        {
-            "model": _artifact(standard_artifacts.Model, f"{target}/model"),
-            "model_run": _artifact(standard_artifacts.ModelRun, f"{target}/run"),
-        },
-        {
-            "train_args": json.dumps({"splits": ["train"]}),
-            "eval_args": json.dumps({"splits": ["eval"]}),
-            "run_fn": RUN_FN,
-            "custom_config": json.dumps(facts["config"]),
-        },
-    )
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     try:
         with quick_imports():
-            import components.trainer.run_fn  # noqa: F401
-        _run(json.loads(sys.argv[1]))
+            from components.trainer.run_fn import run_fn
+        run_fn(SimpleNamespace(**json.loads(sys.argv[1])))
     except UserError as error:
         print(f"Trainer: error: {error}", file=sys.stderr, flush=True)
         end_process(error.exit_status)
