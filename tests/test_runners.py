@@ -245,6 +245,17 @@ def test_dataflow_is_refused_on_one_machine(
     assert not list(tmp_path.iterdir())
 
 
+def test_other_processes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
+    monkeypatch.setenv("TF_CONFIG", workers)
+    status, said = run(capsys, "--sample", "--output", str(tmp_path / "out"))
+    assert status == 2
+    assert "TF_CONFIG lists 2 processes, but local_runner.py trains in one: unset it" in said
+    assert not list(tmp_path.iterdir())
+
+
 def test_images_of_another_task_do_not_replace_the_model_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

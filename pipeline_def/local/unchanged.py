@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,8 +51,7 @@ def find_unchanged(
         listing: file of the listing of the images.
     """
     layout = Layout(config.output)
-    if not config.cache or "TF_CONFIG" in os.environ:
-        # The other processes of a cluster may start later than a run of a second ends.
+    if not config.cache:
         return None
     try:
         records = read_records(config.output)

@@ -254,11 +254,6 @@ def test_tfx_decides_with_other_options(config: Config, changed: dict[str, Any])
     assert again(dataclasses.replace(config, **changed)) is None
 
 
-def test_tfx_decides_in_a_cluster(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_CONFIG", "{}")
-    assert again(config) is None
-
-
 def test_tfx_decides_with_another_program(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline_def.local.unchanged.program_digest", lambda *_: "another")
     assert again(config) is None

@@ -57,17 +57,6 @@ class Cluster:
         """Whether this process is the chief, or the first worker where there is none."""
         return self.index == 0 and self.kind == (_CHIEF if _CHIEF in self.addresses else _WORKER)
 
-    @property
-    def name(self) -> str:
-        """This process, such as "worker 1"."""
-        return f"{self.kind} {self.index}"
-
-    @property
-    def others(self) -> list[str]:
-        """Names of the other processes, such as "worker 1"."""
-        names = [f"{kind} {n}" for kind, hosts in self.addresses.items() for n in range(len(hosts))]
-        return [name for name in names if name != self.name]
-
     def check(self, accelerator: str, minutes: float | None = None) -> None:
         """Raise `ConfigurationError` if the processes cannot train together.
 

@@ -76,32 +76,24 @@ def run(arguments: list[str]) -> int:
     )
     check_images(config, sample=options["sample"] or not arguments)
 
-    cluster = _find_cluster(config)
-    if cluster and not cluster.is_chief:
-        from components.trainer.handover import take_part
-
-        place, _ = choose_output(config)
-        take_part(cluster, make_absolute(dataclasses.replace(config, output=place)).output)
-        return 0
-    from components.trainer.handover import handing_over
+    _require_one_process()
     from pipeline_def.tracking import reporting
 
     with opened_for_run(config) as (config, output):
-        place = output.url or config.output
-        with reporting(config.tracking, config.output), handing_over(cluster, place):
+        with reporting(config.tracking, config.output):
             if not _run(config, output, new_task=options["new_task"]):
                 return 1
         output.store()
     return 0
 
 
-def _find_cluster(config: Config) -> Cluster | None:
-    """Return the processes that train together; None if this one trains alone."""
+def _require_one_process() -> None:
     cluster = Cluster.from_environment()
-    if cluster is None or cluster.size == 1:
-        return None
-    cluster.check(config.training.accelerator, config.training.minutes)
-    return cluster
+    if cluster and cluster.size > 1:
+        raise ConfigurationError(
+            f"TF_CONFIG lists {cluster.size} processes, but local_runner.py trains in one: unset "
+            "it, or train on Kubeflow, which starts kubeflow.workers by itself."
+        )
 
 
 def _run(config: Config, output: Output, *, new_task: bool) -> bool:
