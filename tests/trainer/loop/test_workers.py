@@ -1,4 +1,4 @@
-"""One Trainer in several processes: TFX's executor in each, connected by TF_CONFIG."""
+"""One Trainer in several processes, connected by TF_CONFIG."""
 
 import json
 import time
