@@ -45,9 +45,8 @@ class Config:
     output: Text = "output"
     """Folder for everything the pipeline writes; reuse it to reuse results. A folder,
     gs://BUCKET/FOLDER or s3://BUCKET/FOLDER. Unset: with `data`, `output/NAME`, named after the
-    images, unless `output` has runs with them. Other commands find it if it is the only one. For
-    a URL, a run works in a folder below `$XDG_STATE_HOME` or `~/.local/state`, and uploads it after
-    every step."""
+    images. Other commands find it if it is the only one. For a URL, a run works in a folder below
+    `$XDG_STATE_HOME` or `~/.local/state`, and uploads it after every step."""
 
     name: Text = "images"
     """Name of the pipeline."""

@@ -217,7 +217,7 @@ def test_numbers_for_programs_and_a_page_elsewhere(
     assert runs(*arguments, tmp_path / "page.html") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["first"], found["second"], found["outcome"]) == ("1", "2", "better")
-    accuracy = found["metrics"]["accuracy"]
+    accuracy = found["accuracy"]
     assert (accuracy["first"], accuracy["second"]) == pytest.approx((10 / 30, 25 / 30))
     assert accuracy["interval"][0] > 0
     assert (found["right_to_wrong"], found["wrong_to_right"]) == (0, 15)

@@ -126,7 +126,6 @@ def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None
         pytest.param("gs://bucket", (), "output/bucket", id="a bucket"),
         pytest.param("/", (), "output/images", id="the root"),
         pytest.param("output/sample", (), "output/sample-images", id="a name of ours"),
-        pytest.param("earlier", (), "output", id="earlier runs in output"),
     ],
 )
 def test_the_output_is_named_after_the_images(
@@ -137,7 +136,6 @@ def test_the_output_is_named_after_the_images(
     output: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_run(tmp_path / "output", 1, configuration={"data": f"{tmp_path}/earlier"})
     place, why = choose_output(Config(data=data, given=list(given)))
     assert (place, bool(why)) == (output, not given)
 

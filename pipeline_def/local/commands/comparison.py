@@ -14,8 +14,6 @@ from components.contract.printable import describe_corrections
 from components.evaluation.config import EvaluationConfig
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
-from components.metrics.classification_metrics import Comparison
-from components.metrics.metric_table import METRICS
 from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
 from components.metrics.proof import AccuracyChange
 from components.records.record_reader import read_features
@@ -204,33 +202,12 @@ def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
         "accuracy_where_labels_are_the_same": (
             _list_change(shared.unchanged) if shared and shared.unchanged else None
         ),
-        "metrics": _list_metrics(shared.comparison) if shared else {},
         "right_to_wrong": shared.lost if shared else None,
         "wrong_to_right": shared.won if shared else None,
         "page": path,
     }
 
 
-def _list_metrics(comparison: Comparison) -> dict[str, Any]:
-    """Return the metrics of both models, without those that are always 1 or not defined."""
-    first, second = comparison.baseline, comparison.metrics
-    assert first
-    classes = max(len(first.labels), len(second.labels))
-    found = {}
-    for name, metric in METRICS.items():
-        values = [_known(model.scalars[name]) for model in (first, second)]
-        if metric.top < classes and values != [None, None]:
-            change = comparison.changes.get(name)
-            interval = [change.low, change.high] if change else None
-            found[name] = {"first": values[0], "second": values[1], "interval": interval}
-    return found
-
-
 def _list_change(change: AccuracyChange) -> dict[str, Any]:
     interval = [change.interval.low, change.interval.high]
     return {"first": change.before, "second": change.after, "interval": interval}
-
-
-def _known(value: float) -> float | None:
-    """Return None for NaN, which JSON lacks."""
-    return value if math.isfinite(value) else None

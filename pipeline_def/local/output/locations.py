@@ -1,6 +1,5 @@
 """Locations of `--data` and `--output`: local folders, or URLs of stores."""
 
-import contextlib
 import dataclasses
 import os
 import re
@@ -10,12 +9,11 @@ from collections.abc import Sequence
 import fsspec
 
 from components.contract.artifact_files import on_disk
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError
 from components.contract.printable import make_printable
 from components.storage.folder import list_folders
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.runs.record import read_records
 
 OUTPUT_SCHEMES = ("gs", "gcs", "s3", "minio")
 """Stores that a local run can write to, through a local working copy."""
@@ -112,10 +110,6 @@ def choose_output(config: Config) -> tuple[str, str]:
     if "output" in config.given or config.output != Config.output:
         return config.output, ""
     data = locate(config.data or Layout(Config.output).sample, "data", None)
-    # Earlier versions used it for all images.
-    with contextlib.suppress(StorageError):
-        if any(r.configuration.get("data") == data for r in read_records(Config.output)):
-            return Config.output, "which has earlier runs with these images"
     if config.data is None:
         return f"{Config.output}/{_DIGITS}", "the sample's own"
     names = [part for part in data.split("/") if part and "{" not in part]
