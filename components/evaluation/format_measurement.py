@@ -3,8 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -53,7 +52,7 @@ def measure_formats(
     require_formats(kinds)
     model = read()
     rows = {name: row for row, name in enumerate(model.filenames)}
-    versions = [_Version.load(kind, folder, model.candidate) for kind in kinds]
+    versions = [_Version(kind, folder, model.candidate) for kind in kinds]
     for name, pixels, seen in _read_images(examples_uri, split, form):
         for version in versions:
             version.predict(rows[name], pixels if version.kind == ONNX else seen)
@@ -77,32 +76,19 @@ def _read_images(
         yield decode_text(name), pixels, seen
 
 
-@dataclass
 class _Version:
     """An export, run by the runtime of its format, and what it answered so far."""
 
-    kind: str
-    bytes: int
-    run: _Run
-    model: Predictions
-    """What the SavedModel predicts."""
-    columns: Any = field(init=False)
-    """[examples], the most probable column."""
-    differences: Any = field(init=False)
-    """[examples], the largest difference of a probability from that of the SavedModel."""
-    seconds: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        """Make room for the answers."""
-        examples = len(self.model.ids)
-        self.columns, self.differences = np.full(examples, -1), np.zeros(examples)
-
-    @classmethod
-    def load(cls, kind: str, folder: str, model: Predictions) -> Self:
+    def __init__(self, kind: str, folder: str, model: Predictions) -> None:
+        """Load an export of `model`, the SavedModel, from `folder`."""
         with open_file(os.path.join(folder, format_file(kind)), "rb") as file:
             content = file.read()
-        run = _load_onnx(content) if kind == ONNX else _load_lite(content)
-        return cls(kind, len(content), run, model)
+        self.kind, self.bytes, self.model = kind, len(content), model
+        self.run = _load_onnx(content) if kind == ONNX else _load_lite(content)
+        examples = len(model.ids)
+        # The most probable column, and the largest difference of a probability, [examples].
+        self.columns, self.differences = np.full(examples, -1), np.zeros(examples)
+        self.seconds = 0.0
 
     def predict(self, row: int, pixels: Any) -> None:
         """Record the answer for an image, and the time taken."""

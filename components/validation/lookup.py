@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from components.contract.configuration import from_json
+from components.contract.configuration import from_dict, from_json
 from components.contract.errors import StorageError
 from components.contract.example import TRAIN
 from components.contract.printable import read_number
@@ -121,10 +121,8 @@ def read_entry(path: str) -> HistoryEntry | None:
     if not is_file(file):
         return None
     try:
-        facts = json.loads(read_bytes(file))
-        time, span, digest = int(facts["time"]), int(facts["span"]), str(facts["digest"])
-        return HistoryEntry(time, span, digest, str(facts.get("examples_key", "")))
-    except (LookupError, TypeError, ValueError) as error:
+        return from_dict(HistoryEntry, json.loads(read_bytes(file)))
+    except ValueError as error:
         raise _damaged(path, error) from error
 
 

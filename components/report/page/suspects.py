@@ -1,6 +1,5 @@
 """Suspects, which a person should look at, and the map of images that the model finds similar."""
 
-from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,20 +34,13 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
     suspects = facts.suspects
     if suspects is None:
         return {"groups": (), "reasons": REASONS}
-    groups: dict[str, list[ShownSuspect]] = {title: [] for title in (*_TITLES.values(), _ODD)}
-    counts = dict.fromkeys(groups, 0)
-    for shown in suspects.shown:
-        groups[_TITLES.get(shown.suspect.reason, _ODD)].append(shown)
-    for reason, count in suspects.found.items():
-        counts[_TITLES.get(reason, _ODD)] += count
-    return {
-        "groups": [
-            SuspectGroup(title, shown, max(counts[title], len(shown)))
-            for title, shown in groups.items()
-            if shown
-        ],
-        "reasons": REASONS,
-    }
+    groups = []
+    for title in (*_TITLES.values(), _ODD):
+        shown = [of for of in suspects.shown if _TITLES.get(of.suspect.reason, _ODD) == title]
+        found = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
+        if shown:
+            groups.append(SuspectGroup(title, shown, max(found, len(shown))))
+    return {"groups": groups, "reasons": REASONS}
 
 
 class MapClass(NamedTuple):
@@ -71,11 +63,10 @@ def describe_map(facts: ReportFacts) -> dict[str, Any]:
     rows = range(len(image_map.paths))
     x, y = (_MARGIN + image_map.places * (np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN)).round().T
     points = [f"M{column:.0f} {row:.0f}h0" for column, row in zip(x, y, strict=True)]
-    counts = Counter(image_map.labels[row] for row in rows)
-    order = sorted(counts, key=lambda label: (-counts[label], label))
-    of_class: dict[str, list[int]] = {label: [] for label in order}
+    of_class: dict[str, list[int]] = {}
     for row in rows:
-        of_class[image_map.labels[row]].append(row)
+        of_class.setdefault(image_map.labels[row], []).append(row)
+    order = sorted(of_class.items(), key=lambda item: (-len(item[1]), item[0]))
     return {
         "classes": [
             MapClass(
@@ -84,7 +75,7 @@ def describe_map(facts: ReportFacts) -> dict[str, Any]:
                 "".join(points[row] for row in members),
                 Markup("&#10;").join(shorten(image_map.paths[row], _LONGEST) for row in members),
             )
-            for place, (label, members) in enumerate(of_class.items())
+            for place, (label, members) in enumerate(order)
         ],
         "rings": [
             (int(x[row]), int(y[row])) for row in rows if image_map.paths[row] in image_map.suspects

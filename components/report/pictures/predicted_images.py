@@ -1,11 +1,11 @@
 """Images of the evaluated split, as they were found, with the model's predictions."""
 
-import collections
 import dataclasses
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from components.contract.example import ENCODED, FILENAME, decode_text
 from components.images.picture import Thumbnail
@@ -54,53 +54,25 @@ def choose_images(
     The pairs of the classes `shown` count one by one; other classes count as a whole. Ties are in
     the order of file names.
     """
-    predicted = evaluated.candidate.stats.predicted
-    order = _sort(evaluated, predicted)
-    wrong = order[predicted[order] != evaluated.candidate.ids[order]]
-    turns = _take_turns(_pairs(evaluated, predicted, wrong))
-    varied = np.argsort(turns >= _MOST_ALIKE, kind="stable")[:mistakes]
+    model, stats = evaluated.candidate, evaluated.candidate.stats
+    # Mistakes from sure to unsure, then right predictions from unsure to sure.
+    order = np.lexsort((np.where(stats.right, stats.confidence, -stats.confidence), stats.right))
+    pairs = np.stack([model.ids, stats.predicted], axis=1)[order]
+    wrong = np.count_nonzero(~stats.right)
+    varied = np.argsort(_take_turns(pairs)[:wrong] >= _MOST_ALIKE, kind="stable")[:mistakes]
+    columns = [column for column, label in enumerate(model.labels) if label in shown]
+    hidden = ~np.isin(pairs, columns).all(axis=1)
+    pairs[hidden, 1] = -1
+    browsed = np.lexsort((hidden, _take_turns(pairs)))[:images]
     scores = evaluated.known_scores
     lowest = np.argsort([] if scores is None else scores, kind="stable")[:strange]
-    return Chosen(
-        wrong[np.sort(varied)],
-        _order_images(evaluated, predicted, order, shown)[:images],
-        lowest,
-    )
+    return Chosen(order[np.sort(varied)], order[browsed], lowest)
 
 
-def _sort(evaluated: Evaluated, predicted: Ints) -> Ints:
-    """Sort all examples: mistakes from sure to unsure, then right ones from unsure to sure."""
-    confidence = evaluated.candidate.stats.confidence
-    right = predicted == evaluated.candidate.ids
-    order: Ints = np.lexsort((np.where(right, confidence, -confidence), right))
-    return order
-
-
-def _order_images(
-    evaluated: Evaluated, predicted: Ints, order: Ints, shown: Collection[str]
-) -> Ints:
-    labels = evaluated.candidate.labels
-    columns = {column for column, label in enumerate(labels) if label in shown}
-    pairs = _pairs(evaluated, predicted, order)
-    hidden = np.array([not columns.issuperset(pair) for pair in pairs], bool)
-    kinds = (pair[0] if is_hidden else pair for pair, is_hidden in zip(pairs, hidden, strict=True))
-    chosen: Ints = order[np.lexsort((hidden, _take_turns(kinds)))]
-    return chosen
-
-
-def _pairs(evaluated: Evaluated, predicted: Ints, rows: Ints) -> list[tuple[int, int]]:
-    ids = evaluated.candidate.ids[rows].tolist()
-    return list(zip(ids, predicted[rows].tolist(), strict=True))
-
-
-def _take_turns(kinds: Iterable[Hashable]) -> Ints:
-    """Return for each item how many of the same kind come before it."""
-    seen: collections.Counter[Hashable] = collections.Counter()
-    turns = []
-    for kind in kinds:
-        turns.append(seen[kind])
-        seen[kind] += 1
-    return np.array(turns, np.int64)
+def _take_turns(pairs: Ints) -> Ints:
+    """Return for each pair, [pairs, 2], how many equal ones come before it."""
+    turns: Ints = pd.DataFrame(pairs).groupby([0, 1]).cumcount().to_numpy()
+    return turns
 
 
 def show_images(
