@@ -21,7 +21,6 @@ from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
-from tfx.types import standard_artifacts
 
 from components import (
     ImageExampleGen,
@@ -32,9 +31,9 @@ from components import (
     TransformConfig,
     statistics_options,
 )
+from components.contract.anomalies import Anomaly, read_anomalies
 from components.contract.example import ENCODED, LABEL
 from components.records.shard_files import count_examples, read_index
-from components.report.inputs import read_anomalies
 from pipeline_def.kubeflow.spec_check import find_problems
 from tests.nodes import IN_MEMORY
 from tests.pictures import COLOURS, encode, picture, write_folder
@@ -100,11 +99,9 @@ def after_their_ingest(records: Path) -> list[BaseComponent]:
     return [ingest, statistics, schema, validator, transform, trainer]
 
 
-def anomalies(folder: Path) -> dict[str, list[str]]:
-    artifact = standard_artifacts.ExampleAnomalies()
-    artifact.uri = written(folder, "ExampleValidator", "anomalies")
-    artifact.split_names = json.dumps(["eval", "train"])
-    return read_anomalies(artifact)
+def anomalies(folder: Path) -> dict[str, list[Anomaly]]:
+    uri = written(folder, "ExampleValidator", "anomalies")
+    return read_anomalies(uri, json.dumps(["eval", "train"]))
 
 
 def test_tfx_components_read_image_example_gen(tmp_path: Path) -> None:

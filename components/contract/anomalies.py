@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from components.contract.artifact_files import open_file
-from components.contract.properties import ArtifactLike
 
 _Info: TypeAlias = anomalies_pb2.AnomalyInfo
 
@@ -29,11 +28,14 @@ class Anomaly:
         return f"{self.split}: {self.feature}: {self.text}"
 
 
-def read_anomalies(artifact: ArtifactLike) -> dict[str, list[Anomaly]]:
-    """Read what ExampleValidator found: split → anomalies, both sorted."""
+def read_anomalies(uri: str, split_names: str) -> dict[str, list[Anomaly]]:
+    """Read what ExampleValidator found: split → anomalies, both sorted.
+
+    `split_names` is a JSON list, as in the property of TFX's artifacts.
+    """
     found = {}
-    for split in sorted(json.loads(artifact.split_names or "[]")):
-        path = os.path.join(artifact.uri, f"Split-{split}", "SchemaDiff.pb")
+    for split in sorted(json.loads(split_names or "[]")):
+        path = os.path.join(uri, f"Split-{split}", "SchemaDiff.pb")
         with open_file(path, "rb") as file:
             anomalies = anomalies_pb2.Anomalies.FromString(file.read())
         found[split] = list(list_anomalies(anomalies, split))

@@ -5,21 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class ArtifactLike(Protocol):
+class PropertiesLike(Protocol):
     """The part of an artifact that code without TFX reads."""
 
-    @property
-    def uri(self) -> str:
-        """Folder of its files."""
-
-    @property
-    def split_names(self) -> str:
-        """Names of the splits, a JSON list."""
-
-
-class PropertiesLike(ArtifactLike, Protocol):
-    """An artifact with custom properties."""
-
+    uri: str
+    split_names: str
     span: Any
     version: Any
 

@@ -57,6 +57,7 @@ def gather_facts(
 ) -> ReportFacts:
     """Read everything that the report shows."""
     evaluation, examples, run = given["evaluation"], given["examples"], given["model_run"].uri
+    anomalies = given["anomalies"]
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
     _progress(0, "reading predictions")
     evaluated = read_sampled(evaluation.uri)
@@ -93,7 +94,7 @@ def gather_facts(
         files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies={
             split: [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
-            for split, found in read_anomalies(given["anomalies"]).items()
+            for split, found in read_anomalies(anomalies.uri, anomalies.split_names).items()
         },
         **fits,
         **_read_training(run, training),

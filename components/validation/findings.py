@@ -1,11 +1,9 @@
 """What ExampleValidator found, with the severity that the configuration gives it."""
 
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from components.contract.anomalies import Anomaly, read_anomalies
-from components.contract.properties import ArtifactLike
 from components.validation.config import ValidationConfig
 
 _MAX_NAMED = 5
@@ -33,18 +31,11 @@ def explain_stop(findings: Sequence[Anomaly]) -> str:
     )
 
 
-class AnomalyFiles(NamedTuple):
-    """Location of anomalies, for callers without a TFX artifact."""
-
-    uri: str
-    split_names: str
-
-
-def read_findings(artifact: ArtifactLike) -> list[Anomaly]:
+def read_findings(uri: str, split_names: str) -> list[Anomaly]:
     """Read the findings of ExampleValidator, sorted by split and feature."""
-    return [*itertools.chain.from_iterable(read_anomalies(artifact).values())]
+    return [*itertools.chain.from_iterable(read_anomalies(uri, split_names).values())]
 
 
-def describe_warnings(artifact: ArtifactLike, config: ValidationConfig) -> list[str]:
+def describe_warnings(findings: Iterable[Anomaly], config: ValidationConfig) -> list[str]:
     """Describe the findings that do not stop the run."""
-    return [str(finding) for finding in read_findings(artifact) if not stops_run(finding, config)]
+    return [str(finding) for finding in findings if not stops_run(finding, config)]

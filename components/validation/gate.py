@@ -67,7 +67,7 @@ def AnomalyGate(
         DataError: findings stop the run; the message names them.
     """
     choices = from_json(ValidationConfig, config)
-    findings = read_findings(anomalies)
+    findings = read_findings(anomalies.uri, anomalies.split_names)
     if stopping := [finding for finding in findings if stops_run(finding, choices)]:
         raise DataError(explain_stop(stopping))
     for finding in findings:

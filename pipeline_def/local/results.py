@@ -27,7 +27,7 @@ from components.records.shard_files import count_examples
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
 from components.validation.config import ValidationConfig
-from components.validation.findings import AnomalyFiles, describe_warnings
+from components.validation.findings import describe_warnings, read_findings
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import find_push
 from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput
@@ -172,8 +172,8 @@ def write_summary(record: RunRecord, layout: Layout, *, validation: ValidationCo
         StorageError: a file cannot be written.
     """
     anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
-    files = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
-    summary = summarize(record, layout, describe_warnings(files, validation))
+    findings = read_findings(anomalies.uri, anomalies.properties["split_names"])
+    summary = summarize(record, layout, describe_warnings(findings, validation))
     page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
     try:
         shutil.copyfile(page, summary.paths["report"])

@@ -21,7 +21,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
 from components.contract import example
-from components.contract.anomalies import read_anomalies
+from components.contract.anomalies import Anomaly
 from components.contract.configuration import to_json
 from components.contract.errors import DataError, StorageError
 from components.contract.properties import LookupInput
@@ -185,7 +185,7 @@ class Run:
         artifact.uri = str(self.folder / artifact.type_name)
         return artifact
 
-    def validate(self, config: ValidationConfig | None = None) -> types.Artifact:
+    def validate(self, config: ValidationConfig | None = None) -> None:
         """Run the real SchemaGen and ExampleValidator, with a lookup before it as on Kubeflow."""
         config = config or ValidationConfig()
         curated = read_schema(config.schema) if config.schema else None
@@ -203,7 +203,10 @@ class Run:
             {"anomalies": [self.anomalies]},
             {**given, **found},
         )
-        return self.anomalies
+
+    @property
+    def findings(self) -> list[Anomaly]:
+        return read_findings(self.anomalies.uri, self.anomalies.split_names)
 
     @property
     def history(self) -> str:
@@ -245,10 +248,10 @@ def test_gate_names_the_label_that_training_does_not_know(
         run.pass_gate()
     assert list_history(run.history) == []
     # It goes on with a warning where the configuration says so.
-    assert describe_warnings(run.anomalies, ValidationConfig()) == []
+    assert describe_warnings(run.findings, ValidationConfig()) == []
     with caplog.at_level(logging.WARNING):
         run.pass_gate(anomalies="warn")
-    [warning] = describe_warnings(run.anomalies, ValidationConfig(anomalies="warn"))
+    [warning] = describe_warnings(run.findings, ValidationConfig(anomalies="warn"))
     assert "zebra" in warning
     assert warning in caplog.text
 
@@ -304,7 +307,7 @@ def test_images_outside_the_limits_are_anomalies(
     run = Run(tmp_path / "run", train)
     curated = limit(train, tmp_path / "curated.pbtxt", **{**WITHIN, **limits})
     run.validate(curated if limits else None)
-    assert {finding.kind for finding in read_findings(run.anomalies)} == {"anomaly"}
+    assert {finding.kind for finding in run.findings} == {"anomaly"}
     with pytest.raises(DataError, match=f"train: {text}"):
         run.pass_gate()
 
@@ -312,7 +315,9 @@ def test_images_outside_the_limits_are_anomalies(
 def test_images_within_the_limits_are_none(tmp_path: Path) -> None:
     train = statistics_of(HUNDRED)
     curated = limit(train, tmp_path / "curated.pbtxt", **WITHIN)
-    assert read_anomalies(Run(tmp_path / "run", train).validate(curated)) == {"train": []}
+    run = Run(tmp_path / "run", train)
+    run.validate(curated)
+    assert run.findings == []
 
 
 def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -326,7 +331,7 @@ def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
     run.validate(ValidationConfig(schema=str(path)))
     written = io_utils.parse_pbtxt_file(f"{run.schema.uri}/schema.pbtxt", schema_pb2.Schema())
     assert written == schema
-    new, missing = read_findings(run.anomalies)
+    new, missing = run.findings
     assert "owl" in new.text
     assert missing.text == "No image has the labels 'emu', 'gnu' of the schema"
     assert {new.kind, missing.kind} == {"anomaly"}
@@ -400,12 +405,12 @@ def test_drift_between_runs(case: str, tmp_path: Path) -> None:
     finished(tmp_path / "first", before())
     run = Run(tmp_path / "second", now())
     run.validate()
-    found = read_findings(run.anomalies)
+    found = run.findings
     assert {finding.kind for finding in found} <= {"drift"}
     assert len(found) == len(texts)
     for finding, text in zip(found, texts, strict=True):
         assert re.search(text, str(finding)), str(finding)
-    assert len(describe_warnings(run.anomalies, ValidationConfig())) == len(texts)
+    assert len(describe_warnings(run.findings, ValidationConfig())) == len(texts)
     run.pass_gate()
     if texts:
         with pytest.raises(DataError, match=r"have changed: train: .*--validation.drift warn"):
@@ -415,11 +420,11 @@ def test_drift_between_runs(case: str, tmp_path: Path) -> None:
 def test_skew_between_splits(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", labelled(cat=500, dog=500), labelled(cat=180, dog=20))
     run.validate()
-    [finding] = read_findings(run.anomalies)
+    [finding] = run.findings
     assert (finding.split, finding.kind) == ("eval", "drift")
     assert finding.text.startswith("'cat': 90.0%, in train 50.0%")
     run.validate(ValidationConfig(drift="off"))
-    assert read_findings(run.anomalies) == []
+    assert run.findings == []
 
 
 def test_samples_of_one_population_do_not_differ(tmp_path: Path) -> None:
@@ -437,7 +442,7 @@ def test_samples_of_one_population_do_not_differ(tmp_path: Path) -> None:
         ]
         run = Run(tmp_path / str(number), *splits)
         run.validate()
-        assert [f for f in read_findings(run.anomalies) if f.kind == "drift"] == []
+        assert [f for f in run.findings if f.kind == "drift"] == []
 
 
 def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
