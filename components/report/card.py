@@ -44,7 +44,7 @@ def write_card(facts: ReportFacts) -> str:
         facts=facts,
         front_matter=_make_front_matter(facts),
         config=facts.header.config,
-        epochs=max(map(len, facts.history.values()), default=0),
+        epochs=max(map(len, facts.history.values())),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
         balance=_balance(facts),
         classes=_choose_classes(facts),

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,9 +51,9 @@ class RunHeader:
     config: Mapping[str, Mapping[str, Any]]
     """Section → field → value, as the steps received them."""
     versions: Mapping[str, str]
-    started: str | None
+    started: str
     """Start of training, ISO 8601 in UTC."""
-    training_seconds: float | None
+    training_seconds: float
     user: str = ""
     """Who trained; "" if unknown, as in a container."""
 
@@ -70,10 +70,10 @@ class RunHeader:
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """Size of the model; None if training did not report it."""
+    """Size of the model."""
 
-    parameters: int | None = None
-    bytes: int | None = None
+    parameters: int
+    bytes: int
     """Size of all files of the served model."""
 
 
@@ -127,14 +127,14 @@ class ReportFacts:
     history: Mapping[str, Sequence[float]]
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
-    phases: tuple[TrainedPhase, ...] = ()
+    model: ExportedModel
+    phases: tuple[TrainedPhase, ...]
     search: Mapping[str, Any] | None = None
     """`search` of `training.json`."""
     selection_folds: int = 0
     """Number of folds that selected the weights; 0: the eval split did."""
     input_advice: str = ""
     """What to change if training waited for its input."""
-    model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
     unknowns: Unknowns | None = None
     known_scores: NDArray[np.float32] | None = None
@@ -160,21 +160,14 @@ class ReportFacts:
     notes: tuple[str, ...] = ()
 
     def find_option(self, name: str) -> Any:
-        """Return the value of an option, `section.field`.
-
-        Raises:
-            UnknownError: the run did not report it.
-        """
+        """Return the value of an option, `section.field`."""
         section, _, field = name.partition(".")
-        try:
-            return self.header.config[section][field]
-        except KeyError as error:
-            raise UnknownError from error
+        return self.header.config[section][field]
 
     @property
     def is_balanced(self) -> bool:
         """Whether training weighs or draws all classes alike."""
-        return bool(self.header.config.get("training", {}).get("balance", "none") != "none")
+        return bool(self.find_option("training.balance") != "none")
 
     def __post_init__(self) -> None:
         # By use: train, eval, test.
@@ -201,15 +194,14 @@ class ReportFacts:
     @property
     def keeps_last(self) -> bool:
         """Whether the last epoch was exported, whatever its metric."""
-        return bool(self.header.config.get("training", {}).get("keep") == "last")
+        return bool(self.find_option("training.keep") == "last")
 
     @property
     def kept_epoch(self) -> KeptEpoch | None:
         """The exported epoch; None if the history does not tell."""
         metric, values = self._watched
-        epochs = len(values)
         first = 0
-        for phase in self.phases or [TrainedPhase("", epochs)]:
+        for phase in self.phases:
             part = values[first : first + phase.epochs]
             if not phase.exported:
                 part[:] = math.nan
@@ -226,7 +218,7 @@ class ReportFacts:
     @property
     def _watched(self) -> tuple[str, NDArray[np.float64]]:
         """`training.metric`, and its value in each epoch; NaN if the network diverged."""
-        metric = self.header.config.get("training", {}).get("metric", "loss")
+        metric = self.find_option("training.metric")
         values = np.array(self.history.get(f"val_{metric}", ()), np.float64)
         # A network whose loss is NaN still has an accuracy, that of predicting the first class.
         values[~np.isfinite(np.array(self.history.get("val_loss", values), np.float64))] = math.nan

@@ -64,7 +64,7 @@ def gather_facts(
     _progress(1, "computing metrics")
     comparison = compare_models(evaluated)
     training = read_json(os.path.join(run, TRAINING_FILE))
-    folds = (training.get("folds") or {}).get("count", 0)
+    folds = training["folds"]["count"] if training["folds"] else 0
     fits = _measure_fits(training, evaluated, split)
     before = evaluated.baseline.stats.right if evaluated.baseline else None
     # The largest part of the memory, which is free again before the images are read.
@@ -117,14 +117,17 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
         "history": read_json(os.path.join(run, HISTORY_FILE)),
         "phases": tuple(
             TrainedPhase(
-                **{field: phase[field] for field in TrainedPhase._fields if field in phase},
+                phase["name"],
+                phase["epochs"],
+                phase["diverged"],
+                phase["on_features"],
                 exported=phase["name"] == training["exported"],
             )
-            for phase in training.get("phases", ())
+            for phase in training["phases"]
         ),
-        "search": training.get("search"),
-        "input_advice": _read_optional(run, INPUT_FILE).get("advice") or "",
-        "model": ExportedModel(**_read_optional(run, MODEL_FILE)),
+        "search": training["search"],
+        "input_advice": read_json(os.path.join(run, INPUT_FILE))["advice"] or "",
+        "model": ExportedModel(**read_json(os.path.join(run, MODEL_FILE))),
     }
 
 
@@ -139,10 +142,10 @@ def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str)
             f"{len(model.rows):,} of {len(model.ids):,} images, drawn at random. All other numbers "
             f"are from all images.",
         )
-    if fitted := training.get("calibration"):
+    if fitted := training["calibration"]:
         temperature, images = fitted["temperature"], fitted["images"]
         fields["scaling"] = undo_scaling(model.held, temperature=temperature, images=images)
-    if known := training.get("known"):
+    if known := training["known"]:
         # Images of a class that the model does not have are rightly unknown.
         usual = scores if scores is None else scores[model.ids >= 0]
         fields["unknowns"] = Unknowns(**known).measure(usual, held_out=held_out)
@@ -155,7 +158,7 @@ def _make_header(
     training: Mapping[str, Any],
     properties: Mapping[str, Any],
 ) -> RunHeader:
-    ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
+    ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY))
     installed = {}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -176,16 +179,8 @@ def _make_header(
         versions={"python": platform.python_version(), **installed},
         started=training["started"],
         training_seconds=training["seconds"],
-        user=training.get("user", ""),
+        user=training["user"],
     )
-
-
-def _read_optional(folder: str, name: str) -> dict[str, Any]:
-    """Read a file, or return nothing if the training code did not write it."""
-    try:
-        return dict(read_json(os.path.join(folder, name)))
-    except FileNotFoundError:
-        return {}
 
 
 def _progress(done: int, note: str) -> None:

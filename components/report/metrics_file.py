@@ -73,11 +73,11 @@ def _calibration(metrics: ModelMetrics) -> list[dict[str, float]]:
 
 
 def _model(facts: ReportFacts) -> dict[str, Any]:
-    model, config = facts.header.config.get("model", {}), facts.header.config
+    model = facts.header.config["model"]
     return {
-        "name": model.get("build_fn") or model.get("name"),
-        "size": config.get("transform", {}).get("size"),
-        "weights": model.get("weights"),
+        "name": model["build_fn"] or model["name"],
+        "size": facts.find_option("transform.size"),
+        "weights": model["weights"],
         **asdict(facts.model),
         "images_per_second": facts.images_per_second,
     }

@@ -35,14 +35,10 @@ def make_facts(
 ) -> ReportFacts:
     """Facts on `labels` with `each` images to evaluate on."""
     labels = tuple(sorted(labels))
-    config = {
-        "transform": {"size": 32, "storage": "jpeg"},
-        "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
-        "training": {"epochs": 2, "seed": 0, "note": "``` *x*"},
-    }
-    header = replace(
-        small().header, data="/data/<photos>|of `2024`", config=config, training_seconds=150
-    )
+    header = small().header
+    training = {**header.config["training"], "note": "``` *x*"}
+    config = {**header.config, "training": training}
+    header = replace(header, data="/data/<photos>|of `2024`", config=config, training_seconds=150)
     counts = {label: 4 * each + place for place, label in enumerate(labels)}
     return replace(
         small(),
@@ -244,10 +240,6 @@ def test_a_first_model_with_little_data() -> None:
         facts.header,
         fingerprint="",
         span=None,
-        config={},
-        versions={},
-        started=None,
-        training_seconds=None,
         code="",
     )
     comparison = facts.comparison
@@ -259,7 +251,7 @@ def test_a_first_model_with_little_data() -> None:
         slices=(),
         confused=(),
     )
-    facts = replace(facts, header=header, comparison=comparison, files={}, anomalies={}, history={})
+    facts = replace(facts, header=header, comparison=comparison)
     found = sections(facts)
     assert rows_of(found["Evaluation"])[1] == ["accuracy", "–", "–"]
     assert "version" not in words(found["Verdict"])

@@ -23,9 +23,15 @@ from components.contract.artifacts import (
     Markdown,
     Metrics,
 )
+from components.contract.configuration import to_json
 from components.contract.example import DUPLICATES_FILE, REJECTS_FILE, SLICINGS, SUMMARY_FILE
-from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
-from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
+from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
+from components.contract.properties import (
+    CONFIG_PROPERTY,
+    FOLDER_PROPERTY,
+    MAJORITY_PROPERTY,
+    SPLIT_PROPERTY,
+)
 from components.contract.suspects import SUSPECTS_FILE
 from components.evaluation.prediction_writer import join_parts, open_part
 from components.images.options import TransformConfig
@@ -69,6 +75,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, types.Artifact]
     examples = make_artifact(standard_artifacts.Examples, folder / "examples")
     write_splits(folder / "examples", {"train": records, "eval": records})
     examples.set_string_custom_property(FOLDER_PROPERTY, str(folder))
+    examples.set_string_custom_property(CONFIG_PROPERTY, to_json(IngestConfig()))
     transformed = make_artifact(standard_artifacts.Examples, folder / "transformed")
     write_splits(folder / "transformed", {"train": records})
     anomalies = make_artifact(standard_artifacts.ExampleAnomalies, folder)
@@ -131,8 +138,18 @@ def write_model_run(folder: Path) -> types.Artifact:
     curve = [0.9, 0.5, 0.4]
     names = ("loss", "val_loss", "accuracy", "val_accuracy", "images_per_second")
     history = {**dict.fromkeys(names, curve), "input_wait_fraction": [0.1, 0.2, 0.3]}
-    training = {"started": "2026-01-02T03:04:05+00:00", "seconds": 6.0, "config": config}
+    phase = {"name": "train", "epochs": 3, "diverged": False, "on_features": False}
+    training = {
+        "started": "2026-01-02T03:04:05+00:00",
+        "seconds": 6.0,
+        "user": "",
+        "config": config,
+        "phases": [phase],
+        "exported": "train",
+        **dict.fromkeys(("calibration", "known", "folds", "search")),
+    }
     (folder / HISTORY_FILE).write_text(json.dumps(history))
+    (folder / INPUT_FILE).write_text(json.dumps({"advice": None}))
     (folder / TRAINING_FILE).write_text(json.dumps(training))
     (folder / MODEL_FILE).write_text(json.dumps({"parameters": 131_402, "bytes": 720_000}))
     artifact = standard_artifacts.ModelRun()

@@ -12,30 +12,16 @@ from components.report.facts import ExportedModel, ReportFacts, RunHeader, Train
 from components.report.findings.examination import examine
 from components.report.shown import LabelErrors, Leaks, SuspectFacts
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
-from tests.report.samples.report_sample import empty, small
+from tests.report.samples.report_sample import small
 
 LABELS = ("bird", "cat", "dog")
 SIZES = ("64 to 127 px", "1024 px and more")
 
 
 def header(**sections: Mapping[str, Any]) -> RunHeader:
-    config: dict[str, dict[str, Any]] = {
-        "training": {
-            "epochs": 30,
-            "metric": "loss",
-            "learning_rate": 0.01,
-            "label_smoothing": 0.0,
-            "clip_norm": 0.0,
-            "precision": "float32",
-        },
-        "transfer": {"unfreeze": "all"},
-        "augmentation": {"policy": "none"},
-        "transform": {"size": 32},
-        "model": {"name": "cnn", "weights": "none", "build_fn": None},
-    }
-    for name, values in sections.items():
-        config[name] |= values
-    return replace(small().header, config=config)
+    config = small().header.config
+    changed = {name: {**config[name], **values} for name, values in sections.items()}
+    return replace(small().header, config={**config, **changed})
 
 
 def history(train: list[float], evaluated: list[float], *, wait: float = 0.0) -> dict[str, Any]:
@@ -88,9 +74,8 @@ def test_images_enlarged_for_imagenets_weights_are_no_finding() -> None:
 
 
 def test_checks_without_data_are_listed() -> None:
-    examination = examine(empty())
-    assert {"calibration", "input wait", "search"} < set(examination.unknown)
-    assert examination.looked_at == ("outputs", "statistical certainty")
+    examination = examine(healthy(suspects=None, history={}))
+    assert examination.unknown == ("overfitting", "training length", "labels", "input wait")
     assert len(examination.looked_at) + len(examination.unknown) == 15
 
 

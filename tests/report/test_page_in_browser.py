@@ -73,7 +73,6 @@ SIZES_IN_FIGURES = """[...document.querySelectorAll('.plot svg text')].map(text 
         ("small", 1440),
         ("huge", 390),
         ("nasty", 390),
-        ("empty", 390),
         ("comparison", 390),
     ],
 )

@@ -70,8 +70,6 @@ def name_labels(labels: Sequence[str]) -> str:
 
 def check_files(facts: ReportFacts) -> Iterator[Finding]:
     """Look for rejected files and copies."""
-    if not facts.files:
-        raise UnknownError
     counted = {name: int(facts.files.get(name, 0)) for name in (*_FILES, "examples")}
     corrections = facts.files.get("corrections", {})
     counted["not_applied"] = corrections.get("not_applied", 0)
@@ -122,9 +120,7 @@ def check_labels(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_balance(facts: ReportFacts) -> Iterator[Finding]:
     """Look for classes with few images, or none."""
-    counts = facts.balance.get(TRAIN)
-    if not counts:
-        raise UnknownError
+    counts = facts.balance[TRAIN]
     (most, many), (least, few) = (
         choose(counts.items(), key=lambda item: item[1]) for choose in (max, min)
     )
@@ -185,8 +181,6 @@ def _largest(size: str) -> float:
 
 def check_anomalies(facts: ReportFacts) -> Iterator[Finding]:
     """Look at the results of data validation."""
-    if not facts.anomalies:
-        raise UnknownError
     texts = [text for of_split in facts.anomalies.values() for text in of_split]
     if texts:
         yield Finding(

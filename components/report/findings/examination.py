@@ -6,9 +6,8 @@ source are rules of thumb.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
 def _advise_images(facts: ReportFacts) -> str:
     images = sum(sum(labels.values()) for labels in facts.balance.values())
     # What folds exclude, or have done already.
-    excluded = facts.folds or facts.unknowns or facts.header.config.get("ingest", {}).get("splits")
+    excluded = facts.folds or facts.unknowns or facts.find_option("ingest.splits")
     if images < FEW_IMAGES and not excluded:
         return (
             f"judge all {images:,} images, each by a model that has not seen it: --training.folds 5"
@@ -97,10 +96,9 @@ def check_calibration(facts: ReportFacts) -> Iterator[Finding]:
 
 
 def _advise_calibration(facts: ReportFacts, *, over: bool) -> str:
-    training: Mapping[str, Any] = facts.header.config.get("training", {})
-    if not training.get("calibrate"):
+    if not facts.find_option("training.calibrate"):
         return f"fit a temperature on {facts.selected_on}: --training.calibrate true"
-    smoothing = training.get("label_smoothing", 0)
+    smoothing = facts.find_option("training.label_smoothing")
     if over or not smoothing:
         return f"it is already calibrated on {facts.selected_on}, which should have more images"
     return f"it is already calibrated: lower --training.label_smoothing, now {smoothing:g}"

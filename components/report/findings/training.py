@@ -53,8 +53,6 @@ def _lower_rate(facts: ReportFacts) -> str:
 
 def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that diverged."""
-    if not facts.phases:
-        raise UnknownError
     for phase in facts.phases:
         if not phase.diverged:
             continue
@@ -144,7 +142,7 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
         raise UnknownError
     if accuracy >= _LEARNED:
         return
-    minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * (seconds or 0) / 600))
+    minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * seconds / 600))
     yield Finding(
         "training",
         f"accuracy is {accuracy:.3f}, and no search has tried other training options",

@@ -29,7 +29,7 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
     return {
         "total": len(labels),
         "splits": [_describe_split(split, counts, labels) for split, counts in balance.items()],
-        "drawing": _draw_bars(balance, labels) if labels else None,
+        "drawing": _draw_bars(balance, labels),
         "rarest": labels[::-1][:_MOST],
     }
 

@@ -139,20 +139,27 @@ def _draw_changes(rows: Sequence[MetricRow], names: ModelNames) -> Drawing | Non
     )
 
 
-Slicings = Mapping[str, Sequence[SliceMetrics]]
-
-
 def describe_slices(
     comparison: Comparison, *, names: ModelNames = REPORT_NAMES, by_change: bool = False
 ) -> dict[str, Any]:
     """Draw each informative slicing, and list its slices.
 
-    Of many slices the least accurate come first, or those that lost most (`by_change`).
+    Of many slices the least accurate come first, or those that lost most if the slices are sorted
+    `by_change`.
     """
     slicings: dict[str, list[SliceMetrics]] = {}
     for part in comparison.slices:
         slicings.setdefault(part.slicing, []).append(part)
-    repeated = [name for name in slicings if _repeats_classes(name, slicings)]
+    numbers = {
+        name: sorted((part.examples, part.accuracy, part.baseline or 0.0) for part in slices)
+        for name, slices in slicings.items()
+    }
+    # Each slice is a class by another name, such as its folder.
+    repeated = [
+        name
+        for name, of_slices in numbers.items()
+        if name != "class" and len(of_slices) > 1 and of_slices == numbers.get("class")
+    ]
     return {
         "single": {name: slices[0].value for name, slices in slicings.items() if len(slices) == 1},
         "repeated": repeated,
@@ -165,30 +172,16 @@ def describe_slices(
     }
 
 
-def _repeats_classes(slicing: str, slicings: Slicings) -> bool:
-    """Say whether each slice is a class by another name, such as its folder."""
-    slices, classes = slicings[slicing], slicings.get("class", ())
-    several = slicing != "class" and len(slices) > 1
-    return several and _numbers(slices) == _numbers(classes)
-
-
-def _numbers(slices: Sequence[SliceMetrics]) -> list[tuple[int, float, float]]:
-    return sorted((s.examples, s.accuracy, s.baseline or 0.0) for s in slices)
-
-
 def _describe_slicing(
     slicing: str, slices: Sequence[SliceMetrics], names: ModelNames, *, by_change: bool
 ) -> dict[str, Any]:
     """Keep the order of a few slices; of many, show the worst first."""
-    many, worst = len(slices) > _DRAWN_SLICES, "that lost most" if by_change else "least accurate"
-    order = "those that lost most first" if by_change else "the least accurate first"
-
-    def rank(part: SliceMetrics) -> tuple[bool, float]:
-        value = part.accuracy - (part.baseline or 0.0) if by_change else part.accuracy
-        return math.isnan(value), value
-
-    if many:
-        slices = sorted(slices, key=rank)
+    many = len(slices) > _DRAWN_SLICES
+    worst, order = "least accurate", "the least accurate first"
+    if by_change:
+        worst, order = "that lost most", "those that lost most first"
+    elif many:
+        slices = sorted(slices, key=lambda part: part.accuracy)
     rows = [
         IntervalRow(
             part.value,

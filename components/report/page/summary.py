@@ -18,7 +18,6 @@ from components.report.page.metrics import judge
 # Pictures of the strip: one line on a desktop screen.
 _STRIP = 12
 _LONGEST_LABEL = 40
-_UNKNOWN = "unknown"
 _START = {"none": "random weights", "imagenet": "ImageNet weights"}
 
 
@@ -92,22 +91,15 @@ def _tell_corrections(facts: ReportFacts) -> Iterator[str]:
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
     """Return the facts about the model."""
-    config, exported = facts.header.config, facts.model
-    model, size = config.get("model", {}), config.get("transform", {}).get("size")
-    rate = facts.images_per_second
-    start = str(model.get("weights", _UNKNOWN))
+    model, size = facts.header.config["model"], facts.find_option("transform.size")
     return {
-        "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
-        "Input": f"{size} × {size} pixels" if size else _UNKNOWN,
-        "Parameters": _UNKNOWN if exported.parameters is None else integer(exported.parameters),
-        "Started from": _name_start(facts, start),
-        "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
-        "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
+        "Architecture": model["build_fn"] or model["name"],
+        "Input": f"{size} × {size} pixels",
+        "Parameters": integer(facts.model.parameters),
+        "Started from": _START.get(model["weights"], model["weights"]),
+        "Size on disk": _megabytes(facts.model.bytes),
+        "Training speed": f"{facts.images_per_second:,.0f} images/s",
     }
-
-
-def _name_start(facts: ReportFacts, weights: str) -> str:
-    return _START.get(weights, weights)
 
 
 def _megabytes(size: int) -> str:

@@ -40,7 +40,7 @@ _LAST = 200
 def describe_training(facts: ReportFacts) -> dict[str, Any]:
     """Draw every metric on the train and eval splits, and list the epochs."""
     history = {name: values for name, values in facts.history.items() if len(values)}
-    epochs = max(map(len, history.values()), default=0)
+    epochs = max(map(len, history.values()))
     waits = facts.waits
     kept = facts.kept_epoch
     series = _find_series(history)

@@ -3,17 +3,17 @@
 import functools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from components.contract.confidence import Interval
 from components.metrics.calibration import Scaling, Unknowns
-from components.metrics.classification_metrics import Comparison
 from components.metrics.evaluation_files import Verdict
-from components.report.facts import ExportedModel, ReportFacts, RunHeader
+from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
 from components.report.shown import ClassSample
-from tests.evaluation.metrics_sample import make_comparison, measure_confusion
+from tests.evaluation.metrics_sample import make_comparison
 from tests.report.samples.picture_sample import (
     digit,
     make_duplicates,
@@ -36,6 +36,23 @@ NASTY = (
     "byte \udcff",
     "absent",
 )
+_CONFIG: dict[str, dict[str, Any]] = {
+    "ingest": {"splits": None},
+    "transform": {"size": 32},
+    "augmentation": {"policy": "none"},
+    "model": {"name": "cnn", "weights": "none", "build_fn": None, "dropout": 0.2},
+    "training": {
+        "epochs": 30,
+        "metric": "loss",
+        "keep": "best",
+        "balance": "none",
+        "calibrate": False,
+        "learning_rate": 0.01,
+        "label_smoothing": 0.0,
+        "clip_norm": 0.0,
+        "precision": "float32",
+    },
+}
 _HEADER = RunHeader(
     pipeline="digits",
     data="gs://a-bucket/with/a/rather/long/path/to/the/images/of/digits",
@@ -43,10 +60,7 @@ _HEADER = RunHeader(
     span=3,
     version=1,
     code="b1946ac92492d2347c6235b4d2611184",
-    config={
-        "transform": {"size": 32, "augment": True},
-        "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
-    },
+    config=_CONFIG,
     versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
     started="2026-11-20T08:15:00Z",
     user="ada",
@@ -109,6 +123,7 @@ def small() -> ReportFacts:
         },
         history=make_history(30),
         comparison=comparison,
+        phases=(TrainedPhase("train", 30),),
         model=ExportedModel(parameters=131_402, bytes=720_000),
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
@@ -143,7 +158,6 @@ def nasty() -> ReportFacts:
             data=f"/data/{NASTY[1]}",
             fingerprint="",
             span=None,
-            started=None,
         ),
         verdict=Verdict(
             "refused",
@@ -168,17 +182,6 @@ def nasty() -> ReportFacts:
         baseline_version="",
         notes=(),
     )
-
-
-@functools.cache
-def empty() -> ReportFacts:
-    """A run without data."""
-    labels = ("cat", "dog")
-    nothing = measure_confusion(labels, np.zeros((2, 2), np.int64))
-    comparison = Comparison(nothing, {}, None, 0, {}, {}, (), (), ())
-    header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
-    verdict = Verdict("undecided", "0 images are too few to show anything.", [])
-    return ReportFacts(header, "eval", verdict, math.nan, {}, {}, {}, {}, comparison)
 
 
 @functools.cache
