@@ -5,7 +5,7 @@ import dataclasses
 from tfx import types
 from tfx.components.tuner import component
 from tfx.dsl.components.base import executor_spec
-from tfx.proto import trainer_pb2, tuner_pb2
+from tfx.proto import trainer_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
@@ -64,7 +64,6 @@ class ImageTuner(component.Tuner):
         examples: types.BaseChannel,
         transform_graph: types.BaseChannel,
         config: TrainerConfig,
-        tune_args: tuner_pb2.TuneArgs | None = None,
     ) -> None:
         """Train on the split `train`, and compare on the split `eval` or by cross-validation.
 
@@ -72,17 +71,11 @@ class ImageTuner(component.Tuner):
             examples: transformed examples.
             transform_graph: of the same ImageTransform.
             config: as for the ImageTrainer, with `training.minutes`.
-            tune_args: TFX's, of which only one trial at a time is possible.
 
         Raises:
             ConfigurationError: it is unknown how the images were transformed, or how long to
-                search; or trials are to be trained in parallel.
+                search.
         """
-        parallel = tune_args.num_parallel_trials if tune_args else 0
-        require(
-            parallel <= 1,
-            f"tune_args.num_parallel_trials is {parallel}: ImageTuner trains one trial at a time.",
-        )
         require(
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",

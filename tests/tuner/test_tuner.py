@@ -210,8 +210,6 @@ def test_hyperparameters_of_another_search_are_refused() -> None:
 def test_a_search_of_several_workers_or_without_a_time_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfx.proto.tuner_pb2 import TuneArgs
-
     from components import ImageTrainer, ImageTuner
     from components.contract.configuration import to_dict
     from components.tuner.executor import tuner_fn
@@ -219,8 +217,6 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     with pytest.raises(ConfigurationError, match=r"training.minutes is not set"):
         ImageTuner(**channels(), config=configure(tmp_path, PLAIN))
     config = configure(tmp_path, replace(PLAIN, minutes=5))
-    with pytest.raises(ConfigurationError, match="num_parallel_trials is 3: ImageTuner trains one"):
-        ImageTuner(**channels(), config=config, tune_args=TuneArgs(num_parallel_trials=3))
     with pytest.raises(ConfigurationError, match="is the time of an ImageTuner: add one"):
         ImageTrainer(**channels(), config=config)
     # What is exported of the trials is no reason to search again.

@@ -31,7 +31,6 @@ class Step:
         steps: int,
         class_weights: Sequence[float] | None = None,
         records: int = 0,
-        schedule: Any = None,
     ) -> None:
         """Prepare to train in the scope of the current strategy.
 
@@ -43,14 +42,13 @@ class Step:
             steps: per epoch.
             class_weights: factors for the loss of each class; None: 1.
             records: number of training images, if their margins are wanted.
-            schedule: learning rate by step, in the place of that of `config`.
         """
         self.model, self.config, self.augmentation = model, config, augmentation
         self.batch_size, self.steps, self._class_weights = batch_size, steps, class_weights
         self._classes: int = model.output_shape[-1]
         self._replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self._variables = model.trainable_variables
-        self.schedule = schedule or Schedule(config, steps=steps)
+        self.schedule = Schedule(config, steps=steps)
         self._smoothing = tf.Variable(tf.zeros([2]), trainable=False)
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
