@@ -38,33 +38,25 @@ def touch(folder: Path, *paths: str) -> Path:
     return folder
 
 
-def test_ignored_and_loose_files_are_listed_as_skipped(tmp_path: Path) -> None:
-    skipped = [".DS_Store", "cat/.hidden.jpg", "cat/Thumbs.db", "readme.txt", ".git/config"]
-    touch(tmp_path, "cat/1.jpg", "dog/1.jpg", *skipped)
-    os.mkfifo(tmp_path / "dog/pipe.jpg")
-    listing = list_images(str(tmp_path))
-    assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1.jpg"]
-    assert dict(listing.skipped) == {
-        ".DS_Store": "hidden",
-        ".git/config": "hidden",
-        "cat/.hidden.jpg": "hidden",
-        "cat/Thumbs.db": "left by the system",
-        "dog/pipe.jpg": "not a regular file",
-        "readme.txt": "not inside a label folder",
-    }
-
-
-def test_what_systems_leave_and_what_is_no_image_is_skipped(tmp_path: Path) -> None:
+def test_what_is_hidden_loose_left_by_systems_or_no_image_is_skipped(tmp_path: Path) -> None:
+    hidden = [".DS_Store", "cat/.hidden.jpg", ".git/config"]
     systems = ["lost+found", "$RECYCLE.BIN", "System Volume Information", "cat/@eaDir", "#recycle"]
     files = ["cat_$folder$", "cat/Thumbs.DB", "dog/1.jpg_$folder$"]
     sidecars = [
         f"cat/1{of}" for of in (".json", ".jpg.xmp", ".jpg.dvc", ".aux.xml", ".tfw", ".TXT")
     ]
-    touch(tmp_path, "cat/1.jpg", "dog/1", *files, *sidecars, *(f"{of}/a/1.jpg" for of in systems))
+    touch(tmp_path, "cat/1.jpg", "dog/1", "readme.txt", *hidden, *files, *sidecars)
+    touch(tmp_path, *(f"{of}/a/1.jpg" for of in systems))
+    os.mkfifo(tmp_path / "dog/pipe.jpg")
     listing = list_images(str(tmp_path))
     assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1"]
-    reasons = dict.fromkeys([*systems, *files], "left by the system")
-    assert dict(listing.skipped) == reasons | dict.fromkeys(sidecars, "not an image by its name")
+    assert dict(listing.skipped) == {
+        **dict.fromkeys(hidden, "hidden"),
+        **dict.fromkeys([*systems, *files], "left by the system"),
+        **dict.fromkeys(sidecars, "not an image by its name"),
+        "dog/pipe.jpg": "not a regular file",
+        "readme.txt": "not inside a label folder",
+    }
     # A manifest may name anything.
     (tmp_path / "m.csv").write_text("path,label\ncat/1.TXT,cat")
     touch(tmp_path, "cat/features.npz").joinpath("cat/1.jpg").unlink()

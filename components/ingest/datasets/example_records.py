@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import google_crc32c
 
-from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
+from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard, read_ranges
 from components.records.tfrecord import HEADER_BYTES, masked_crc
 from components.storage.retry import digest
 
@@ -66,16 +66,6 @@ def _locate(position: int, data: bytes, pixels: bytes, found: dict[str, Any]) ->
         start = data.find(pixels[:_SOUGHT], start + 1)
     place = f"{position + HEADER_BYTES + start} {len(pixels)}"
     return Record(place, len(pixels), found, checksum=f"crc32c:{digest(pixels, 'crc32c')}")
-
-
-def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the image at each offset; the checksum of the listing verifies it."""
-    with shard.open() as stream:
-        for place in places:
-            start, size = map(int, place.split())
-            stream.seek(start)
-            data = stream.read(size)
-            yield data if len(data) == size else None
 
 
 def _frames(stream: BinaryIO, shard: Shard) -> Iterator[tuple[int, bytes | str]]:
@@ -169,4 +159,4 @@ def _message() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("s.Example"))
 
 
-FORMAT = Format("TFRecord files of tf.train.Examples", peek, scan, read)
+FORMAT = Format("TFRecord files of tf.train.Examples", peek, scan, read_ranges)

@@ -66,6 +66,16 @@ class Format(NamedTuple):
     """Feature → names of its integers, if the shard has them."""
 
 
+def read_ranges(shard: Shard, _: str, places: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield the bytes at each place, an offset and a size; None if the shard ends before."""
+    with shard.open() as stream:
+        for place in places:
+            start, size = map(int, place.split())
+            stream.seek(start)
+            data = stream.read(size)
+            yield data if len(data) == size else None
+
+
 class Origin(NamedTuple):
     """How to find a record again; travels as the version of its `ImageFile`."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from components.ingest.datasets.features import EXTENSIONS
-from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard
+from components.ingest.datasets.record import DamagedShardError, Format, Record, Shard, read_ranges
 
 _BLOCK = 512
 # Members for labels and metadata; never unpickled are .pyd, .pickle, .pth and the like.
@@ -82,16 +82,6 @@ def _read_sample(
     member = sample.get(image)
     place = f"{member.start} {member.size}" if member else ""
     return Record(place, member and member.size, found)
-
-
-def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the image at each offset."""
-    with shard.open() as stream:
-        for place in places:
-            start, size = map(int, place.split())
-            stream.seek(start)
-            data = stream.read(size)
-            yield data if len(data) == size else None
 
 
 def _samples(stream: BinaryIO, shard: Shard) -> Iterator[tuple[str, dict[str, _Member]]]:
@@ -223,4 +213,4 @@ def _texts(stream: BinaryIO, sample: Mapping[str, _Member]) -> Iterator[tuple[st
         yield from content.items() if isinstance(content, dict) else [(name, content)]
 
 
-FORMAT = Format("WebDataset tar files", peek, scan, read)
+FORMAT = Format("WebDataset tar files", peek, scan, read_ranges)
