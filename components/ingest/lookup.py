@@ -120,7 +120,7 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
     with ThreadPoolExecutor(config.workers) as pool:
         known = dict(itertools.chain.from_iterable(pool.map(read, parts)))
     files = (file._replace(checksum=known.get(file.path, file.checksum)) for file in listing.files)
-    return dataclasses.replace(listing, files=keep(files, ImageFile._make))
+    return dataclasses.replace(listing, files=keep(files, ImageFile))
 
 
 def list_source(data: str, config: IngestConfig) -> Listing:
@@ -180,7 +180,7 @@ def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
             file._replace(path=above + file.path, columns={**file.columns, SPAN: span})
             for file in labelled.files
         ),
-        ImageFile._make,
+        ImageFile,
     )
     skipped = {above + path: reason for path, reason in labelled.skipped.items()}
     return labelled._replace(files=files, skipped=skipped)
@@ -188,7 +188,7 @@ def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
 
 def _merge(labelled: Sequence[Labelled], notes: list[str]) -> Labelled:
     """Join the files of spans."""
-    files = keep((file for of in labelled for file in of.files), ImageFile._make)
+    files = keep((file for of in labelled for file in of.files), ImageFile)
     skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
     shared = dict.fromkeys(note for of in labelled for note in of.notes)
     return labelled[-1]._replace(files=files, skipped=skipped, notes=[*notes, *shared])
@@ -246,9 +246,9 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
     choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
     if any(name != split for name, split in choice.splits.items()):
         given = (file._replace(split=choice.splits[file.split]) for file in files)
-        files = keep(given, ImageFile._make)
+        files = keep(given, ImageFile)
     if not is_sorted:
-        files = sort(files, ImageFile._make, place_in_listing)
+        files = sort(files, ImageFile, place_in_listing)
     return Listing(
         folder,
         files,
@@ -371,4 +371,4 @@ def _bind_groups(files: Sequence[ImageFile]) -> Sequence[ImageFile]:
     if not splits:
         return files
     bound = (file._replace(split=splits.get(file.group, file.split)) for file in files)
-    return keep(bound, ImageFile._make)
+    return keep(bound, ImageFile)

@@ -102,7 +102,7 @@ def find_files(folder: str) -> Sequence[Found]:
     """
     fs, root = open_folder(folder)
     if not is_local(fs):
-        sorter = RowSorter(Found._make)
+        sorter = RowSorter(Found)
         _find_remote(fs, root, folder, sorter.add)
         return sorter.sorted()
     _require_folder(folder, root)
@@ -119,7 +119,7 @@ def find_images(folder: str, is_excluded: _IsExcluded = None) -> Sequence[Found]
     if is_local(fs):
         _require_folder(folder, root)
         return _LocalFolder(root, is_excluded, is_lenient=True).find()
-    sorter = RowSorter(Found._make)
+    sorter = RowSorter(Found)
 
     def take(entry: Found) -> None:
         excluded = is_excluded and not entry.problem and is_excluded(entry.path)
@@ -218,7 +218,7 @@ class _LocalFolder:
     ) -> None:
         """Find what is below `root`; with `is_lenient`, pass over folders as `find_images` does."""
         self._root, self._is_excluded, self._is_lenient = root, is_excluded, is_lenient
-        self._sorter = RowSorter(Found._make)
+        self._sorter = RowSorter(Found)
 
     def find(self) -> Sequence[Found]:
         """Return all entries, sorted."""

@@ -22,7 +22,7 @@ def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
 @pytest.mark.parametrize("make", [keep, sort])
 def test_rows_are_a_sequence(kept: bool, make: Callable[..., Sequence[Found]]) -> None:
     given = ROWS if make is keep else random.Random(0).sample(ROWS, len(ROWS))
-    rows, expected = make(iter(given), Found._make), ROWS if make is keep else sorted(ROWS)
+    rows, expected = make(iter(given), Found), ROWS if make is keep else sorted(ROWS)
     assert isinstance(rows, tuple) == kept
     assert list(rows) == expected
     assert (len(rows), rows[0], rows[-1]) == (len(expected), expected[0], expected[-1])
@@ -35,11 +35,11 @@ def test_rows_are_a_sequence(kept: bool, make: Callable[..., Sequence[Found]]) -
 
 
 def test_rows_are_sorted_by_a_key(kept: bool) -> None:
-    rows = sort(ROWS, Found._make, lambda row: -row.size)
+    rows = sort(ROWS, Found, lambda row: -row.size)
     assert [row.size for row in rows] == [*range(1_999, -1, -1)]
 
 
 def test_columns_stay_what_they_are(kept: bool) -> None:
     columns: dict[str, str | int | float] = {"camera": "a", "age": 3, "weight": 0.1}
     files = [ImageFile(str(n), "a", None, n, "1", columns=columns) for n in range(400)]
-    assert [*keep(files, ImageFile._make)] == files
+    assert [*keep(files, ImageFile)] == files

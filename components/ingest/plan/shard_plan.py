@@ -71,7 +71,7 @@ def plan_shards(
     """
     mixed = any(file.split is None for file in files)
     run_of = functools.partial(_find_run, mixed=mixed, config=config)
-    ordered = sort(files, ImageFile._make, lambda file: (*run_of(file), path_hash(file)))
+    ordered = sort(files, ImageFile, lambda file: (*run_of(file), path_hash(file)))
     parts: dict[str, list[_Part]] = {}
     start = 0
     while start < len(ordered):

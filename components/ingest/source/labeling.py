@@ -91,7 +91,7 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
     splits = find_split_folders(tree, config.layout)
     _check_links(skipped, splits)
     labels: dict[str, set[str]] = {place: set() for place in splits or ("",)}
-    files = keep(_label_files(found, splits, skipped, labels), ImageFile._make)
+    files = keep(_label_files(found, splits, skipped, labels), ImageFile)
     if not files:
         unlabelled = (path for path, reason in skipped.items() if reason == _UNLABELLED)
         loose = [path for path in unlabelled if "/" not in path]

@@ -328,7 +328,7 @@ def read_listing(path: str) -> Listing:
         _, head = json.loads(next(lines)), json.loads(next(lines))
         rows = itertools.chain.from_iterable(json.loads(str(line, "ascii")) for line in lines)
         files = itertools.islice(rows, head["files"])
-        head["files"] = keep((_share(ImageFile._make(row)) for row in files), ImageFile._make)
+        head["files"] = keep((_share(ImageFile._make(row)) for row in files), ImageFile)
         head["skipped"] = tuple(map(Skipped._make, rows))
         head["notes"] = tuple(head["notes"])
         corrections = head["corrections"]

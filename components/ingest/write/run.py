@@ -92,7 +92,7 @@ def ingest_listing(
         write_plans(examples, plans, numbers)
         write(numbers, job)
     with pause_collection():
-        tables, facts = RowTables(Fact._make), []
+        tables, facts = RowTables(Fact), []
         for number, plan in enumerate(plans):
             known = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
             facts.append(dataclasses.replace(known, facts=tables.keep(known.facts)))
