@@ -24,3 +24,7 @@ FEW_FOR_WEIGHTS = 2_000
 # 8,000 training images are 10,000 with the other splits.
 ENOUGH_TO_START_AT_RANDOM = 8_000
 """Training images from which a network for photographs needs no pretrained weights."""
+
+FEW_FOR_BEAM = 5_000
+"""Images for which Beam is not started if they are written to a disk: it takes 0.3 s of CPU time,
+and other machines would save seconds at most."""

@@ -1,7 +1,6 @@
 """The executor of ImageExampleGen: writes the shards with Beam, and describes the artifact."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apache_beam as beam
@@ -22,7 +21,7 @@ from components.contract.properties import (
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.source.listing import Listing, check_labels, read_listing
-from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.plan_writer import IngestJob
 from components.ingest.write.processes import choose_way
 from components.ingest.write.run import WriteShards, ingest_listing
 
@@ -58,9 +57,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 
     def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
         if choose_way(job) == "here":
-            with ThreadPoolExecutor(job.config.workers) as pool:
-                for _ in pool.map(lambda number: write_plan(number, job), numbers):
-                    pass
+            WriteShards(job).work_here(numbers)
             return
         with self._make_beam_pipeline() as pipeline:
             _ = (

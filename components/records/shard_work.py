@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -27,6 +27,18 @@ class ConcurrentDoFn(beam.DoFn):
     @abc.abstractmethod
     def work(self, element: Any) -> None:
         """Process one element."""
+
+    def work_here(self, elements: Iterable[Any]) -> None:
+        """Process all elements without Beam."""
+        self.setup()
+        try:
+            self.start_bundle()
+            for element in elements:
+                for _ in self.process(element):
+                    pass
+            self.finish_bundle()
+        finally:
+            self.teardown()
 
     def start_bundle(self) -> None:
         """Start the threads."""

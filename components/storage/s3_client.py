@@ -28,6 +28,10 @@ _CONNECTIONS = 256
 _DEFAULT_REGION = "us-east-1"
 
 
+class _OverloadError(OSError):
+    """The store answers a plain request with a temporary HTTP status."""
+
+
 class S3Client(S3FileSystem):
     """s3fs with our retries: its own are neither logged nor counted.
 
@@ -95,7 +99,7 @@ class S3Client(S3FileSystem):
         """
         client = await self.set_session()
         credentials = await self.session.get_credentials()
-        if credentials is None:
+        if credentials is None or self.anon or self.key:
             return None
         region = client.meta.region_name.replace("aws-global", _DEFAULT_REGION)
         url = f"{client.meta.endpoint_url}/{bucket}/{urllib.parse.quote(key, safe='/~')}"
@@ -104,10 +108,14 @@ class S3Client(S3FileSystem):
         S3SigV4Auth(frozen, "s3", region).add_auth(request)
         self._http = self._http or self._open_http()
         plain = URL(url, encoded=True)
-        async with self._http.get(plain, headers=dict(request.headers)) as response:
-            if response.status >= 500 or response.status == 429:
-                response.raise_for_status()
-            return await response.read() if response.status in (200, 206) else None
+        try:
+            async with self._http.get(plain, headers=dict(request.headers)) as response:
+                if response.status >= 500 or response.status == 429:
+                    raise _OverloadError(f"HTTP status {response.status}")
+                return await response.read() if response.status in (200, 206) else None
+        except aiohttp.ClientSSLError:
+            # botocore has further options.
+            return None
 
     def _open_http(self) -> aiohttp.ClientSession:
         silence = retry.RETRY_POLICY.silence
@@ -175,8 +183,8 @@ def _find_cause(error: Exception) -> str | None:
         return "no connection"
     if isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError):
         return "a lost connection"
-    if isinstance(error, aiohttp.ClientResponseError):
-        return f"HTTP status {error.status}"
+    if isinstance(error, _OverloadError):
+        return str(error)
     if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
         return "a truncated response"
     response = getattr(error.__cause__, "response", None) or {}

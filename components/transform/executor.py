@@ -23,10 +23,11 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
-from components.contract.artifact_files import list_names, make_folders, open_file
+from components.contract.artifact_files import list_names, make_folders, on_disk, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
+from components.contract.rules_of_thumb import FEW_FOR_BEAM
 from components.images.canonical import canonicalize
 from components.images.options import read_custom_config
 from components.records.record_index import read_rows
@@ -99,7 +100,11 @@ class Executor(executor.Executor):
         labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
         places = [(split, name) for split, names in shards.items() for name in names]
         total = sum(index["splits"][split][name] for split, name in places) if index else None
-        self._write(places, TransformShard(graph_uri, examples.uri, transformed.uri, total, config))
+        writer = TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
+        if on_disk(transformed.uri) and total is not None and total <= FEW_FOR_BEAM:
+            writer.work_here(places)
+        else:
+            self._write(places, writer)
         if index is None:
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
         facts = {name: index[name] for name in ("labels", "groups") if name in index}

@@ -130,7 +130,7 @@ def test_processes_end_with_the_run_and_do_not_import_its_script(tmp_path: Path)
 
 
 BUCKET = "gs://bucket/x"
-FEW = {"unread": 500}
+FEW = {"unread": 5_000}
 WAYS: list[tuple[dict[str, Any], str]] = [
     ({}, "processes"),
     ({"folder": BUCKET}, "processes"),
@@ -140,7 +140,7 @@ WAYS: list[tuple[dict[str, Any], str]] = [
     ({"for_tensorflow": True}, "threads"),
     ({"for_tensorflow": True, "unread": 10 * MIN_FILES}, "processes"),
     (FEW, "here"),
-    (FEW | {"unread": 501}, "threads"),
+    (FEW | {"unread": 5_001}, "threads"),
     (FEW | {"examples_uri": BUCKET}, "threads"),
     (FEW | {"folder": BUCKET}, "here"),
 ]

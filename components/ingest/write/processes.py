@@ -22,6 +22,7 @@ from typing import Literal
 
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ResourceError
+from components.contract.rules_of_thumb import FEW_FOR_BEAM
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.storage import retry
 
@@ -30,8 +31,6 @@ MIN_FILES = 10_000
 thread ingests 6,000 small files; two processes ingest twice as many per second as two threads."""
 # Loading TensorFlow takes a process 4 s of CPU time, in which a thread ingests 10,000 small PNGs.
 _FOR_TENSORFLOW = 10
-# Beam takes 0.3 s of CPU time to start, in which a thread checks 500 photographs.
-_FEW = 500
 
 # Environment of new processes: modules of the current folder do not come first, NumPy starts no
 # thread for each core, the accelerator is for training, and only the run prints.
@@ -51,7 +50,7 @@ def choose_way(job: IngestJob) -> Literal["here", "threads", "processes"]:
     Processes only write to a disk: for a bucket, each would load TensorFlow.
     """
     to_disk = on_disk(job.examples_uri)
-    if to_disk and job.unread <= _FEW:
+    if to_disk and job.unread <= FEW_FOR_BEAM:
         return "here"
     least = MIN_FILES * (_FOR_TENSORFLOW if job.for_tensorflow else 1)
     are_many = job.config.workers > 1 and job.unread >= least
