@@ -34,7 +34,7 @@ from components import (
 from components.contract.anomalies import Anomaly, read_anomalies
 from components.contract.example import ENCODED, LABEL
 from components.records.shard_files import count_examples, read_index
-from pipeline_def.kubeflow.spec_check import find_problems
+from pipeline_def.kubeflow.specification import find_problems
 from tests.nodes import IN_MEMORY
 from tests.pictures import COLOURS, encode, picture, write_folder
 

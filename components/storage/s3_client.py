@@ -77,7 +77,7 @@ class S3Client(S3FileSystem):
 
         async def attempt() -> bytes:
             is_plain = bucket not in self._only_by_s3fs
-            if is_plain and (data := await self._get(bucket, key, headers)) is not None:
+            if is_plain and (data := await self._read_plain(bucket, key, headers)) is not None:
                 return data
             # Also to find out what is wrong.
             named = {name.replace("-", ""): value for name, value in headers.items()}
@@ -92,7 +92,7 @@ class S3Client(S3FileSystem):
         with _reporting_changes(path):
             return await self._retrier.call(attempt, kind="content", request=f"get_object {path}")
 
-    async def _get(self, bucket: str, key: str, headers: Mapping[str, str]) -> bytes | None:
+    async def _read_plain(self, bucket: str, key: str, headers: Mapping[str, str]) -> bytes | None:
         """Read an object; return None if the store has other objections than being overloaded.
 
         botocore and s3fs take ten times the CPU time for a request.

@@ -5,15 +5,24 @@ import operator
 import shlex
 from pathlib import Path
 
+import yaml
+
 from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError, ServiceError, StorageError
 from components.trainer.config.recipes import resolve
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import run_commands
-from pipeline_def.kubeflow.run_options import Parser, add_specification, add_target
-from pipeline_def.kubeflow.specification import LOOKUPS, Target
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
+from pipeline_def.kubeflow.run_commands import Parser, add_specification, add_target
+from pipeline_def.kubeflow.specification import (
+    LOOKUPS,
+    Target,
+    check_documents,
+    find_target,
+    read_documents,
+)
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
@@ -118,21 +127,37 @@ def check(arguments: list[str]) -> int:
     where = "Namespace of Argo's controller, for --preflight. Default: kubeflow."
     parser.add_argument("--namespace", default="kubeflow", help=where)
     options = parser.parse_args(arguments)
-
-    from pipeline_def.kubeflow.spec_check import (
-        check_documents,
-        describe_retries,
-        find_target,
-        read_documents,
-    )
-
     documents = read_documents(options.spec)
     target = options.target or find_target(documents)
     check_documents(documents, target)
     print(f"Valid for {target}: {options.spec}")
     if options.preflight:
-        print(describe_retries(options.namespace))
+        print(_describe_retries(options.namespace))
     return 0
+
+
+def _describe_retries(namespace: str) -> str:
+    """Return a sentence about what Argo's defaults make of the retries of steps.
+
+    It asks the cluster of the kubeconfig, where this user may read the configuration.
+    """
+    try:
+        found = KubernetesClient.of_user(namespace).config_map("workflow-controller-configmap")
+    except ServiceError as error:
+        return f"Whether Argo starts failing steps again is unknown: {error}"
+    try:
+        whole = yaml.safe_load(found.get("config") or "") or {}
+        defaults = yaml.safe_load(found.get("workflowDefaults") or "") or whole["workflowDefaults"]
+        policy = str(defaults["spec"]["templateDefaults"]["retryStrategy"]["retryPolicy"])
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError):
+        policy = ""
+    if policy in ("OnError", "OnTransientError"):
+        return (
+            f"Argo's templateDefaults say retryPolicy: {policy}: it starts lost pods again, but no "
+            "step that fails. Its pod does, but for a pod that is killed as a whole; see "
+            "docs/how-to/kubeflow.md, section Resources."
+        )
+    return "Argo starts failing steps again, as often as their retries say."
 
 
 COMMANDS = {

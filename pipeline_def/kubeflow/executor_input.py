@@ -65,35 +65,28 @@ def remote_uri(path: str) -> str:
 
 
 def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
-    """Return where pushed models go: what the run says, or the pipeline's own folder."""
+    """Return where pushed models go: what the run says, or the folder that all its runs share.
+
+    Vertex AI writes to `<root>/<project number>/<pipeline>-<time>/…`.
+    """
     values = executor_input.get("inputs", {}).get("parameterValues", {})
     if given := values.get(STORAGE_PARAMETER):
         return str(given).rstrip("/")
-    uris = [artifact["uri"] for artifact in artifacts_of(executor_input)]
-    folders = (pipeline_folder(uri, pipeline) for uri in uris)
-    return next((folder for folder in folders if folder), None)
+    if run := run_folder(executor_input, pipeline):
+        return run.rpartition("/")[0]
+    root = _folder_of_outputs(rf".+?(?=/\d+/{re.escape(pipeline)}-\d+/)", executor_input)
+    return f"{root}/{pipeline}" if root else None
 
 
 def run_folder(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
     """Return the folder of the run's artifacts on open-source Kubeflow; None if unknown.
 
-    Inputs may come from other runs.
+    It writes to `<root>/<pipeline>/<run, a UUID>/…`. Inputs may come from other runs.
     """
+    return _folder_of_outputs(rf".+?/{re.escape(pipeline)}/{_UUID}(?=/)", executor_input)
+
+
+def _folder_of_outputs(pattern: str, executor_input: Mapping[str, Any]) -> str | None:
     outputs = artifacts_of({"outputs": executor_input["outputs"]})
-    folder = re.compile(rf".+?/{re.escape(pipeline)}/{_UUID}(?=/)")
-    matches = (folder.match(artifact["uri"]) for artifact in outputs)
+    matches = (re.match(pattern, artifact["uri"]) for artifact in outputs)
     return next((match[0] for match in matches if match), None)
-
-
-def pipeline_folder(uri: str, pipeline: str) -> str | None:
-    """Return the folder of `pipeline` that all its runs share, from the URI of any artifact.
-
-    Open-source Kubeflow writes to `<root>/<pipeline>/<run, a UUID>/…`, Vertex AI to
-    `<root>/<project number>/<pipeline>-<time>/…`.
-    """
-    name = re.escape(pipeline)
-    if match := re.match(rf"(.+?/{name})/{_UUID}/", uri):
-        return match[1]
-    if match := re.match(rf"(.+?)/\d+/{name}-\d+/", uri):
-        return f"{match[1]}/{pipeline}"
-    return None

@@ -1,29 +1,146 @@
-"""The commands of `kfp_runner.py` for runs on a cluster: start, schedule, list, read and stop."""
+"""The commands of `kfp_runner.py` for runs on a cluster, and the options that commands share."""
 
+import argparse
 import dataclasses
 import functools
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import NoReturn
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules, vertex_client
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunFollower, StartedRun, describe
-from pipeline_def.kubeflow.run_options import (
-    Parser,
-    add_connection,
-    add_request,
-    add_target,
-    connect,
-    make_request,
+from pipeline_def.kubeflow.client.api import Api, Connection
+from pipeline_def.kubeflow.client.run import (
+    RUN_ENDS,
+    Parameter,
+    RunFollower,
+    RunRequest,
+    StartedRun,
+    describe,
+)
+from pipeline_def.kubeflow.specification import (
+    Specification,
+    Target,
+    check_documents,
+    read_documents,
 )
 
 _REQUIRED = {"oss": ("endpoint",), "vertex": ("project", "region")}
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
 a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
+_READERS: dict[str, Callable[[str], Parameter]] = {
+    "NUMBER_INTEGER": int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": lambda text: {"true": True, "false": False}[text.lower()],
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a mistake in one sentence, without the usage of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigurationError`."""
+        text = f"{message[:1].upper()}{message[1:].rstrip('.')}"
+        raise ConfigurationError(f"{text}. See {self.prog} --help.")
+
+
+def add_target(parser: argparse.ArgumentParser, *, default: Target | None = "oss") -> None:
+    """Add the option that chooses a kind of Kubeflow."""
+    otherwise = f"default: {default or 'what the file is for'}"
+    parser.add_argument(
+        "--target",
+        choices=("oss", "vertex"),
+        default=default,
+        help=f"oss: open-source Kubeflow Pipelines v2; vertex: Vertex AI; {otherwise}.",
+    )
+
+
+def add_connection(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add the options for the API of open-source Kubeflow Pipelines."""
+    group = parser.add_argument_group("open-source Kubeflow Pipelines")
+    add = group.add_argument
+    add("--endpoint", required=required, help="URL of the API, such as http://localhost:8080.")
+    add("--namespace", help="Namespace of the user, on a cluster with several.")
+    add("--experiment", default="images", help="Created if missing. Default: images.")
+    add("--token-file", help="File with a bearer token. Default: the variable KFP_TOKEN, or none.")
+    add("--ca-cert", help="PEM file with the certificate of the server's authority.")
+    add("--timeout", type=float, default=30.0, help="Seconds for one request. Default: 30.")
+
+
+def connect(options: argparse.Namespace) -> Api:
+    """Return the API that the options of `add_connection` name."""
+    names = [item.name for item in dataclasses.fields(Connection)]
+    return Api(Connection(**{name: getattr(options, name) for name in names}))
+
+
+def add_specification(parser: argparse.ArgumentParser) -> None:
+    """Add the specification."""
+    text = "File from `compile`. Default: pipeline.yaml."
+    parser.add_argument("spec", nargs="?", default="pipeline.yaml", metavar="FILE", help=text)
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what a run consists of."""
+    add = parser.add_argument
+    add_specification(parser)
+    add(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Parameter of the run, such as training_epochs=5. May be repeated.",
+    )
+    add("--pipeline-root", help="URL of the folder for what steps write.")
+    add("--pipeline-version", help="Name of the version. Default: time and digest.")
+    add("--service-account", help="Account that runs the steps.")
+    add("--no-cache", action="store_true", help="Run every step, whatever is in the cache.")
+
+
+def make_request(options: argparse.Namespace, name: str | None, *, target: Target) -> RunRequest:
+    """Return the run, or the runs of a schedule, that the options of `add_request` describe.
+
+    Without a name, it is named by pipeline and time. Raises `UserError` for wrong parameters and
+    files.
+    """
+    documents = read_documents(options.spec)
+    check_documents(documents, target)
+    specification = Specification(documents[0])
+    pipeline = specification.spec["pipelineInfo"]["name"]
+    return RunRequest(
+        path=options.spec,
+        documents=documents,
+        name=name or f"{pipeline}-{time.strftime('%Y%m%d-%H%M%S')}",
+        parameters=_parse_parameters(options.parameter, specification),
+        pipeline_root=options.pipeline_root,
+        service_account=options.service_account,
+        no_cache=options.no_cache,
+        experiment=options.experiment,
+        version=options.pipeline_version,
+    )
+
+
+def _parse_parameters(texts: list[str], specification: Specification) -> dict[str, Parameter]:
+    """Read `name=value` pairs as the types in the specification."""
+    definitions = specification.run_parameters
+    parameters = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in definitions:
+            raise ConfigurationError(
+                f"--parameter {text}: write NAME=VALUE; NAME is one of "
+                f"{', '.join(sorted(definitions))}."
+            )
+        kind = definitions[name].get("parameterType", "STRING")
+        try:
+            parameters[name] = _READERS.get(kind, str)(value)
+        except (ValueError, KeyError):
+            raise ConfigurationError(f"--parameter {text}: the value must be a {kind}.") from None
+    return parameters
 
 
 def run(arguments: list[str]) -> int:
@@ -121,8 +238,6 @@ def runs(arguments: list[str]) -> int:
 
 
 def _row(run: client.ListedRun) -> Sequence[str]:
-    if not run.created:
-        return run.run_id, run.name, describe(run.state), "", ""
     started = datetime.fromisoformat(run.created)
     ended = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
     took = format_duration(max(0.0, (ended - started).total_seconds()))

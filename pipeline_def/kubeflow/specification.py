@@ -1,8 +1,18 @@
-"""A compiled pipeline: one YAML document, and a second one with settings for Kubernetes."""
+"""A compiled pipeline, one YAML document and a second one with settings for Kubernetes, and checks.
 
+The checks find what a target would refuse before anything is uploaded. Their rules cover what a
+configuration, or an edit of the compiled file, can break; KFP's own backend checks the rest of the
+compiler's output in the tests.
+"""
+
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import yaml
+
+from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def import steps
 
 Spec = dict[str, Any]
@@ -11,6 +21,18 @@ Target = Literal["oss", "vertex"]
 """Open-source Kubeflow Pipelines, or Vertex AI."""
 
 _EXECUTOR = "_executor"
+
+# Parts of names of Kubernetes objects.
+_PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
+_ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
+_ACCELERATORS = {
+    # The name of a resource of Kubernetes' nodes.
+    "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
+    "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
+}
+
+_DIRECT = '"direct": true'
+"""In the interface of a step that uses remote URIs instead of the launcher's copies."""
 
 
 def executor_label(task: str) -> str:
@@ -106,3 +128,103 @@ class Specification:
     def sources(self, task: str, kind: str) -> dict[str, Spec]:
         """Return where the inputs of a task come from; `kind` is parameters or artifacts."""
         return _part(self.tasks[task], "inputs", kind)
+
+
+def read_documents(path: str) -> list[Any]:
+    """Read the documents of a specification from YAML or JSON."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [document for document in yaml.safe_load_all(file) if document is not None]
+    except OSError as error:
+        raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"Cannot read {path}: it is not text.") from error
+    except yaml.YAMLError as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigurationError(f"{path} is neither YAML nor JSON: {reason}.") from error
+
+
+def check_documents(documents: list[Any], target: Target) -> None:
+    """Raise `ConfigurationError` with everything that `target` would refuse."""
+    if problems := find_problems(documents, target):
+        other = find_target(documents)
+        if other != target and not find_problems(documents, other):
+            raise ConfigurationError(
+                f"This file is for {other}, not for {target}: compile it again with --target "
+                f"{target}, or add --target {other} here."
+            )
+        name = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
+        raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
+
+
+def find_target(documents: list[Any]) -> Target:
+    """Return what the documents are compiled for: on Vertex AI every step uses remote URIs."""
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        return "oss"
+    executors = Specification(documents[0]).executors.values()
+    direct = [_DIRECT in str(executor.get("container", {}).get("args")) for executor in executors]
+    return "vertex" if direct and all(direct) else "oss"
+
+
+def check_name(name: str) -> None:
+    """Raise `ConfigurationError` if a pipeline may not have this name."""
+    if not _PIPELINE_NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"Invalid pipeline name {name!r}: use up to 128 characters of a-z, 0-9 and -, with a "
+            "letter or digit at each end."
+        )
+
+
+def find_problems(documents: list[Any], target: Target) -> list[str]:
+    """Return a sentence for everything that `target` would refuse."""
+    if len(documents) not in (1, 2) or not all(isinstance(one, dict) for one in documents):
+        return [
+            "The file must contain a specification, and may have a document `platforms` after it."
+        ]
+    if len(documents) == 2 and target == "vertex":
+        return [
+            "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
+            "volumes and shared_memory from kubeflow.steps."
+        ]
+    specification = Specification(*documents)
+    unknown = list(_unknown_fields(specification))
+    return unknown or list(_specification_problems(specification, target))
+
+
+def _unknown_fields(specification: Specification) -> Iterator[str]:
+    """Yield fields that KFP does not define; its backend would drop some of them silently."""
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2 as messages
+
+    spec = specification.spec
+    parts = [
+        ("specification", messages.PipelineSpec, spec),
+        ("deploymentSpec", messages.PipelineDeploymentConfig, spec.get("deploymentSpec", {})),
+        ("platform document", messages.PlatformSpec, specification.platform),
+    ]
+    for name, message, part in parts:
+        try:
+            json_format.ParseDict(part, message())
+        except json_format.ParseError as error:
+            yield f"The {name} is invalid: {str(error).splitlines()[0].rstrip('.')}."
+
+
+def _specification_problems(specification: Specification, target: Target) -> Iterator[str]:
+    try:
+        check_name(specification.spec.get("pipelineInfo", {}).get("name", ""))
+    except ConfigurationError as error:
+        yield str(error)
+    root, schemes = specification.spec.get("defaultPipelineRoot"), _ROOT_SCHEMES[target]
+    if root is not None and not root.startswith(schemes):
+        yield f"The pipeline root is {root}: it must start with {' or '.join(schemes)}."
+    pattern, example = _ACCELERATORS[target]
+    for label, executor in specification.executors.items():
+        task, container = task_of(label), executor.get("container", {})
+        if not container.get("image"):
+            yield f"{task} has no container image: set --image, or image in kubeflow.steps."
+        kind = container.get("resources", {}).get("accelerator", {}).get("type")
+        if kind is not None and not re.fullmatch(pattern, kind):
+            yield (
+                f"{task} requests the accelerator {kind!r}: set kubeflow.steps.{task}.gpu_type to "
+                f"a name like {example}."
+            )

@@ -19,7 +19,7 @@ from pipeline_def.apps.serve import options as server_options
 from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import commands as kubeflow_commands
-from pipeline_def.kubeflow import run_commands, run_options
+from pipeline_def.kubeflow import run_commands
 from pipeline_def.local.commands import inspect, predict, rollback, run, runs, schema
 from tests.docs.markdown import ROOT
 
@@ -81,7 +81,7 @@ def stopped_runners() -> Iterator[None]:
         parse_review(arguments)
         raise Parsed
 
-    class Parser(run_options.Parser):
+    class Parser(run_commands.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
             raise Parsed

@@ -17,7 +17,7 @@ from pipeline_def.apps.serve.options import ServerOptions
 from pipeline_def.commands import COMMANDS as LOCAL_COMMANDS
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
-from pipeline_def.kubeflow.run_options import Parser
+from pipeline_def.kubeflow.run_commands import Parser
 from tests.docs.markdown import INLINE, ROOT, Code
 
 # Of commands that add them as they run, of the steps on Kubeflow, and of `docker build`.

@@ -13,8 +13,13 @@ from kubernetes.config import kube_config
 
 import kfp_runner
 from components.contract.errors import ConfigurationError, StorageError
-from pipeline_def.kubeflow.spec_check import find_problems, find_target, read_documents
-from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.specification import (
+    Spec,
+    Target,
+    find_problems,
+    find_target,
+    read_documents,
+)
 from tests.kubeflow.small_spec import SPEC, platform, write_spec
 from tests.kubeflow.workers.kubernetes_server import TOKEN, KubernetesServer
 

@@ -106,7 +106,7 @@ def _run(plan: dict[str, Any], files: list[int]) -> None:
     if child := os.fork():
         os._exit(_wait(child))
     os.fchdir(root)
-    if os.stat(".").st_ino != os.stat("/").st_ino:
+    if not os.path.samestat(os.stat("."), os.stat("/")):
         os.chroot(".")
     os.chdir(plan["folder"])
     os.environ.clear()

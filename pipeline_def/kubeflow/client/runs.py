@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import yaml
 
+from components.contract.configuration import require
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
@@ -191,11 +192,10 @@ def list_runs(api: Api, experiment: str, most: int) -> list[ListedRun]:
 def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
     """Return the one run with this name, ID or beginning of an ID; None: the newest run."""
     runs = list_runs(api, experiment, 1 if wanted is None else _MOST_SEARCHED)
-    if wanted is None and not runs:
-        raise ConfigurationError(f"The experiment {experiment} has no runs.")
-    matching = [
-        run for run in runs if wanted is None or run.name == wanted or run.run_id.startswith(wanted)
-    ]
+    if wanted is None:
+        require(bool(runs), f"The experiment {experiment} has no runs.")
+        return runs[0]
+    matching = [run for run in runs if run.name == wanted or run.run_id.startswith(wanted)]
     if len(matching) != 1:
         count = f"are {len(matching)} runs" if matching else "is no run"
         raise ConfigurationError(
@@ -213,12 +213,10 @@ def stop_run(api: Api, run_id: str) -> None:
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
     """Return what is kept of the log of a task, or of a step that shares a task with others."""
-    run = _get(api, run_id)
-    # Runs of earlier releases have a pod for a step that shares one today.
-    views = {view.name: view for view in read_view(run, [task, pod_of(task)]).tasks}
-    view = views[task] if views[task].state else views[pod_of(task)]
+    run, pod = _get(api, run_id), pod_of(task)
+    [view] = (view for view in read_view(run, [pod]).tasks if view.name == pod)
     known = list_tasks(run)
-    if known and not known & views.keys():
+    if known and pod not in known:
         steps = {part for name in known for part in steps_of(name)} | known
         hint = did_you_mean(task, steps) or f" It has {', '.join(sorted(known))}."
         raise ConfigurationError(f"The run {run_id} has no task {task}.{hint}")

@@ -2,7 +2,7 @@
 
 TFX's compiler writes for Vertex AI and relies on features that open-source Kubeflow does not have.
 This one describes the parts of the pipeline, gives them the parameters of a run, and writes each
-pod once; `spec_check` then looks for what a target would refuse.
+pod once; `check_documents` then looks for what a target would refuse.
 """
 
 import dataclasses
@@ -35,12 +35,13 @@ from pipeline_def.kubeflow.compile.platform import (
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import (
     LOOKUPS,
     Spec,
     Specification,
     Target,
+    check_documents,
+    check_name,
     pod_of,
     steps_of,
 )

@@ -112,6 +112,13 @@ def _told(part: StepInterface, settings: PodSettings) -> StepInterface:
 def _run_parts(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:
     """Run the steps and lookups that share the pod, and report the run if these are its last."""
     shared = SharedPod(given)
+
+    def report(*, error: str) -> None:
+        if settings.tracking.mlflow:
+            from pipeline_def.kubeflow.step.reporting import report_pod
+
+            report_pod(settings.tracking, interface, given, shared.made, error=error)
+
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
         part_input = shared.input_of(part)
@@ -120,25 +127,11 @@ def _run_parts(interface: StepInterface, given: dict[str, Any], settings: PodSet
         except BaseException as error:
             shared.keep_outputs()
             if isinstance(error, Exception):
-                _report(interface, given, shared.made, settings, error=first_line(error))
+                report(error=first_line(error))
             raise
         shared.add(part, json.loads(read_bytes(part_input["outputs"]["outputFile"])))
     write_json(given["outputs"]["outputFile"], shared.made)
-    _report(interface, given, shared.made, settings)
-
-
-def _report(
-    interface: StepInterface,
-    given: dict[str, Any],
-    made: dict[str, Any],
-    settings: PodSettings,
-    *,
-    error: str = "",
-) -> None:
-    if settings.tracking.mlflow:
-        from pipeline_def.kubeflow.step.reporting import report_pod
-
-        report_pod(settings.tracking, interface, given, made, error=error)
+    report(error="")
 
 
 def first_line(error: BaseException) -> str:

@@ -27,8 +27,14 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
-from pipeline_def.kubeflow.spec_check import find_target
-from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of
+from pipeline_def.kubeflow.specification import (
+    LOOKUPS,
+    Spec,
+    Specification,
+    Target,
+    find_target,
+    pod_of,
+)
 from pipeline_def.kubeflow.step_interface import LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
@@ -375,23 +381,6 @@ def with_secrets(spec: Spec, choices: Config) -> set[str]:
         return set()
     executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return {label.removesuffix("_executor") for label in executors}
-
-
-def test_each_run_of_a_schedule_reads_the_newest_spans() -> None:
-    pattern, ingest = "gs://b/day-{SPAN}", IngestConfig(window=3)
-    choices = dataclasses.replace(config(), data=pattern, ingest=ingest)
-    made = compiler.compile_documents(choices, target="oss", image="i")[0]
-    parameters = made["root"]["inputDefinitions"]["parameters"]
-    # A schedule gives no values, so that these defaults hold.
-    assert parameters["data"]["defaultValue"] == pattern
-    assert parameters["span"]["defaultValue"] == -1
-    lookup = steps(made)[LOOKUPS]
-    assert not lookup.get("cachingOptions", {}).get("enableCache")
-    # What it finds changes from run to run, and decides whether the step is cached.
-    assert "ImageExampleGen_resolved" in json.dumps(steps(made)["ImageExampleGen"]["inputs"])
-    source = lookup["inputs"]["parameters"]["ImageExampleGen_config"]
-    found = json.loads(source["runtimeValue"]["constant"])
-    assert {"window": 3, "span": None}.items() <= found.items()
 
 
 def test_only_steps_that_open_the_store_get_its_secret(spec: Spec, compiled: list[Spec]) -> None:

@@ -16,6 +16,7 @@ from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL
+from tests.kubeflow.launcher import executor_input
 from tests.pictures import write_folder
 
 OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in row.opens}
@@ -82,7 +83,7 @@ def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
         for key, source in whole.sources(name, "parameters").items()
     }
     output = folder / "output.json"
-    given = {"inputs": {"parameterValues": values}, "outputs": {"outputFile": str(output)}}
+    given = executor_input(output, {}, {}, **values)
     command = whole.container(name)["args"]
     assert entrypoint.main([json.dumps(given) if a == "{{$}}" else a for a in command]) == 0
     found = json.loads(output.read_text())["parameterValues"]

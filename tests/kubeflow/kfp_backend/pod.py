@@ -1,8 +1,7 @@
-"""A root directory of its own for each container, by Linux mount namespaces."""
+"""A root directory of its own for each container: a copy of this machine's that is lost again."""
 
 import contextlib
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -10,25 +9,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubeflow.kfp_backend import isolate
-
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _FRESH = ("/dev/shm", "/gcs", "/minio", "/s3", "/tmp")  # Empty when a container starts.
+
+# Takes an empty folder, a file to make, pairs of a folder here and its path there, --, a command.
+_START = """
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cd "$1/root"
+ready=$2
+shift 2
+while [ "$1" != -- ]; do
+  mkdir -p ".$2"
+  mount --rbind "$1" ".$2"
+  shift 2
+done
+mount -t proc proc proc
+touch "$ready"
+shift
+exec chroot . "$@"
+"""
+
+
+def _unshare(*arguments: str) -> list[str]:
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    # The namespace of processes ends what a container leaves running.
+    command = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child"]
+    return [*command, "sh", "-euc", _START, "sh", *arguments]
 
 
 @functools.cache
 def has_namespaces() -> bool:
-    """Return whether this machine lets us create mount namespaces."""
-    probe = [*_unshare(), "mount", "-t", "tmpfs", "tmpfs", "/tmp"]
+    """Return whether this machine lets us make such a root directory."""
     with contextlib.suppress(OSError):
+        probe = _unshare("/tmp", "/dev/null", "--", "true")
         return subprocess.run(probe, capture_output=True).returncode == 0
     return False
-
-
-def _unshare() -> list[str]:
-    user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    # The namespace of processes ends what a container leaves running.
-    return ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child"]
 
 
 @dataclass(frozen=True)
@@ -39,10 +56,6 @@ class Pod:
     volumes: Mapping[str, Path | None]
     """Mount path → folder of the host; None for an empty one."""
 
-    def __post_init__(self) -> None:
-        for folder in self.mounts.values():
-            folder.mkdir(parents=True, exist_ok=True)
-
     @property
     def mounts(self) -> dict[str, Path]:
         """Everything that a container may write to: path → folder of the host, outer ones first."""
@@ -51,39 +64,25 @@ class Pod:
 
     def run(self, command: list[str], env: Mapping[str, str], log: Path, timeout: float) -> int:
         """Run `command` in the repository's folder; return its exit status."""
-        root, file = self.folder / "root", self.folder / "plan.json"
-        root.mkdir()
-        kept = dict.fromkeys((str(_REPOSITORY), sys.prefix, sys.base_prefix))
-        plan = {
-            "root": str(root),
-            "opened": sorted(self._opened()),
-            "mounts": {mount: str(folder) for mount, folder in self.mounts.items()},
-            "kept": list(kept),
-            "ready": str(self.folder / "ready"),
-            "folder": str(_REPOSITORY),
-            "command": command,
-            "env": dict(env),
-        }
-        file.write_text(json.dumps(plan))
+        root, ready = self.folder / "root", self.folder / "ready"
+        for folder in (root, *self.mounts.values()):
+            folder.mkdir(parents=True, exist_ok=True)
+        # The last ones may lie under /tmp, which is hidden by then.
+        kept = (str(_REPOSITORY), sys.prefix, sys.base_prefix)
+        pairs = [(path, path) for path in ("/dev", "/sys")]
+        pairs += [(str(folder), path) for path, folder in self.mounts.items()]
+        pairs += [(path, path) for path in dict.fromkeys(kept)]
+        places = [word for pair in pairs for word in pair]
+        there = ["--", "env", f"--chdir={_REPOSITORY}", *command]
         with log.open("ab") as stream:
             status = subprocess.run(
-                [*_unshare(), sys.executable, "-I", "-S", isolate.__file__, str(file)],
-                cwd=_REPOSITORY,
+                _unshare(str(root), str(ready), *places, *there),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 timeout=timeout,
             ).returncode
-        if not (self.folder / "ready").exists():
+        if not ready.exists():
             raise RuntimeError(f"the root directory could not be made: {log.read_text()}")
         return status
-
-    def _opened(self) -> set[str]:
-        """Find the folders whose entries are mounted one by one, to add mount points to them."""
-        opened = {"/"}
-        for mount in self.mounts:
-            inner = any(mount.startswith(other + "/") for other in self.mounts)
-            if not inner and not Path(mount).is_dir():
-                opened |= {str(parent) for parent in Path(mount).parents}
-        return opened

@@ -10,13 +10,13 @@ import pytest
 from tfx import types
 from tfx.dsl.components.base import base_executor
 
-from components.contract.configuration import to_json
 from components.contract.errors import UserError
 from components.contract.properties import LookupInput
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow import executor_input
+from pipeline_def.kubeflow import executor_input as message
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step_interface import StepInterface
+from tests.kubeflow.launcher import command, executor_input
 
 MODEL = "tfx.types.standard_artifacts.Model"
 METRICS = "components.contract.artifacts.Metrics"
@@ -65,19 +65,12 @@ def arguments(
 ) -> list[str]:
     (tmp_path / "model").write_text("weights")
     artifact = {"name": "7", "type": {"instanceSchema": ""}, "metadata": {"found": 1.0, "x": "y"}}
+    model = {**artifact, "uri": f"{tmp_path}/model"}
     copy = {"uri": f"{tmp_path}/copy", "type": {"schemaTitle": "system.Metrics"}}
-    given = {
-        "inputs": {
-            "parameterValues": parameters,
-            "artifacts": {"model": {"artifacts": [{**artifact, "uri": f"{tmp_path}/model"}]}},
-        },
-        "outputs": {
-            "artifacts": {"copy": {"artifacts": [copy]}},
-            "outputFile": f"{tmp_path}/new/output_metadata.json",
-        },
-    }
-    own = ("--step", step, "--interface", to_json(interface))
-    return [*own, "--executor_input", json.dumps(given)]
+    file = tmp_path / "new/output_metadata.json"
+    return command(
+        step, interface, executor_input(file, {"model": model}, {"copy": copy}, **parameters)
+    )
 
 
 def interface(name: str, **changes: Any) -> StepInterface:
@@ -215,7 +208,7 @@ def pod(second: StepInterface) -> StepInterface:
 def in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]) -> list[str]:
     """Give outputs URIs of a store that the launcher would copy them to."""
     mounts = {f"{tmp_path}/store/": f"{tmp_path}/mount/"}
-    monkeypatch.setattr(executor_input, "_MOUNTS", mounts)
+    monkeypatch.setattr(message, "_MOUNTS", mounts)
     (tmp_path / "mount").mkdir()
     given = json.loads(argv[-1])
     for name in ("copy", "again"):

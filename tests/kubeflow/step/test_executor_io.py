@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.executor_input import local_path, pipeline_folder, remote_uri
+from pipeline_def.kubeflow.executor_input import local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
 from pipeline_def.kubeflow.step_interface import StepInterface
+from tests.kubeflow.launcher import executor_input
 
 RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
 EPOCHS = '{"training": {"epochs": 2}}'
@@ -18,38 +19,18 @@ SALT = "11111111-2222-3333-4444-555555555555"
 
 def given(**parameters: Any) -> dict[str, Any]:
     """An executor input in the layout of KFP 2.5: blank types, doubles, extra outputs."""
-    blank = {"instanceSchema": ""}
-    return {
-        "inputs": {
-            "parameterValues": parameters,
-            "artifacts": {
-                "examples": {
-                    "artifacts": [
-                        {
-                            "name": "7",
-                            "uri": f"{RUN}/ImageExampleGen/{SALT}/examples",
-                            "type": blank,
-                            "metadata": {"span": 3.0, "display_name": "examples"},
-                        }
-                    ]
-                }
-            },
-        },
-        "outputs": {
-            "artifacts": {
-                "model": {"artifacts": [{"uri": f"{RUN}/Trainer/{SALT}/model", "type": blank}]},
-                "executor-logs": {
-                    "artifacts": [
-                        {
-                            "uri": f"{RUN}/Trainer/{SALT}/executor-logs",
-                            "type": {"schemaTitle": "system.Artifact"},
-                        }
-                    ]
-                },
-            },
-            "outputFile": "/tmp/kfp_outputs/output_metadata.json",
-        },
+    blank, folder = {"instanceSchema": ""}, f"{RUN}/Trainer/{SALT}"
+    examples = {
+        "name": "7",
+        "uri": f"{RUN}/ImageExampleGen/{SALT}/examples",
+        "type": blank,
+        "metadata": {"span": 3.0, "display_name": "examples"},
     }
+    logs = {"uri": f"{folder}/executor-logs", "type": {"schemaTitle": "system.Artifact"}}
+    outputs = {"model": {"uri": f"{folder}/model", "type": blank}, "executor-logs": logs}
+    return executor_input(
+        "/tmp/output_metadata.json", {"examples": examples}, outputs, **parameters
+    )
 
 
 TRAINER = StepInterface(
@@ -68,13 +49,13 @@ def properties(interface: StepInterface = TRAINER, **parameters: Any) -> dict[st
 
 
 def test_direct_steps_keep_remote_uris() -> None:
-    executor_input = given(storage="", training_epochs=1.0, custom_config=EPOCHS)
-    before = json.dumps(executor_input)
-    prepared = prepare_input(executor_input, replace(TRAINER, direct=True))
+    message = given(storage="", training_epochs=1.0, custom_config=EPOCHS)
+    before = json.dumps(message)
+    prepared = prepare_input(message, replace(TRAINER, direct=True))
     # The launcher's own outputs are dropped.
     [[model]] = [one["artifacts"] for one in prepared["outputs"]["artifacts"].values()]
     assert model["uri"] == model["name"] == f"{RUN}/Trainer/{SALT}/model"
-    assert json.dumps(executor_input) == before
+    assert json.dumps(message) == before
 
 
 def test_run_parameters_replace_compiled_values() -> None:
@@ -121,8 +102,8 @@ def test_unknown_storage_is_an_error() -> None:
         (f"gs://b/other/{SALT}/Trainer/model", None),
     ],
 )
-def test_pipeline_folder(uri: str, folder: str | None) -> None:
-    assert pipeline_folder(uri, "images") == folder
+def test_the_folder_of_a_pipeline(uri: str, folder: str | None) -> None:
+    assert storage_of(executor_input("", {}, {"model": {"uri": uri}}), "images") == folder
 
 
 @pytest.mark.parametrize(

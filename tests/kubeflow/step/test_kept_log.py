@@ -1,6 +1,5 @@
 """The log of a step outlives its pod, whether the step succeeds, fails or is killed."""
 
-import json
 import os
 import shutil
 import signal
@@ -23,6 +22,7 @@ from pipeline_def.kubeflow.step_interface import (
     PodSettings,
     StepInterface,
 )
+from tests.kubeflow.launcher import command, executor_input
 
 ROOT = Path(__file__).parents[3]
 RUN = "f9cb95c6-c67e-4910-848e-a32d34169a24"
@@ -51,13 +51,8 @@ def find(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> di
 def arguments(folder: Path, end: str) -> list[str]:
     """The arguments of a lookup."""
     interface = StepInterface(pipeline="images", lookup=f"{__name__}.find")
-    place = {"artifacts": [{"uri": f"{folder}/images/{RUN}/Gen/1"}]}
-    given = {
-        "inputs": {"parameterValues": {"end": end}},
-        "outputs": {"artifacts": {"place": place}, "outputFile": f"{folder}/output.json"},
-    }
-    argv = ["--step", "Gen", "--interface", to_json(interface)]
-    return [*argv, "--executor_input", json.dumps(given)]
+    place = {"place": {"uri": f"{folder}/images/{RUN}/Gen/1"}}
+    return command("Gen", interface, executor_input(folder / "output.json", {}, place, end=end))
 
 
 _IMPATIENT = """
@@ -137,8 +132,8 @@ def test_a_step_is_started_again_in_its_pod(
 
 def test_a_lost_pod_leaves_the_log_as_far_as_it_came(tmp_path: Path) -> None:
     kept = tmp_path / f"images/{RUN}/logs/Gen.txt"
-    command = [sys.executable, "-c", _IMPATIENT, *arguments(tmp_path, "slow")]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as pod:
+    program = [sys.executable, "-c", _IMPATIENT, *arguments(tmp_path, "slow")]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, start_new_session=True) as pod:
         deadline = time.monotonic() + 30
         while not (kept.exists() and "Looking" in kept.read_text()):
             assert time.monotonic() < deadline

@@ -16,7 +16,7 @@ from tfx.dsl.components.base import base_executor
 from components.contract.configuration import to_json
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow import executor_input
+from pipeline_def.kubeflow import executor_input as message
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step_interface import (
@@ -27,6 +27,7 @@ from pipeline_def.kubeflow.step_interface import (
 )
 from pipeline_def.kubeflow.workers import worker_step
 from pipeline_def.kubeflow.workers.worker_step import job_name, run_workers
+from tests.kubeflow.launcher import command, executor_input
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
@@ -65,19 +66,13 @@ class Step:
         self.volume.mkdir()
         (folder / "minio" / "b" / "examples").mkdir(parents=True)
         (folder / "minio" / "b" / "examples" / "shard").write_text("images")
-        self.given: dict[str, Any] = {
-            "inputs": {
-                "parameterValues": {
-                    "storage": str(self.volume / "models"),
-                    "checkpoints": "{storage}/checkpoints",
-                },
-                "artifacts": {"examples": {"artifacts": [{"uri": "minio://b/examples"}]}},
-            },
-            "outputs": {
-                "artifacts": {"model": {"artifacts": [{"uri": f"minio://b/{RUN}/Trainer/model"}]}},
-                "outputFile": str(folder / "output.json"),
-            },
-        }
+        self.given = executor_input(
+            folder / "output.json",
+            {"examples": {"uri": "minio://b/examples"}},
+            {"model": {"uri": f"minio://b/{RUN}/Trainer/model"}},
+            storage=str(self.volume / "models"),
+            checkpoints="{storage}/checkpoints",
+        )
         settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
         self.group = WorkerGroup("registry/image:1-gpu", settings)
         self.interface = StepInterface(
@@ -107,7 +102,7 @@ class Step:
 
 @pytest.fixture
 def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
-    monkeypatch.setitem(executor_input._MOUNTS, "minio://", f"{tmp_path}/minio/")
+    monkeypatch.setitem(message._MOUNTS, "minio://", f"{tmp_path}/minio/")
     return Step(server, tmp_path)
 
 
@@ -137,12 +132,12 @@ def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def operate(job: Job) -> None:
         [container] = job["spec"]["template"]["spec"]["containers"]
-        command = [word.replace("$$", "$") for word in container["command"]]
+        words = [word.replace("$$", "$") for word in container["command"]]
         told = next(one["value"] for one in container["env"] if one["name"] == "TF_CONFIG")
         for index in ("0", "1"):
             config = told.replace("$(JOB_COMPLETION_INDEX)", index)
             monkeypatch.setenv("TF_CONFIG", config)
-            assert entrypoint.main(command[3:]) == 0
+            assert entrypoint.main(words[3:]) == 0
         monkeypatch.delenv("TF_CONFIG")
 
     step.server.on_create = operate
@@ -150,8 +145,7 @@ def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv(SETTINGS_VARIABLE, to_json(PodSettings(workers=step.group)))
-    given = ("--interface", to_json(step.interface), "--executor_input", json.dumps(step.given))
-    assert entrypoint.main(["--step", "Trainer", *given]) == 0
+    assert entrypoint.main(command("Trainer", step.interface, step.given)) == 0
     assert not step.server.jobs
     assert not step.server.services
     output = json.loads((step.folder / "output.json").read_text())
