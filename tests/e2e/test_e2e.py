@@ -1,7 +1,6 @@
 """The parts of the test on a real cluster that need no cluster."""
 
 import contextlib
-import copy
 import io
 import re
 from collections import Counter
@@ -19,7 +18,6 @@ from e2e.commands import Commands, Failure
 from e2e.store import Store
 from pipeline_def.kubeflow.specification import LOOKUPS
 from tests.kubeflow.client.kfp_server import KfpServer, nodes
-from tests.kubeflow.small_spec import SPEC
 from tests.storage.s3_server import serve_s3
 
 ROOT = Path(__file__).parents[2]
@@ -133,15 +131,16 @@ class Compiled(runs.Runner):
     """Has a specification with the names of all tasks."""
 
     def compile(self, image: str, data: str, *options: str) -> None:
-        spec = copy.deepcopy(SPEC)
-        container = spec["deploymentSpec"]["executors"]["Gen_executor"]
-        spec["pipelineInfo"]["name"] = self.pipeline
-        tasks = {name: {"componentRef": {"name": name}} for name in runs.STEPS}
-        spec["components"] = {name: {"executorLabel": name} for name in tasks}
-        spec["deploymentSpec"]["executors"] = dict.fromkeys(tasks, container)
         names = {"training_epochs": "NUMBER_INTEGER", "max_accuracy_drop": "NUMBER_DOUBLE"}
         parameters = {name: {"parameterType": kind} for name, kind in names.items()}
-        spec["root"] = {"inputDefinitions": {"parameters": parameters}, "dag": {"tasks": tasks}}
+        tasks = {name: {"componentRef": {"name": name}} for name in runs.STEPS}
+        executors = {name: {"container": {"image": "i:1"}} for name in tasks}
+        spec = {
+            "pipelineInfo": {"name": self.pipeline},
+            "deploymentSpec": {"executors": executors},
+            "components": {name: {"executorLabel": name} for name in tasks},
+            "root": {"inputDefinitions": {"parameters": parameters}, "dag": {"tasks": tasks}},
+        }
         self.spec.write_text(yaml.safe_dump(spec))
 
 

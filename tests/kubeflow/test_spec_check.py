@@ -20,20 +20,8 @@ from pipeline_def.kubeflow.specification import (
     find_target,
     read_documents,
 )
-from tests.kubeflow.small_spec import SPEC, platform, write_spec
+from tests.kubeflow.conftest import container
 from tests.kubeflow.workers.kubernetes_server import TOKEN, KubernetesServer
-
-PLATFORM = platform({"nodeSelector": {"labels": {"gpu": "a100"}}})
-
-
-def container(spec: Spec, task: str = "Train") -> Spec:
-    found: Spec = spec["deploymentSpec"]["executors"][f"{task}_executor"]["container"]
-    return found
-
-
-def accelerator(kind: str) -> Spec:
-    return {"resources": {"accelerator": {"type": kind, "count": "1"}}}
-
 
 DEFAULTS = "spec: {templateDefaults: {retryStrategy: {limit: '2', retryPolicy: OnError}}}"
 NESTED = f"workflowDefaults:\n  {DEFAULTS}"
@@ -50,6 +38,7 @@ NESTED = f"workflowDefaults:\n  {DEFAULTS}"
 )
 def test_preflight_tells_what_argo_makes_of_retries(
     tmp_path: Path,
+    compiled_file: Path,
     data: dict[str, str] | None,
     said: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -64,114 +53,120 @@ def test_preflight_tells_what_argo_makes_of_retries(
         context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
         lists = {"clusters": [entry], "users": [entry], "contexts": [context]}
         (tmp_path / "config").write_text(yaml.safe_dump({"current-context": "a", **lists}))
-        assert kfp_runner.main(["check", str(write_spec(tmp_path / "a.yaml")), "--preflight"]) == 0
+        assert kfp_runner.main(["check", str(compiled_file), "--preflight"]) == 0
     assert re.search(said, capsys.readouterr().out)
 
 
 Edit = Callable[[Spec], Any]
+
+
+def with_accelerator(kind: str) -> Edit:
+    resources = {"accelerator": {"type": kind, "count": "1"}}
+    return lambda spec: container(spec, "Trainer").update(resources=resources)
+
+
+def without_image(spec: Spec) -> None:
+    container(spec, "Trainer").pop("image")
+
+
+def misnamed(spec: Spec) -> None:
+    spec["pipelineInfo"]["name"] = "My Images"
+
+
 MISTAKES: list[tuple[Target, str, Edit]] = [
-    (
-        "oss",
-        "Invalid pipeline name 'My Images'",
-        lambda s: s["pipelineInfo"].update(name="My Images"),
-    ),
+    ("oss", "Invalid pipeline name 'My Images'", misnamed),
     ("oss", "must start with gs:// or s3://", lambda s: s.update(defaultPipelineRoot="/data")),
-    ("oss", "Train has no container image", lambda s: container(s).pop("image")),
+    ("oss", "Trainer has no container image", without_image),
     (
         "oss",
-        "Train requests the accelerator 'NVIDIA_TESLA_T4'",
-        lambda s: container(s).update(accelerator("NVIDIA_TESLA_T4")),
+        "Trainer requests the accelerator 'NVIDIA_TESLA_T4'",
+        with_accelerator("NVIDIA_TESLA_T4"),
     ),
-    (
-        "vertex",
-        "gpu_type to a name like NVIDIA_TESLA_T4",
-        lambda s: container(s).update(accelerator("nvidia.com/gpu")),
-    ),
+    ("vertex", "gpu_type to a name like NVIDIA_TESLA_T4", with_accelerator("nvidia.com/gpu")),
     ("oss", 'specification is invalid: .*"rooot"', lambda s: s.update(rooot={})),
     # KFP's backend discards unknown fields there silently.
-    ("oss", 'deploymentSpec is invalid: .*"imagee"', lambda s: container(s).update(imagee="x")),
+    (
+        "oss",
+        'deploymentSpec is invalid: .*"imagee"',
+        lambda s: container(s, "Trainer").update(imagee="x"),
+    ),
 ]
 
 
-def test_a_correct_specification_is_accepted() -> None:
-    targets: tuple[tuple[Target, str], ...] = (("oss", "nvidia.com/gpu"), ("vertex", "TPU_V3"))
-    for target, kind in targets:
-        spec = copy.deepcopy(SPEC)
-        container(spec).update(accelerator(kind))
-        assert find_problems([spec], target) == []
-    assert find_problems([SPEC, PLATFORM], "oss") == []
-
-
-def edited(*edits: Edit) -> Spec:
-    spec = copy.deepcopy(SPEC)
-    for edit in edits:
-        edit(spec)
-    return spec
-
-
-DOCUMENTS: list[tuple[Target, str, list[Any]]] = [
-    ("oss", "must contain a specification", []),
-    ("oss", "may have a document `platforms`", [SPEC, 5]),
-    ("oss", "platform document is invalid", [SPEC, {"platform": {}}]),
-    ("vertex", "Vertex AI reads no platform document", [SPEC, PLATFORM]),
-    *((target, sentence, [edited(edit)]) for target, sentence, edit in MISTAKES),
-]
-
-
-@pytest.mark.parametrize(("target", "sentence", "documents"), DOCUMENTS)
-def test_what_would_be_refused_is_found(
-    target: Target, sentence: str, documents: list[Any]
+@pytest.mark.parametrize(("target", "sentence", "edit"), MISTAKES)
+def test_a_mistake_is_found(
+    compiled: list[Spec], target: Target, sentence: str, edit: Edit
 ) -> None:
-    [problem] = find_problems(documents, target)
+    spec = copy.deepcopy(compiled[0])
+    edit(spec)
+    [problem] = find_problems([spec], target)
     assert re.search(sentence, problem)
 
 
-def test_check_lists_all_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "spec.json"
-    nameless = edited(MISTAKES[0][2], MISTAKES[2][2])
-    for spec, status in ((nameless, 2), (SPEC, 0)):
-        file.write_text(json.dumps(spec))
-        assert kfp_runner.main(["check", str(file)]) == status
-    [line] = capsys.readouterr().err.splitlines()
-    said = ("Kubeflow Pipelines would not run this", "Train has no container", "name 'My Images'")
-    assert all(words in line for words in said)
-
-
-OSS = [SPEC, PLATFORM]
+def test_a_correct_specification_is_accepted(compiled: list[Spec]) -> None:
+    targets: tuple[tuple[Target, str], ...] = (("oss", "nvidia.com/gpu"), ("vertex", "TPU_V3"))
+    for target, kind in targets:
+        spec = copy.deepcopy(compiled[0])
+        with_accelerator(kind)(spec)
+        assert find_problems([spec], target) == []
+    assert find_problems(compiled, "oss") == []
 
 
 @pytest.mark.parametrize(
-    ("command", "target", "said"),
+    ("documents", "target", "sentence"),
     [
-        (["check", "{}"], OSS, "Valid for oss: "),
-        (
-            ["check", "{}", "--target", "vertex"],
-            OSS,
-            "is for oss, not for vertex: compile it again",
-        ),
-        (["run", "{}", "--endpoint", "http://127.0.0.1:1"], [SPEC, {"x": 1}], "would not run this"),
+        (lambda found: [], "oss", "must contain a specification"),
+        (lambda found: [found[0], 5], "oss", "may have a document `platforms`"),
+        (lambda found: [found[0], {"platform": {}}], "oss", "platform document is invalid"),
+        (lambda found: found, "vertex", "Vertex AI reads no platform document"),
+    ],
+)
+def test_documents_that_would_be_refused_or_ignored(
+    compiled: list[Spec],
+    documents: Callable[[list[Spec]], list[Any]],
+    target: Target,
+    sentence: str,
+) -> None:
+    [problem] = find_problems(documents(compiled), target)
+    assert sentence in problem
+
+
+def test_check_lists_all_problems(
+    tmp_path: Path, compiled: list[Spec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, file = copy.deepcopy(compiled[0]), tmp_path / "spec.json"
+    without_image(spec)
+    misnamed(spec)
+    for content, status in ((spec, 2), (compiled[0], 0)):
+        file.write_text(json.dumps(content))
+        assert kfp_runner.main(["check", str(file)]) == status
+    [line] = capsys.readouterr().err.splitlines()
+    said = ("Kubeflow Pipelines would not run this", "Trainer has no container", "name 'My Images'")
+    assert all(words in line for words in said)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["check"], "Valid for oss: "),
+        (["check", "--target", "vertex"], "is for oss, not for vertex: compile it again"),
+        (["run", "--target", "vertex", "--project", "p", "--region", "r"], "is for oss, not for v"),
     ],
 )
 def test_check_and_run_take_a_file_alike_and_say_what_it_is_for(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
-    target: list[Any],
-    said: str,
+    compiled_file: Path, capsys: pytest.CaptureFixture[str], command: list[str], said: str
 ) -> None:
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(yaml.safe_dump_all(target))
-    kfp_runner.main([word.format(file) for word in command])
+    kfp_runner.main([command[0], str(compiled_file), *command[1:]])
     shown = capsys.readouterr()
     assert said in shown.out + shown.err
     assert "remove node_selector" not in shown.err
 
 
-def test_the_target_of_a_file() -> None:
-    vertex = copy.deepcopy(SPEC)
-    for step in ("Gen", "Train"):
-        container(vertex, step)["args"].append('{"direct": true}')
-    found = [find_target(documents) for documents in (OSS, [vertex], [SPEC], [], ["a"])]
+def test_the_target_of_a_file(compiled: list[Spec]) -> None:
+    [spec, platform], vertex = compiled, copy.deepcopy(compiled[0])
+    for executor in vertex["deploymentSpec"]["executors"].values():
+        executor["container"]["args"].append('{"direct": true}')
+    found = [find_target(one) for one in ([spec, platform], [vertex], [spec], [], ["a"])]
     assert found == ["oss", "vertex", "oss", "oss", "oss"]
 
 

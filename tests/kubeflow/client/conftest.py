@@ -1,5 +1,6 @@
-"""A stub of the API server, a small specification, and the commands that use both."""
+"""A stub of the API server, the compiled pipeline, and the commands that use both."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +8,6 @@ import pytest
 
 import kfp_runner
 from tests.kubeflow.client.kfp_server import KfpServer
-from tests.kubeflow.small_spec import write_spec
 
 Say = Callable[..., tuple[int, str]]
 
@@ -27,9 +27,9 @@ def server() -> Iterator[KfpServer]:
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    """The file of a small specification."""
-    return write_spec(tmp_path / "pipeline.yaml")
+def spec(tmp_path: Path, compiled_file: Path) -> Path:
+    """The file of the compiled pipeline."""
+    return Path(shutil.copy(compiled_file, tmp_path))
 
 
 @pytest.fixture

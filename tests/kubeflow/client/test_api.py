@@ -129,7 +129,7 @@ def test_what_the_clients_of_the_sdk_get_wrong(
     with pytest.raises(UserError, match="401"):
         run.read()
     (tmp_path / "token").write_text("renewed")
-    server.script.append(nodes("CANCELED", "Gen CANCELED 1 2"))
+    server.script.append(nodes("CANCELED", "ImageExampleGen CANCELED 1 2"))
     assert run.read().state == "CANCELED"
     own = [headers["authorization"] for headers in server.headers]
     assert own == [*[f"Bearer {TOKEN}"] * (len(own) - 1), "Bearer renewed"]

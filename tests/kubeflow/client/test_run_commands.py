@@ -15,15 +15,15 @@ from pipeline_def.kubeflow.client import run as client_run
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import CREATED, KfpServer, nodes
 
-# Rows of the two steps of the specification.
-CACHED, TRAINING = "Gen SUCCEEDED 9 9", "Train RUNNING 20 -"
-FAILED = "Train FAILED 10 500"
+# Rows of two tasks.
+CACHED, TRAINING = "ImageExampleGen SUCCEEDED 9 9", "Trainer RUNNING 20 -"
+FAILED = "Trainer FAILED 10 500"
 
 
 def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: Say) -> None:
     server.token = "secret"
     (spec.parent / "token").write_text("secret\n")
-    parameters = ("data=gs://other", "epochs=7", "rate=0.5", "flip=true")
+    parameters = ("data=gs://other", "training_epochs=7", "min_accuracy=0.5")
     options = [text for parameter in parameters for text in ("--parameter", parameter)]
     options += ["--token-file", str(spec.parent / "token"), "--experiment", "flowers"]
     options += ["--run-name", "first", "--pipeline-root", "minio://b/root"]
@@ -43,7 +43,7 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
             "pipeline_version_id": "pipeline_version_id-1",
         },
         "runtime_config": {
-            "parameters": {"data": "gs://other", "epochs": 7, "rate": 0.5, "flip": True},
+            "parameters": {"data": "gs://other", "training_epochs": 7, "min_accuracy": 0.5},
             "pipeline_root": "minio://b/root",
         },
         "service_account": "runner",
@@ -65,14 +65,13 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--parameter", "epochs=many"), "epochs=many: the value must be a NUMBER_INTEGER"),
-        (("--parameter", "epoch=1"), "NAME is one of data, epochs, flip, rate"),
+        (
+            ("--parameter", "training_epochs=many"),
+            "training_epochs=many: the value must be a NUMBER_INTEGER",
+        ),
+        (("--parameter", "epoch=1"), "NAME is one of data, max_accuracy_drop"),
         (("--timeout", "0"), "--timeout is 0: it must be above 0"),
         (("--target", "vertex"), "--project is missing: --target vertex needs it"),
-        (
-            ("--target", "vertex", "--project", "p", "--region", "r"),
-            "--pipeline-root is missing: Vertex AI needs a gs:// folder",
-        ),
     ],
 )
 def test_a_mistake_is_one_sentence_before_anything_is_sent(
@@ -82,6 +81,13 @@ def test_a_mistake_is_one_sentence_before_anything_is_sent(
     [line] = said.splitlines()
     assert (status, message in line) == (2, True)
     assert server.requests == []
+
+
+def test_vertex_ai_needs_a_pipeline_root(spec: Path, say: Say) -> None:
+    whole, _ = yaml.safe_load_all(spec.read_text())
+    spec.write_text(yaml.safe_dump(whole))
+    status, said = say("run", "--target", "vertex", "--project", "p", "--region", "r")
+    assert (status, "--pipeline-root is missing: Vertex AI needs a gs://" in said) == (2, True)
 
 
 def wait(say: Say, monkeypatch: pytest.MonkeyPatch, *argv: str) -> tuple[int, list[str]]:
@@ -97,19 +103,19 @@ def test_each_change_of_a_task_is_written_once(
     server.script.extend(
         [
             {"state": "PENDING"},
-            nodes("RUNNING", "Gen-driver RUNNING 1 -"),
+            nodes("RUNNING", "ImageExampleGen-driver RUNNING 1 -"),
             *[nodes("RUNNING", CACHED, TRAINING)] * 2,
             # The run is over before its last task.
             nodes("SUCCEEDED", CACHED, TRAINING),
-            nodes("SUCCEEDED", CACHED, "Train SUCCEEDED 20 332"),
+            nodes("SUCCEEDED", CACHED, "Trainer SUCCEEDED 20 332"),
         ]
     )
     assert wait(say, monkeypatch) == (
         0,
         [
-            "Gen: CACHED",
-            "Train: RUNNING",
-            "Train: SUCCEEDED after 312 s",
+            "ImageExampleGen: CACHED",
+            "Trainer: RUNNING",
+            "Trainer: SUCCEEDED after 312 s",
             f"Run SUCCEEDED: {server.url}/#/runs/details/run_id-1",
         ],
     )
@@ -117,14 +123,14 @@ def test_each_change_of_a_task_is_written_once(
 
 SENTENCE = "Cannot reach the object store at http://store:9000 (EndpointConnectionError): check it."
 LOG = f"""INFO Found span 0
-Train: error: The first attempt failed.
-Train: error: {SENTENCE}
+Trainer: error: The first attempt failed.
+Trainer: error: {SENTENCE}
 I1122 04:06:17.1 launcher_v2.go:690] ExecutorOutput: {{}}
 F1122 04:06:17.2 main.go:54] failed to execute component: exit status 2
 time="2026-11-22T04:06:18.000Z" level=info msg="sub-process exited" argo=true error="<nil>"
 Error: exit status 1
 """
-KEPT = "minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"
+KEPT = "minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Trainer.txt"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ KEPT = "minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Train.txt"
     [
         (FAILED, LOG, SENTENCE.rstrip(".")),
         (FAILED, "", "the reason is in its log"),
-        ("Train-driver FAILED 10 500", "", "its driver failed or was stopped"),
+        ("Trainer-driver FAILED 10 500", "", "its driver failed or was stopped"),
     ],
 )
 def test_a_failed_step_gives_its_own_reason(
@@ -147,8 +153,8 @@ def test_a_failed_step_gives_its_own_reason(
     server.script.append(nodes("FAILED", CACHED, row))
     server.kept = {KEPT: log} if log else {}
     status, lines = wait(say, monkeypatch)
-    assert (status, lines[:2]) == (1, ["Gen: CACHED", "Train: FAILED after 490 s"])
-    assert lines[2].startswith(f"Run FAILED in the task Train: {reason}")
+    assert (status, lines[:2]) == (1, ["ImageExampleGen: CACHED", "Trainer: FAILED after 490 s"])
+    assert lines[2].startswith(f"Run FAILED in the task Trainer: {reason}")
     assert re.search(r"; see http://\S+/#/runs/details/run_id-1$", lines[2])
 
 
@@ -160,15 +166,15 @@ def test_a_pod_that_does_not_start_is_reported_once(
         "pipeline_def.kubeflow.client.run.time.monotonic", lambda: float(next(clock))
     )
     pod = ("executor RUNNING 10 -", "executor(0) PENDING 10 -")
-    waits = nodes("RUNNING", "Gen RUNNING 50 -", "Train RUNNING 10 -", *pod)
-    done = nodes("SUCCEEDED", "Gen RUNNING 50 -", "Train SUCCEEDED 10 300")
+    waits = nodes("RUNNING", "ImageExampleGen RUNNING 50 -", "Trainer RUNNING 10 -", *pod)
+    done = nodes("SUCCEEDED", "ImageExampleGen RUNNING 50 -", "Trainer SUCCEEDED 10 300")
     server.script.extend([*[waits] * 8, done])
     _, lines = wait(say, monkeypatch, "--namespace", "team-a")
     [told] = [line for line in lines if "pending" in line]
-    assert told.startswith("Train has been pending for 120 s: its pod may wait for its image")
+    assert told.startswith("Trainer has been pending for 120 s: its pod may wait for its image")
     command = "kubectl --namespace team-a describe pods --selector pipeline/runid=run_id-1"
     assert f"see `{command}`." in told
-    assert lines == ["Gen: RUNNING", told, "Train: SUCCEEDED after 290 s", lines[-1]]
+    assert lines == ["ImageExampleGen: RUNNING", told, "Trainer: SUCCEEDED after 290 s", lines[-1]]
 
 
 @pytest.mark.parametrize(("failures", "status"), [(3, 0), (-1, 2)])
@@ -180,7 +186,7 @@ def test_an_unreachable_server_is_polled_again(
         return client_run.RunFollower(run, write)
 
     monkeypatch.setattr(run_commands, "RunFollower", start_failing)
-    server.script.append(nodes("SUCCEEDED", CACHED, "Train SUCCEEDED 20 20"))
+    server.script.append(nodes("SUCCEEDED", CACHED, "Trainer SUCCEEDED 20 20"))
     found, lines = wait(say, monkeypatch)
     assert found == status
     assert "The run continues; retrying every 10 s" in lines[0]
@@ -194,9 +200,9 @@ def test_ctrl_c_leaves_the_run_alone(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", interrupt)
-    server.script.append(nodes("RUNNING", "Gen RUNNING 10 -"))
+    server.script.append(nodes("RUNNING", "ImageExampleGen RUNNING 10 -"))
     status, said = say("run", "--wait")
-    assert (status, "Gen: RUNNING\n" in said) == (130, True)
+    assert (status, "ImageExampleGen: RUNNING\n" in said) == (130, True)
     assert "Stopped watching; the run continues in the cluster: http" in said
     assert not any(request.endswith(":terminate") for request in server.requests)
 
@@ -213,7 +219,7 @@ def test_a_schedule_from_its_beginning_to_its_end(server: KfpServer, say: Say) -
     # One at a time, and no run for each time that has passed: each takes the newest span.
     assert (made["mode"], made["max_concurrency"], made["no_catchup"]) == ("ENABLE", "1", True)
     assert made["pipeline_version_reference"]["pipeline_version_id"] == "pipeline_version_id-1"
-    [document] = yaml.safe_load_all(version["text"])
+    document, _ = yaml.safe_load_all(version["text"])
     for task in document["root"]["dag"]["tasks"].values():
         assert task["cachingOptions"] == {"enableCache": False}
     assert server.runs == []
@@ -285,14 +291,14 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     say("run")
     server.script.append(nodes("FAILED", CACHED, FAILED, "Pusher - 500 500"))
     server.kept[KEPT] = LOG
-    assert say("logs", "Train") == (0, LOG)
+    assert say("logs", "Trainer") == (0, LOG)
     server.kept.clear()
-    status, said = say("logs", "Train")
-    assert (status, "There is no log of Train: its step has not begun" in said) == (2, True)
+    status, said = say("logs", "Trainer")
+    assert (status, "There is no log of Trainer: its step has not begun" in said) == (2, True)
     assert f"({KEPT}: " in said
     assert "kubectl --namespace kubeflow logs --prefix --selector pipeline/runid=run_id-1" in said
     for task, message in (
-        ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
+        ("ImageExampleGen", "ImageExampleGen has no log in the run run_id-1: it is CACHED"),
         ("Pusher", "Evaluator-Pusher has no log in the run run_id-1: it is not started"),
     ):
         status, said = say("logs", task)
@@ -303,7 +309,11 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
 EARLY = nodes(
     "FAILED",
     *("workers-56m7v FAILED 1 11", "root-driver SUCCEEDED 1 7", "root FAILED 7 11"),
-    *("Gen-driver FAILED 7 11", "Gen-driver(0) FAILED 7 11", "Train - 11 11"),
+    *(
+        "ImageExampleGen-driver FAILED 7 11",
+        "ImageExampleGen-driver(0) FAILED 7 11",
+        "Trainer - 11 11",
+    ),
 )
 
 
@@ -318,7 +328,7 @@ def test_a_run_that_was_stopped_at_once_is_not_failed(
     listed = [line.split()[:3] for line in say("runs")[1].splitlines()[1:]]
     assert [(row[0], row[2]) for row in listed] == [("run_id-2", "STOPPED"), ("run_id-1", "FAILED")]
     # Another one follows it, on another machine: it has seen that the run was being stopped.
-    server.script.extend([nodes("CANCELING", "Gen-driver RUNNING 7 -"), EARLY])
+    server.script.extend([nodes("CANCELING", "ImageExampleGen-driver RUNNING 7 -"), EARLY])
     status, lines = wait(say, monkeypatch)
     assert (status, lines[-1].split(":")[0]) == (1, "Run STOPPED")
 
@@ -326,10 +336,10 @@ def test_a_run_that_was_stopped_at_once_is_not_failed(
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        ("Trian", "has no task Trian. Did you mean 'Train'?"),
-        ("Nonsense", "has no task Nonsense. It has Gen, Train."),
-        ("Gen", "Gen has no log in the run run_id-1: it is PENDING"),
-        ("Train", LOG),
+        ("Trainr", "has no task Trainr. Did you mean 'Trainer'?"),
+        ("Nonsense", "has no task Nonsense. It has ImageExampleGen, Trainer."),
+        ("ImageExampleGen", "ImageExampleGen has no log in the run run_id-1: it is PENDING"),
+        ("Trainer", LOG),
     ],
 )
 def test_the_log_of_a_task_that_waits_or_does_not_exist(
@@ -337,10 +347,10 @@ def test_the_log_of_a_task_that_waits_or_does_not_exist(
 ) -> None:
     """A killed pod starts again: meanwhile there is the log of its first attempt."""
     say("run")
-    drivers = ("Gen-driver SUCCEEDED 1 9", "Train-driver SUCCEEDED 1 9")
+    drivers = ("ImageExampleGen-driver SUCCEEDED 1 9", "Trainer-driver SUCCEEDED 1 9")
     pods = ("executor RUNNING 10 -", "executor(1) PENDING 10 -")
     server.script.append(
-        nodes("RUNNING", *drivers, "Gen RUNNING 10 -", "Train RUNNING 10 -", *pods)
+        nodes("RUNNING", *drivers, "ImageExampleGen RUNNING 10 -", "Trainer RUNNING 10 -", *pods)
     )
     server.kept[KEPT] = LOG
     assert said in say("logs", task)[1]
@@ -359,4 +369,4 @@ def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:
     private = KEPT.replace("/v2/", "/private-artifacts/team-a/v2/")
     for place in (KEPT, private):
         server.kept = {place: LOG}
-        assert say("logs", "Train", "--namespace", "team-a") == (0, LOG)
+        assert say("logs", "Trainer", "--namespace", "team-a") == (0, LOG)

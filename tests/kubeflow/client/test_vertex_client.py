@@ -22,7 +22,6 @@ from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, StartedRun
 from pipeline_def.kubeflow.client.vertex_client import Location, start_run
 from tests.kubeflow.conftest import compile_file
-from tests.kubeflow.small_spec import SPEC
 
 pytestmark = pytest.mark.slow
 
@@ -114,11 +113,12 @@ def vertex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vertex]:
     server.stop(None)
 
 
-@pytest.fixture
-def spec(tmp_path: Path) -> str:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(yaml.safe_dump({**SPEC, "defaultPipelineRoot": "gs://bucket/compiled"}))
-    return str(path)
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The pipeline compiled for Vertex AI."""
+    file = tmp_path_factory.mktemp("vertex") / "images.yaml"
+    compile_file(file, "--target", "vertex", "--kubeflow.pipeline_root", "gs://bucket/compiled")
+    return str(file)
 
 
 def start(spec: str, **changes: Any) -> StartedRun:
@@ -136,14 +136,11 @@ def sentence(spec: str, **changes: Any) -> str:
 
 
 def test_the_job_that_is_asked_for(
-    vertex: Vertex, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    vertex: Vertex, spec: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "images.yaml"
-    root = ("--kubeflow.pipeline_root", "gs://bucket/compiled")
-    [compiled] = compile_file(file, "--target", "vertex", *root)
-    capfd.readouterr()
+    compiled = yaml.safe_load(Path(spec).read_text())
     started = start(
-        str(file),
+        spec,
         parameters={"training_epochs": 300, "training_learning_rate": 0.5, "data": "300"},
         service_account="runner@my-project.iam.gserviceaccount.com",
         no_cache=True,
@@ -168,10 +165,10 @@ def test_the_job_that_is_asked_for(
     page = "https://console.cloud.google.com/vertex-ai/locations/us-central1/pipelines/runs/"
     assert (started.run_id, started.url) == (name, f"{page}{request.pipeline_job_id}?project=123")
     assert capfd.readouterr() == ("", "")
-    start(str(file), pipeline_root=None)
+    start(spec, pipeline_root=None)
     default = vertex.created[1].pipeline_job.runtime_config
     assert default.gcs_output_directory == "gs://bucket/compiled"
-    assert "stepz is not found" in sentence(str(file), parameters={"stepz": 1})
+    assert "stepz is not found" in sentence(spec, parameters={"stepz": 1})
 
 
 @pytest.mark.parametrize(
