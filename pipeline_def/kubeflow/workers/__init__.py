@@ -1,1 +1,1 @@
-"""Several machines that train together; the step Trainer starts them with `tf_job_step`."""
+"""Several machines that train together; the step Trainer starts them with `worker_step`."""

@@ -18,9 +18,9 @@ from ml_metadata.proto import metadata_store_pb2
 from tests.kubeflow.kfp_backend import argo_workflow, build_command
 from tests.kubeflow.kfp_backend.argo import Workflow
 from tests.kubeflow.kfp_backend.kubelet import Kubelet
-from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi, Objects
 from tests.kubeflow.kfp_backend.services import MetadataService, TaskService, serve
 from tests.kubeflow.warm_python import warm_python
+from tests.kubeflow.workers.kubernetes_server import KubernetesApi, Objects
 
 _State = metadata_store_pb2.Execution.State
 _OUTPUT = metadata_store_pb2.Event.Type.OUTPUT

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.kubeflow.kfp_backend.argo import Node, State, Template, Values, filled
-from tests.kubeflow.kfp_backend.kubernetes_api import Objects
 from tests.kubeflow.kfp_backend.pod import Pod
+from tests.kubeflow.workers.kubernetes_server import Objects
 
 # /var/run is a link to /run.
 _ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"

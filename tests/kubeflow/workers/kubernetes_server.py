@@ -23,6 +23,7 @@ TOKEN = "secret-token"
 _PATH = re.compile(rf"/apis?/(?:(\w+)/)?v1/namespaces/{NAMESPACE}/(\w+)(?:/([^/]+))?(?:/(\w+))?")
 
 Job = dict[str, Any]
+Objects = Mapping[str, Mapping[str, str]]
 Answer = tuple[int, dict[str, Any] | str]
 
 
@@ -155,6 +156,25 @@ class KubernetesServer(StubServer):
             return _status(400, f'container "worker" in pod "{pod}" is waiting to start')
         lines = [f"{time} {text}" for time, text in self.logs[pod]]
         return 200, "".join(f"{line}\n" for line in lines[-int(query.get("tailLines", 10**6)) :])
+
+
+class KubernetesApi(KubernetesServer):
+    """Serves objects over TLS, as KFP's commands want; `account` is that of their pods.
+
+    With our settings they read only config maps and secrets (backend/src/v2 of 2.14.3).
+    """
+
+    def __init__(self, folder: Path, config_maps: Objects, secrets: Objects) -> None:
+        super().__init__()
+        rule = {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get"]}
+        self.role = [rule]
+        self.config_maps |= config_maps
+        self.secrets |= secrets
+        self.account = folder / "account"
+        self.account.mkdir()
+        (self.account / "namespace").write_text(NAMESPACE)
+        (self.account / "token").write_text(TOKEN)
+        self.use_tls(self.account / "ca.crt")
 
 
 def docs_role() -> list[dict[str, list[str]]]:

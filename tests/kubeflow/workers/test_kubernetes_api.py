@@ -10,7 +10,7 @@ from kubernetes.config import incluster_config
 from pipeline_def.kubeflow import kubernetes_api
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.service_errors import Unreachable
-from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi
+from tests.kubeflow.workers.kubernetes_server import KubernetesApi
 
 
 def test_a_pod_finds_the_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
