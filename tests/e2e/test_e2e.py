@@ -59,9 +59,9 @@ def output(end: str = DONE, **states: str) -> runs.RunOutput:
 
 def test_what_came_out_otherwise_is_named() -> None:
     with pytest.raises(Failure, match="Trainer is CACHED, not SUCCEEDED"):
-        runs.check_all_ran(output(Trainer="CACHED"))
+        runs.check_states(output(Trainer="CACHED"), runs.ALL_RAN)
     with pytest.raises(Failure, match="Transform is RUNNING, not CACHED"):
-        runs.check_all_cached(output(**{**CACHED, "Transform": "RUNNING"}))
+        runs.check_states(output(**{**CACHED, "Transform": "RUNNING"}), runs.ALL_CACHED)
     with pytest.raises(Failure, match="in ImageExampleGen with 'epochs', not: Run FAILED in"):
         runs.check_failed(output(FAILED), "ImageExampleGen", "epochs")
 
