@@ -14,10 +14,8 @@ alone and over random weights, with another seed in each repeat; a folder `test`
 
 import argparse
 import json
-import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +29,7 @@ import simplejpeg
 
 from benchmarks.ingest_contenders import make_copies
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, MeasurementError, Progress, end_with_parent, say
+from benchmarks.measuring.process import Progress, run_pipeline, say
 from benchmarks.measuring.results import Figures, Spread, write_results
 from components.contract.errors import ConfigurationError
 from components.ingest.config import IngestConfig
@@ -173,23 +171,10 @@ def _run(
     arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
 ) -> Figure:
     """Run the pipeline in a fresh process; return time, memory and results."""
-    began, started = time.time(), time.monotonic()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            [sys.executable, "local_runner.py", "run", *arguments],
-            cwd=_ROOT,
-            env={**os.environ, **QUIET, **(environment or {})},
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            preexec_fn=end_with_parent,
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        if status:
-            said.seek(0)
-            last = said.read()[-500:].decode(errors="replace")
-            raise MeasurementError(f"a run failed: {last}")
+    began = time.time()
+    seconds, used = run_pipeline(arguments, environment)
     return {
-        "seconds": time.monotonic() - started,
+        "seconds": seconds,
         "cpu": used.ru_utime + used.ru_stime,
         "mib": used.ru_maxrss / 1024,
         "until_training": _find_training(output) - began,

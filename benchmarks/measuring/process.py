@@ -4,9 +4,12 @@ import ctypes
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,16 +79,30 @@ def explain(said: str, status: int) -> str:
     return _ERROR.sub("", (errors or lines)[-1])
 
 
-def run_pipeline(arguments: Sequence[str]) -> None:
-    """Run `local_runner.py` in a fresh process.
+def run_pipeline(
+    arguments: Sequence[str], environment: Mapping[str, str] | None = None
+) -> tuple[float, resource.struct_rusage]:
+    """Run `local_runner.py` in a fresh process; return the seconds and the resources it took.
 
     Raises:
         MeasurementError: it failed.
     """
-    words = [sys.executable, "local_runner.py", "run", *arguments]
-    done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MeasurementError(explain(done.stderr, done.returncode))
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "local_runner.py", "run", *arguments],
+            cwd=_ROOT,
+            env={**os.environ, **QUIET, **(environment or {})},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            preexec_fn=end_with_parent,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        if status:
+            said.seek(0)
+            code = os.waitstatus_to_exitcode(status)
+            raise MeasurementError(explain(said.read().decode(errors="replace"), code))
+    return time.monotonic() - started, used
 
 
 def say(text: str) -> None:

@@ -13,9 +13,9 @@ from components.records.shard_files import write_index
 from pipeline_def.apps.review.app import make_app
 from pipeline_def.apps.review.command import prepare
 from pipeline_def.apps.review.options import ReviewOptions
-from pipeline_def.runs.record import Data, RunRecord, Step, StepOutput, now, write_record
+from pipeline_def.runs.record import Data, Step, StepOutput
 from tests.apps.serve.serving import running_app
-from tests.local.run_samples import configure
+from tests.local.run_samples import configure, write_run
 from tests.pictures import COLOURS, encode, picture
 
 SHARD = "data_tfrecord-00000-of-00001"
@@ -72,20 +72,8 @@ def write_output(
         ),
         "ImageReport": Step("done", outputs={"suspects": StepOutput(str(found), "ImageSuspects")}),
     }
-    write_record(
-        RunRecord(
-            id="1",
-            pipeline="images",
-            started=now(),
-            configuration=configure(str(data)),
-            code={},
-            versions={},
-            state="done",
-            steps=steps,
-            data=Data(str(data)),
-        ),
-        str(output),
-    )
+    configuration = configure(str(data))
+    write_run(output, 1, configuration=configuration, steps=steps, data=Data(str(data)))
     return output
 
 
