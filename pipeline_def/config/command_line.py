@@ -5,7 +5,7 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
-from components.contract.configuration import from_dict, to_dict
+from components.contract.configuration import from_dict
 from components.contract.error_messages import accepts, describe, find_field, strip
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote, read_number
@@ -17,7 +17,7 @@ from pipeline_def.config.options import (
     print_requested_help,
     suggest,
 )
-from pipeline_def.config.yaml_file import parse_yaml, read_yaml, write_yaml
+from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
 _Owner = TypeVar("_Owner")
 
@@ -49,14 +49,14 @@ def parse(
 
     Raises:
         ConfigurationError: an option is unknown, or its value is not allowed.
-        SystemExit: after --help or --print_config.
+        SystemExit: after --help.
     """
     own = own or {}
     options = {name: option for name, option in list_options().items() if name not in hidden}
 
     if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
-    others = {"config": 1, "print_config": 0, **own}
+    others = {"config": 1, **own}
     known = {**dict.fromkeys(options, 1), **others}
     words = list(_split(arguments, prog, known, positional))
     config = _build(
@@ -64,19 +64,10 @@ def parse(
         words=[(name, values[0]) for name, values in words if name not in (*others, positional)],
     )
     chosen = {name: values for name, values in words if name in others}
-    if _get_value(chosen, "print_config", 0):
-        _print_config(config)
-        raise SystemExit(0)
     values = {name: _get_value(chosen, name, count) for name, count in own.items()}
     if positional:
         values[positional] = [word for name, typed in words if name == positional for word in typed]
     return config, values
-
-
-def _print_config(config: Config) -> None:
-    fields = to_dict(config)
-    del fields["given"]
-    print(write_yaml(fields), end="")
 
 
 def parse_plain(
@@ -143,7 +134,7 @@ def _take_values(words: list[str], count: int, values: list[str]) -> list[str]:
 
 
 def _find_option(name: str, known: Collection[str]) -> str | None:
-    """Return the option that a name stands for: itself, or with a key or "+" after it."""
+    """Return the option that a name stands for: itself, or with a key after it."""
     if name in known:
         return name
     option, _ = _find_holder(name)
@@ -151,12 +142,11 @@ def _find_option(name: str, known: Collection[str]) -> str | None:
 
 
 def _find_holder(name: str) -> tuple[Option | None, list[str]]:
-    """Return the mapping or list that `option.key` or `option+` names, and the keys."""
+    """Return the option that `name` is, or the mapping that `option.key` names, and the keys."""
     for option in list_options().values():
-        holder = get_origin(strip(option.kind))
-        if option.name == name or (holder is list and name == f"{option.name}+"):
+        if option.name == name:
             return option, []
-        if holder is dict and name.startswith(f"{option.name}."):
+        if get_origin(strip(option.kind)) is dict and name.startswith(f"{option.name}."):
             return option, name.removeprefix(f"{option.name}.").split(".")
     return None, []
 
@@ -169,7 +159,7 @@ def _describe_section(name: str) -> str:
 def _describe_missing(name: str, count: int) -> str:
     if count > 1:
         return f"--{name} needs {count} values."
-    _, kind = find_field(Config, name.rstrip("+").split("."))
+    _, kind = find_field(Config, name.split("."))
     wanted = "a YAML file" if name == "config" else describe(kind)
     known = name == "config" or name in list_options()
     return f"--{name} needs a value{f': {wanted}' if known and wanted != 'text' else ''}."
@@ -177,7 +167,7 @@ def _describe_missing(name: str, count: int) -> str:
 
 def _read_value(name: str, text: str, *, owner: Any = Config) -> Any:
     """Return the value of an option: text as it is, or parsed as YAML where it is not text."""
-    path = name.rstrip("+").split(".")
+    path = name.split(".")
     _, kind = find_field(owner, path)
     if accepts(kind, str):
         if text == "null" and accepts(kind, None):
@@ -196,13 +186,9 @@ def _read_value(name: str, text: str, *, owner: Any = Config) -> Any:
 
 
 def _set(values: dict[str, Any], name: str, value: Any) -> None:
-    """Set an option, add an item to a list (`name+`), or set an entry of a mapping (`name.key`)."""
+    """Set an option, or an entry of a mapping (`name.key`)."""
     option, keys = _find_holder(name)
     assert option is not None
-    if name.endswith("+"):
-        before = values.get(option.name, option.default)
-        values[option.name] = [*before, *(value if isinstance(value, list) else [value])]
-        return
     target = values
     for outer, inner in zip([option.name, *keys], keys, strict=False):
         target[outer] = dict(target[outer]) if isinstance(target.get(outer), dict) else {}
@@ -233,7 +219,7 @@ def read_file(path: str) -> dict[str, Any]:
         if name in list_sections():
             held = "empty" if value is None else quote(value)
             raise ConfigurationError(f"{path}: {name} is {held}, but {_describe_section(name)}")
-        if _find_option(name, list_options()) is None or name.endswith("+"):
+        if _find_option(name, list_options()) is None:
             hint = suggest(name, {*list_options(), *list_sections()}) or " See --help-all."
             raise ConfigurationError(f"{path}: unknown option '{name}'.{hint}")
         _set(values, name, value)

@@ -207,4 +207,4 @@ def make_app(versions: Versions, options: ServerOptions, *, warning: str = "") -
     ]
 
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.run)
-    return service.metrics.watch(Guard(app, options), log=options.access_log)
+    return service.metrics.watch(Guard(app, options))

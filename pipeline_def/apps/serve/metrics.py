@@ -1,9 +1,8 @@
-"""Metrics of the server for Prometheus, its two logs, and the ids of requests."""
+"""Metrics of the server for Prometheus, its log of answers, and the ids of requests."""
 
 import json
 import logging
 import re
-import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -29,7 +28,6 @@ class Metrics:
     def __init__(self, version: Callable[[], str]) -> None:
         """Create the metrics; `version` returns the version in use."""
         self.registry = CollectorRegistry()
-        self.version = version
         self._requests = Counter(
             "images_requests",
             "Requests by route and status",
@@ -77,8 +75,8 @@ class Metrics:
         encode, kind = choose_encoder(accept)
         return encode(self.registry), kind
 
-    def watch(self, app: App, *, log: bool) -> App:
-        """Return `app` with metrics, request ids and, if `log`, a line of JSON per request."""
+    def watch(self, app: App) -> App:
+        """Return `app` with metrics and request ids."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -103,23 +101,8 @@ class Metrics:
                 seconds, route = time.perf_counter() - started, _find_route(scope)
                 self._requests.labels(route, str(status)).inc()
                 self._seconds.labels(route).observe(seconds)
-                if log:
-                    self._log(scope, status, seconds, name)
 
         return watched
-
-    def _log(self, scope: Scope, status: int, seconds: float, name: bytes) -> None:
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "id": name.decode(),
-            "client": (scope.get("client") or ("",))[0],
-            "method": scope["method"],
-            "path": scope["path"][:200],
-            "status": status,
-            "seconds": round(seconds, 4),
-            "version": self.version(),
-        }
-        print(json.dumps(line), file=sys.stderr, flush=True)
 
 
 def _read_id(scope: Scope) -> bytes:

@@ -46,7 +46,6 @@ request. Ctrl-C ends it.
                            the cores (at most 4), with 48 bytes a pixel
   --max_request_mpixels N  most pixels of a request's images together, million:
                            100
-  --access_log true        print a line of JSON for each request: false
   --log FILE               append a line of JSON for each answer: time, id of the
                            request, version, label, probability, known
 """
@@ -85,7 +84,6 @@ class ServerOptions(Listening):
     max_images: Positive = 64
     max_image_mpixels: Annotated[Number, Gt(0)] = 40.0
     max_request_mpixels: Annotated[Number, Gt(0)] = 100.0
-    access_log: bool = False
     log: Text | None = None
 
     def __post_init__(self) -> None:
