@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from benchmarks.gcs_server import Fault, GcsServer
+from benchmarks.gcs_server import Fault, GcsServer, objects
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images, list_source
@@ -16,6 +16,7 @@ from components.ingest.source.spans import find_spans
 from components.storage import retry
 from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files
+from components.storage.folder_listing import find_files
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
@@ -87,6 +88,29 @@ def test_folders_of_a_bucket_are_listed_page_by_page_at_the_same_time(server: Gc
     assert content(listing.root, listing.files[:200]) == [b"x"] * 200
     assert server.counts["media"] == 200
     assert server.counts["metadata"] == 0
+
+
+LISTED = [
+    "loose.jpg",
+    *(f"train/cat/{number}.jpg" for number in range(9)),
+    *("train/dog/deep/1.jpg", "train/3.jpg", "test/cat/1.jpg", "train2/x.jpg"),
+    *(f"label {number}/1.jpg" for number in range(4)),
+]
+
+
+@pytest.mark.parametrize("page", [4, 1000], ids=["many pages", "one page"])
+@pytest.mark.parametrize("folder", ["", "train/"])
+def test_all_objects_are_listed_once(
+    server: GcsServer, monkeypatch: pytest.MonkeyPatch, page: int, folder: str
+) -> None:
+    monkeypatch.setattr(objects, "PAGE", page)
+    for name in LISTED:
+        server.put("data", name, b"an image")
+    found = find_files(f"gs://data/{folder}".rstrip("/"))
+    assert [folder + one.path for one in found] == sorted(
+        name for name in LISTED if name.startswith(folder)
+    )
+    assert {(one.size, one.problem, one.checksum[:7]) for one in found} == {(8, "", "crc32c:")}
 
 
 PASSING: dict[str, list[Fault]] = {
