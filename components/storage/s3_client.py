@@ -95,7 +95,7 @@ class S3Client(S3FileSystem):
     async def _read_plain(self, bucket: str, key: str, headers: Mapping[str, str]) -> bytes | None:
         """Read an object; return None if the store has other objections than being overloaded.
 
-        botocore and s3fs take ten times the CPU time for a request.
+        s3fs takes three times the CPU time for a request.
         """
         client = await self.set_session()
         credentials = await self.session.get_credentials()
