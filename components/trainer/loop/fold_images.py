@@ -167,7 +167,8 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
     if wanted == "auto" and seconds > most:
         fewer = estimate_seconds(data, multiplications, folds=_FEWER_FOLDS)
         is_cheap = data.config.model.pretrained and data.config.transfer.unfreeze != "all"
-        if not is_cheap or fewer > 2 * most:
+        # Without a test split, nothing else gives an estimate that the training did not choose.
+        if not is_cheap or (not narrower and fewer > 2 * most):
             report_result(f"no folds: {_say(seconds)}, --training.folds {folds}")
             report_result(gain)
             return 0

@@ -25,7 +25,7 @@ from components.records.shard_files import read_index, write_index
 from components.trainer import run_fn as trainer
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
-from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import fold_images, folds
 from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_folds
 from components.trainer.loop.folds import FoldResult, Validated
@@ -264,6 +264,27 @@ def test_auto_follows_from_the_gain_and_the_work_not_from_the_clock(
     with caplog.at_level(logging.INFO):
         assert choose_folds(read_input(folder, folds=wanted), network()) == chosen
     assert said in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("unfreeze", "splits", "chosen"), [("top", [], 3), ("all", [], 0), ("top", [TEST], 0)]
+)
+def test_training_on_frozen_layers_is_always_cross_validated_unless_a_test_split_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfreeze: Any, splits: list[str], chosen: int
+) -> None:
+    folder = write_images(tmp_path, groups={})
+    index = read_index(str(folder))
+    for split in splits:
+        index["splits"][split] = {}
+    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
+    data = read_input(folder, folds="auto")
+    config = replace(
+        data.config,
+        model=ModelConfig(name="efficientnet_lite0", weights="imagenet"),
+        transfer=TransferConfig(unfreeze=unfreeze),
+    )
+    monkeypatch.setattr(fold_images, "count_multiplications", lambda _: 10**12)
+    assert choose_folds(replace(data, config=config), network()) == chosen
 
 
 def test_a_search_has_time_for_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
