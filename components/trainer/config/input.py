@@ -14,10 +14,9 @@ class InputConfig:
     """How training and evaluation read the transformed shards."""
 
     reader: Literal["auto", "indexed", "streamed"] = "auto"
-    """How to read shards. indexed: map local shards into memory and decode each batch with
-    libjpeg-turbo. streamed: read shards in sequence and interleave them, with TensorFlow alone; for
-    shards in Cloud Storage, and where the input pipeline may not call Python, as under
-    ParameterServerStrategy. auto: indexed if the shards are local."""
+    """How to read shards. indexed: map local shards into memory. streamed: read shards in
+    sequence and interleave them, for shards in Cloud Storage. auto: indexed if the shards are
+    local."""
 
     cache: Literal["auto", "none", "encoded", "decoded", "file"] = "auto"
     """What to keep in memory or on disk after the first epoch. encoded: the shards, in memory.

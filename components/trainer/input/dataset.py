@@ -6,7 +6,7 @@ random access. A `LoadBatch` reads and decodes a whole batch; several run at the
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from components.contract.example import ENCODED, LABEL_ID, TRAIN
 from components.host.machine import available_cpus
-from components.images.canonical import canonicalize, decode
+from components.images.canonical import canonicalize
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input.cache import cache_pixels, resolve_cache
@@ -134,9 +134,11 @@ class ReadPlan:
         order = self.order
         return order is not None and (self.originals or self.config.margin > 0 or order.flip)
 
-    def crop_decoder(self) -> OriginalDecoder | None:
-        """Return the decoder of random crops, if training reads originals."""
-        return OriginalDecoder(self.config, self.order) if self.order and self.originals else None
+    def make_decoder(self) -> Callable[[Sequence[Any], Any], Pixels]:
+        """Return the function that decodes images, and cuts out the windows of `draw_windows`."""
+        if self.order and self.originals:
+            return OriginalDecoder(self.config, self.order).decode
+        return HostDecoder(self.config).decode
 
     def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
         """Load several batches in parallel, in order."""
@@ -227,19 +229,20 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
     if plan.options.cache == "encoded":
         if (key := f"encoded {plan.shards.uri} {plan.shards.split}") not in plan.kept:
             plan.kept[key] = load_shards(plan.shards)
-        open_shard: Callable[[int], memoryview] = plan.kept[key].__getitem__
+        open_shard: Callable[[int], Any] = plan.kept[key].__getitem__
     else:
         open_shard = map_shards(plan.shards.paths, most=_most_open(plan.order))
-    decoder = HostDecoder(table, open_shard, plan.config)
-    decode_batch: Callable[..., Pixels] = decoder.decode
-    if crops := plan.crop_decoder():
-        decode_batch = lambda records, numbers: crops.decode(decoder.look_up(records), numbers)  # noqa: E731
+    decode = plan.make_decoder()
+
+    def decode_records(records: Int64Array, windows: Any) -> Pixels:
+        return decode(table.look_up(records, open_shard), windows)
+
     # Captured by the function below; an array would become part of its graph.
     label_ids = tf.constant(table.label)
 
     def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         windows = plan.draw_windows(batch, records)
-        images = call_on_host(decode_batch, records, windows, side=plan.config.seen_size)
+        images = call_on_host(decode_records, records, windows, side=plan.config.seen_size)
         return images, tf.gather(label_ids, records)
 
     return load
@@ -252,20 +255,19 @@ def _most_open(order: TrainingOrder | None) -> int:
 
 
 def _decode_serialized(plan: ReadPlan) -> LoadBatch:
-    """Parse and decode serialized records with TensorFlow's ops, except for crops of originals."""
+    """Parse and decode serialized records."""
     spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
-    crops = plan.crop_decoder()
+    decode = plan.make_decoder()
 
     def load(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # One call per batch costs far less than one per record.
         features = tf.io.parse_example(serialized, spec)
         files = features[ENCODED]
-        windows = plan.draw_windows(batch, serialized) if plan.random_windows else None
-        if crops:
-            images = call_on_host(crops.decode, files, windows, side=plan.config.seen_size)
-        else:
-            canonical = canonicalize(files, plan.config) if plan.originals else files
-            images = decode(canonical, plan.config, windows=windows)
+        if plan.originals and plan.order is None:
+            # Evaluation sees originals as the served model does.
+            files = canonicalize(files, plan.config)
+        windows = plan.draw_windows(batch, serialized)
+        images = call_on_host(decode, files, windows, side=plan.config.seen_size)
         return images, features[LABEL_ID]
 
     return load

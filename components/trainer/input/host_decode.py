@@ -4,7 +4,6 @@ TensorFlow decodes each image into its own tensor and copies that, which took a 
 photographs of 224 pixels. Decoding and copying release the interpreter lock.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,40 +17,37 @@ from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS, TransformConfig
 from components.trainer.input.host_calls import BatchMemory, Pixels
 from components.trainer.input.sampler import Int64Array
-from components.trainer.input.shards import RecordTable
 
 Images = Pixels | Sequence[Pixels]
 """uint8 [images, height, width, 3]."""
 
 
 class HostDecoder:
-    """Decodes any records of a split into a batch."""
+    """Decodes canonical images into a batch; safe to call from several threads."""
 
-    def __init__(
-        self,
-        table: RecordTable,
-        open_shard: Callable[[int], memoryview],
-        config: TransformConfig,
-    ) -> None:
-        """Look images up in `table`; `open_shard` returns the content of shard i."""
-        self._table = table
-        self._open_shard = open_shard
+    def __init__(self, config: TransformConfig) -> None:
+        """Decode images of `config`."""
         self._config = config
         self._stored, self._cut = BatchMemory(), BatchMemory()
 
-    def decode(self, records: Int64Array, windows: npt.NDArray[np.int32]) -> Pixels:
-        """Decode `records` and cut out `windows`, [batch, 3]: top, left, and 1 to mirror.
+    def decode(self, encoded: Sequence[Any], windows: npt.NDArray[np.int32]) -> Pixels:
+        """Decode images and cut out `windows`, [batch, 3]: top, left, and 1 to mirror.
+
+        Args:
+            encoded: the stored images, as bytes or memoryviews.
+            windows: int32 [batch, 3].
 
         Returns:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
-        encoded, config = self.look_up(records), self._config
+        config = self._config
         shape = (config.stored_size, config.stored_size, CHANNELS)
-        if config.margin and config.storage == "raw":
-            # Cut out of the shards, without a copy of the whole images.
-            whole = [pixels.reshape(shape) for pixels in encoded]
-            return self._cut_windows(whole, windows)
-        batch = self._stored.take((len(records), *shape))
+        if config.storage == "raw":
+            encoded = [np.frombuffer(file, np.uint8).reshape(shape) for file in encoded]
+            if config.margin:
+                # Cut out of the shards, without a copy of the whole images.
+                return self._cut_windows(encoded, windows)
+        batch = self._stored.take((len(encoded), *shape))
         _DECODERS[config.storage](encoded, batch)
         if config.margin:
             return self._cut_windows(batch, windows)
@@ -62,19 +58,6 @@ class HostDecoder:
     def _cut_windows(self, whole: Images, windows: npt.NDArray[np.int32]) -> Pixels:
         rows, size = np.arange(len(whole)), self._config.seen_size
         return cut_windows(whole, rows, windows, size=size, memory=self._cut)
-
-    def look_up(self, records: Int64Array) -> list[Any]:
-        """Return the encoded images as memoryviews; raw pixels as flat arrays."""
-        table = self._table
-        starts = table.offset[records]
-        ends = starts + table.length[records]
-        shards = table.shard[records].tolist()
-        opened: dict[int, Any] = {shard: self._open_shard(shard) for shard in set(shards)}
-        if self._config.storage == "raw":
-            # Slicing an array costs a third of making an array of a slice.
-            opened = {shard: np.frombuffer(view, np.uint8) for shard, view in opened.items()}
-        places = zip(shards, starts.tolist(), ends.tolist(), strict=True)
-        return [opened[shard][start:end] for shard, start, end in places]
 
 
 def cut_windows(
@@ -120,8 +103,7 @@ def _decode_pngs(encoded: Sequence[memoryview], out: Pixels) -> None:
 
 
 def _copy_raw(images: Sequence[Pixels], out: Pixels) -> None:
-    shape = out.shape[1:]
-    rows = [pixels.reshape(1, math.prod(shape)) for pixels in images]
+    rows = [pixels.reshape(1, -1) for pixels in images]
     # Unlike `np.concatenate`, it releases the interpreter lock once, not for every image.
     cv2.vconcat(rows, out.reshape(len(out), -1))
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +126,15 @@ class RecordTable:
             return cls(*columns)
         rows = np.array(shards.rows, np.int64)
         return cls(*(column[rows] for column in columns))
+
+    def look_up(self, records: Int64Array, open_shard: Callable[[int], Any]) -> list[Any]:
+        """Return the images of records, slices of what `open_shard` returns for shard i."""
+        starts = self.offset[records]
+        ends = starts + self.length[records]
+        shards = self.shard[records].tolist()
+        opened = {shard: open_shard(shard) for shard in set(shards)}
+        places = zip(shards, starts.tolist(), ends.tolist(), strict=True)
+        return [opened[shard][start:end] for shard, start, end in places]
 
 
 def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | None:

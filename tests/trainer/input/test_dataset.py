@@ -217,12 +217,6 @@ def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
     assert [record.numpy() for _, record in (*first, *records)] == expected
 
 
-def test_the_streamed_reader_needs_no_python(shard_folder: ShardFolder) -> None:
-    for name, python in (("streamed", False), ("indexed", True)):
-        batches = shard_folder.dataset("train", options=READERS[name], order=TrainingOrder())
-        assert (b"PyFunc" in batches._as_serialized_graph().numpy()) is python
-
-
 def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
     """Map every window of an image, mirrored or not, to its position."""
     found = {}

@@ -10,7 +10,6 @@ from components.images.canonical import decode
 from components.images.options import TransformConfig
 from components.trainer.input.host_calls import BatchMemory, forget_calls, guard
 from components.trainer.input.host_decode import HostDecoder, cut_windows
-from components.trainer.input.shards import RecordTable
 from tests.pictures import encode, picture
 
 SIZE = 33
@@ -22,23 +21,10 @@ def jpeg(mode: str = "RGB", size: int = SIZE, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def decoder(files: list[bytes], config: TransformConfig) -> HostDecoder:
-    lengths = np.array([len(file) for file in files], np.int64)
-    table = RecordTable(
-        shard=np.zeros(len(files), np.int32),
-        offset=np.cumsum(lengths) - lengths,
-        length=lengths,
-        label=np.zeros(len(files), np.int64),
-    )
-    content = memoryview(b"".join(files))
-    return HostDecoder(table, lambda number: content, config)
-
-
 def decode_all(files: list[bytes], config: TransformConfig, *, mirrored: bool = False) -> Any:
-    count = len(files)
     middle = config.margin // 2
-    windows = np.tile(np.array([middle, middle, mirrored], np.int32), [count, 1])
-    return decoder(files, config).decode(np.arange(count), windows)
+    windows = np.tile(np.array([middle, middle, mirrored], np.int32), [len(files), 1])
+    return HostDecoder(config).decode(files, windows)
 
 
 FILES = {
