@@ -215,13 +215,7 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
     table = None if serialized else find_record_table(plan.shards, plan.options)
     if table:
         return plan.map(plan.sample_records(table.label), _decode_indexed(plan, table))
-    if plan.order is None:
-        records = read_in_order(plan.shards, plan.config).batch(plan.batch_size).enumerate()
-    else:
-        position = plan.order.start * plan.batch_size
-        records = shuffle_epochs(plan.shards, plan.config, plan.order, position)
-        records = records.batch(plan.batch_size, drop_remainder=True).enumerate(plan.order.start)
-    return plan.map(records, _decode_serialized(plan))
+    return _decode_streamed(plan)
 
 
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
@@ -254,23 +248,36 @@ def _most_open(order: TrainingOrder | None) -> int:
     return OPEN_AT_RANDOM if order.balanced else OPEN_SHUFFLED
 
 
-def _decode_serialized(plan: ReadPlan) -> LoadBatch:
-    """Parse and decode serialized records."""
+def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
+    """Read shards in sequence, parse batches, and decode them."""
+    order, size = plan.order, plan.batch_size
+    if order is None:
+        records = read_in_order(plan.shards, plan.config).enumerate().batch(size).enumerate()
+    else:
+        records = shuffle_epochs(plan.shards, plan.config, order, order.start * size)
+        records = records.batch(size, drop_remainder=True).enumerate(order.start)
     spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
     decode = plan.make_decoder()
 
-    def load(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # One call per batch costs far less than one per record.
-        features = tf.io.parse_example(serialized, spec)
+    @tf.autograph.experimental.do_not_convert
+    def parse(batch: tf.Tensor, records: tuple[tf.Tensor, tf.Tensor]) -> Any:
+        numbers, serialized = records
+        return batch, (numbers, tf.io.parse_example(serialized, spec))
+
+    def load(batch: tf.Tensor, features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         files = features[ENCODED]
-        if plan.originals and plan.order is None:
+        if plan.originals and order is None:
             # Evaluation sees originals as the served model does.
             files = canonicalize(files, plan.config)
-        windows = plan.draw_windows(batch, serialized)
+        windows = plan.draw_windows(batch, files)
         images = call_on_host(decode, files, windows, side=plan.config.seen_size)
         return images, features[LABEL_ID]
 
-    return load
+    # Decoding threads would wait for records and for the threads that parse them: 15 % of the time.
+    parsed = records.map(parse, num_parallel_calls=1).prefetch(1)
+    options = tf.data.Options()
+    options.threading.max_intra_op_parallelism = 1
+    return plan.map(parsed, load).with_options(options)
 
 
 def _copy_pixels(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> LoadBatch:
