@@ -220,13 +220,13 @@ RUNGS = (
     Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch(), "records"),
     Rung(
         "+ prefetch: reader streamed",
-        "batches made ahead",
+        "batches made ahead; libjpeg-turbo writes into them",
         _ours(cache="none", reader="streamed"),
         "ours",
     ),
     Rung(
         "reader indexed",
-        "libjpeg-turbo writes into the batch; no records parsed",
+        "shards mapped into memory; no records parsed",
         _ours(cache="none", reader="indexed"),
         "ours",
     ),
