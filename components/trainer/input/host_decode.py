@@ -4,6 +4,7 @@ TensorFlow decodes each image into its own tensor and copies that, which took a 
 photographs of 224 pixels. Decoding and copying release the interpreter lock.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,11 +43,10 @@ class HostDecoder:
         """
         config = self._config
         shape = (config.stored_size, config.stored_size, CHANNELS)
-        if config.storage == "raw":
-            encoded = [np.frombuffer(file, np.uint8).reshape(shape) for file in encoded]
-            if config.margin:
-                # Cut out of the shards, without a copy of the whole images.
-                return self._cut_windows(encoded, windows)
+        if config.margin and config.storage == "raw":
+            # Cut out of the shards, without a copy of the whole images.
+            whole = [np.frombuffer(file, np.uint8).reshape(shape) for file in encoded]
+            return self._cut_windows(whole, windows)
         batch = self._stored.take((len(encoded), *shape))
         _DECODERS[config.storage](encoded, batch)
         if config.margin:
@@ -102,8 +102,9 @@ def _decode_pngs(encoded: Sequence[memoryview], out: Pixels) -> None:
         cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
 
 
-def _copy_raw(images: Sequence[Pixels], out: Pixels) -> None:
-    rows = [pixels.reshape(1, -1) for pixels in images]
+def _copy_raw(files: Sequence[bytes | memoryview], out: Pixels) -> None:
+    size = math.prod(out.shape[1:])
+    rows = [np.frombuffer(file, np.uint8).reshape(1, size) for file in files]
     # Unlike `np.concatenate`, it releases the interpreter lock once, not for every image.
     cv2.vconcat(rows, out.reshape(len(out), -1))
 
