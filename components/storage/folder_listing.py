@@ -56,20 +56,8 @@ _OTHER_ENDINGS = (
     *(".tfw", ".tifw", ".jgw", ".jpgw", ".pgw", ".pngw", ".gfw", ".bpw", ".wld", ".prj", ".ovr"),
     *(".aae", ".thm", ".lrv", ".pp3", ".dop", ".cos", ".on1", ".md5", ".sha1", ".sha256", ".crc"),
     # Documents, programs, data, archives and films.
-    *(
-        ".pdf",
-        ".doc",
-        ".docx",
-        ".xls",
-        ".xlsx",
-        ".ppt",
-        ".pptx",
-        ".py",
-        ".ipynb",
-        ".m",
-        ".r",
-        ".sh",
-    ),
+    *(".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx"),
+    *(".py", ".ipynb", ".m", ".r", ".sh"),
     *(".npy", ".npz", ".mat", ".h5", ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".db", ".sqlite"),
     *(".parquet", ".arrow", ".feather", ".orc", ".avro", ".tfrecord"),
     *(".zip", ".tgz", ".tar.gz", ".7z", ".rar", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".wmv"),
@@ -100,13 +88,7 @@ def find_files(folder: str) -> Sequence[Found]:
     Raises `DataError` if the folder does not exist or is a file, `StorageError` if it cannot be
     listed.
     """
-    fs, root = open_folder(folder)
-    if not is_local(fs):
-        sorter = RowSorter(Found)
-        _find_remote(fs, root, folder, sorter.add)
-        return sorter.sorted()
-    _require_folder(folder, root)
-    return _LocalFolder(root).find()
+    return _find(folder)
 
 
 def find_images(folder: str, is_excluded: _IsExcluded = None) -> Sequence[Found]:
@@ -115,10 +97,16 @@ def find_images(folder: str, is_excluded: _IsExcluded = None) -> Sequence[Found]
     Folders that are excluded by their path, left by a system or not readable are one entry with a
     problem. A disk is not asked for what is in them.
     """
+    return _find(folder, is_excluded, is_lenient=True)
+
+
+def _find(
+    folder: str, is_excluded: _IsExcluded = None, *, is_lenient: bool = False
+) -> Sequence[Found]:
     fs, root = open_folder(folder)
     if is_local(fs):
         _require_folder(folder, root)
-        return _LocalFolder(root, is_excluded, is_lenient=True).find()
+        return _LocalFolder(root, is_excluded, is_lenient=is_lenient).find()
     sorter = RowSorter(Found)
 
     def take(entry: Found) -> None:
@@ -213,9 +201,7 @@ class _LocalFolder:
     fsspec's own walk follows no links and leaves out unreadable folders.
     """
 
-    def __init__(
-        self, root: str, is_excluded: _IsExcluded = None, *, is_lenient: bool = False
-    ) -> None:
+    def __init__(self, root: str, is_excluded: _IsExcluded, *, is_lenient: bool) -> None:
         """Find what is below `root`; with `is_lenient`, pass over folders as `find_images` does."""
         self._root, self._is_excluded, self._is_lenient = root, is_excluded, is_lenient
         self._sorter = RowSorter(Found)
