@@ -90,7 +90,6 @@ class TrainingInput:
             flip=self.flip_on_host,
             balanced=training.balance == "sampling",
             min_crop_area=self.config.augmentation.min_crop_area,
-            numbered=True,
         )
         return order.for_worker(step, part)
 

@@ -84,9 +84,8 @@ def make_dataset(
         kept: what other datasets have cached in memory, for this one to use, and the reverse.
 
     Returns:
-        Batches of (uint8 [batch, size, size, 3], int64 [batch]), and the numbers of the records,
-        int64 [batch], if `order` asks for them. Pixels stay uint8 on the host; the model normalizes
-        them on the device, so a quarter of the bytes is transferred.
+        Batches of (uint8 [batch, size, size, 3], int64 [batch]). Pixels stay uint8 on the host; the
+        model normalizes them on the device, so a quarter of the bytes is transferred.
 
     Raises:
         ConfigurationError: `options` do not suit these shards.
@@ -142,17 +141,9 @@ class ReadPlan:
 
     def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
         """Load several batches in parallel, in order."""
-
-        # AutoGraph would take 0.3 s to find nothing to convert.
-        @tf.autograph.experimental.do_not_convert
-        def load_batch(batch: tf.Tensor, records: Any) -> tuple[tf.Tensor, ...]:
-            # Streamed records bring their content along.
-            numbers, content = records if isinstance(records, tuple) else (records, records)
-            loaded = load(batch, content)
-            return (*loaded, numbers) if self.order and self.order.numbered else loaded
-
         return records.map(
-            load_batch,
+            # AutoGraph would take 0.3 s to find nothing to convert.
+            tf.autograph.experimental.do_not_convert(load),
             num_parallel_calls=self.options.threads or available_cpus(),
             deterministic=True,
         )

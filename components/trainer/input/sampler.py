@@ -44,8 +44,6 @@ class TrainingOrder:
     """Take all classes equally often: `ClassBalancedSampler` instead of `ShuffledSampler`."""
     min_crop_area: float = 1.0
     """Smallest area of random crops of originals, as a fraction of the image."""
-    numbered: bool = False
-    """Batches also hold the numbers of their records in the split, shard after shard."""
 
     def for_worker(self, step: int, worker: tf.distribute.InputContext) -> TrainingOrder:
         """Return the order of `worker` after `step` training steps; each replica takes a batch."""

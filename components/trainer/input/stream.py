@@ -46,24 +46,24 @@ def shuffle_epochs(
     order: TrainingOrder,
     position: int,
 ) -> tf.data.Dataset:
-    """Return number and content of records from `position` on, shuffled while serialized.
+    """Return the records from `position` on, shuffled while serialized.
 
     Shards are shuffled and interleaved, then records are shuffled in a buffer.
 
     Raises:
         ConfigurationError: the order is balanced, or there are fewer shards than workers.
     """
-    paths, firsts, counts = zip(*_own_shards(shards, order), strict=True)
+    paths, counts = zip(*_own_shards(shards, order), strict=True)
     first_epoch, skipped = divmod(position, sum(counts))
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
-        own = tf.data.Dataset.from_tensor_slices((list(paths), np.array(firsts))).shuffle(
+        own = tf.data.Dataset.from_tensor_slices([*paths]).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
         )
         records = own.interleave(
-            lambda path, first: _open(config, path).enumerate(first),
+            lambda path: _open(config, path),
             cycle_length=INTERLEAVE,
             # AUTOTUNE starts with few, and each waits for the bucket.
             num_parallel_calls=min(INTERLEAVE, len(paths)),
@@ -77,8 +77,8 @@ def shuffle_epochs(
     return open_epochs_ahead(epochs, read_epoch).skip(skipped)
 
 
-def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int, int]]:
-    """Return path, first record and number of records of the shards that this pipeline reads."""
+def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int]]:
+    """Return path and number of records of the shards that this pipeline reads."""
     if order.balanced:
         raise ConfigurationError(
             f"training.balance is 'sampling', which needs random access, but the shards at "
@@ -86,8 +86,7 @@ def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int, in
             f"decoded, or training.balance weights."
         )
     counts = [*shards.counts.values()]
-    firsts = (np.cumsum(counts, dtype=np.int64) - counts).tolist()
-    every = list(zip(shards.paths, firsts, counts, strict=True))
+    every = list(zip(shards.paths, counts, strict=True))
     own = every[order.pipeline :: order.pipelines]
     if not own:
         raise ConfigurationError(
@@ -100,7 +99,7 @@ def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int, in
 def open_epochs_ahead(
     epochs: tf.data.Dataset, read: Callable[[tf.Tensor], tf.data.Dataset]
 ) -> tf.data.Dataset:
-    """Concatenate the numbered records of epochs; the buffers of the next one fill meanwhile.
+    """Concatenate the records of epochs; the buffers of the next one fill meanwhile.
 
     `flat_map` would fill them between epochs, which takes up to half a second from a bucket.
     `interleave` would open two epochs ahead, and hold the buffers of three.
@@ -119,12 +118,11 @@ def open_epochs_ahead(
         prefetch_input_elements=1,
         num_parallel_calls=1,
         f=opened,
-        output_types=[tf.int64, tf.string],
-        output_shapes=[[], []],
+        output_types=[tf.string],
+        output_shapes=[[]],
         deterministic="true",
     )
-    specs = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string))
-    return tf.data.experimental.from_variant(variant, specs)
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 def _accept_tensor_seeds() -> None:

@@ -83,7 +83,7 @@ class Activations:
         """Return the endless batches of one input pipeline from `step` on.
 
         Returns:
-            Batches of (float16 [batch, ...], int64 [batch], record numbers int64 [batch]).
+            Batches of (float16 [batch, ...], int64 [batch]).
         """
         size = part.get_per_replica_batch_size(self._data.batch_size)
         return self._batches(self._data.train, size, self._data.order(step, part))

@@ -102,12 +102,3 @@ def measure(logits: Floats, ids: NDArray[np.int64]) -> dict[str, float]:
         "accuracy": float(right.mean()),
         "balanced_accuracy": float(np.mean(recalls)),
     }
-
-
-def find_margins(logits: Floats, ids: NDArray[np.int64]) -> Floats:
-    """Return the logit of the label less the largest other one, [images]."""
-    rows = np.arange(len(ids))
-    others = logits.copy()
-    others[rows, ids] = -np.inf
-    margins: Floats = logits[rows, ids] - others.max(axis=1)
-    return margins

@@ -14,8 +14,6 @@ from components.trainer.config.training import TrainingConfig
 from components.trainer.input.augment import augment
 from components.trainer.loop.optimizer import Schedule, make_optimizer
 
-# Subtracted from a logit that must not be the largest.
-_NEVER_LARGEST = 1e9
 
 
 class Step:
@@ -30,7 +28,6 @@ class Step:
         batch_size: int,
         steps: int,
         class_weights: Sequence[float] | None = None,
-        records: int = 0,
     ) -> None:
         """Prepare to train in the scope of the current strategy.
 
@@ -41,7 +38,6 @@ class Step:
             batch_size: images per step, over all replicas.
             steps: per epoch.
             class_weights: factors for the loss of each class; None: 1.
-            records: number of training images, if their margins are wanted.
         """
         self.model, self.config, self.augmentation = model, config, augmentation
         self.batch_size, self.steps, self._class_weights = batch_size, steps, class_weights
@@ -52,7 +48,6 @@ class Step:
         self._smoothing = tf.Variable(tf.zeros([2]), trainable=False)
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
-        self.margins = Margins(records) if records else None
         self._spread_labels()
 
     @property
@@ -63,7 +58,6 @@ class Step:
             "optimizer": self.optimizer,
             "train": self.train,
             "evaluation": self.evaluation,
-            "margins": self.margins,
         }
         return {name: part for name, part in parts.items() if part}
 
@@ -81,20 +75,13 @@ class Step:
         smoothing = self.config.label_smoothing
         self._smoothing.assign([1 - smoothing, smoothing / self._classes])
 
-    def update(
-        self,
-        images: tf.Tensor,
-        labels: tf.Tensor,
-        number: tf.Tensor,
-        records: tf.Tensor | None = None,
-    ) -> tf.Tensor:
+    def update(self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Update the weights once, in the context of a replica.
 
         Args:
             images: the replica's part of the batch, or its features.
             labels: int64 [batch].
             number: of the step, int64; seeds the augmentation.
-            records: numbers of the images in the split, int64 [batch], if they have margins.
 
         Returns:
             The replica's part of the loss, float32, which over all replicas sums to the mean of the
@@ -103,8 +90,6 @@ class Step:
         images, targets = self._augment(images, labels, number)
         gradients, losses, logits = self._gradients(images, targets)
         self.train.update(losses, labels, logits)
-        if self.margins:
-            self.margins.update(records, labels, targets, logits)
         self._apply(gradients)
         return tf.reduce_sum(losses) / self.batch_size
 
@@ -247,47 +232,6 @@ class SplitMetrics(tf.Module):
         """Start from zero again."""
         for variable in (self._loss, self._counts):
             variable.assign(tf.zeros_like(variable))
-
-
-class Margins(tf.Module):
-    """Sums of the logit margins of each image over a training, whose mean tells wrong labels.
-
-    The margin is the logit of the label less the largest other one. Its mean over the epochs, the
-    area under the margin (Pleiss et al., 2020, https://arxiv.org/abs/2001.10528), stays low where
-    the other images contradict the label, even if the network learns it by heart in the end.
-    """
-
-    def __init__(self, records: int) -> None:
-        """Start from zero for each of the records, in the scope of the current strategy."""
-        super().__init__()
-        # Weighted margins, and the weights.
-        self._sums = _make_sum([records, 2])
-
-    def update(
-        self, records: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor, logits: tf.Tensor
-    ) -> None:
-        """Add a batch: numbers and label ids [batch]; targets and logits as the loss takes them.
-
-        An image that is mixed with another counts by its fraction.
-        """
-        given = tf.one_hot(labels, logits.shape[-1], dtype=tf.float32)
-        others = tf.reduce_max(logits - given * _NEVER_LARGEST, axis=1)
-        margins = tf.reduce_sum(logits * given, axis=1) - others
-        weights = (
-            tf.ones_like(margins)
-            if targets.dtype.is_integer
-            else (tf.reduce_sum(targets * given, axis=1))
-        )
-        # Loss scaling survives an overflow, and so must the sums.
-        rows = tf.stack([margins * weights, weights], axis=1)
-        rows = tf.where(tf.math.is_finite(margins)[:, tf.newaxis], rows, 0.0)
-        # A sum of each replica has no scatter of its own.
-        tf.raw_ops.ResourceScatterAdd(resource=self._sums.handle, indices=records, updates=rows)
-
-    def result(self) -> npt.NDArray[np.float32]:
-        """Return sum of the weighted margins and sum of the weights, [records, 2]."""
-        sums: npt.NDArray[np.float32] = self._sums.numpy()
-        return sums
 
 
 def _make_sum(shape: list[int]) -> Any:

@@ -135,8 +135,8 @@ class StepLoop:
         """Run a step, and read the clock when it is over."""
         at = tf.cast(state.number - first, tf.int32)
         rate = self._learning_rate()
-        images, labels, *records = batch
-        loss = self._everywhere(images, labels, state.number, *records)
+        images, labels = batch
+        loss = self._everywhere(images, labels, state.number)
         with tf.control_dependencies([loss]):
             # Not an identity, which Grappler may move before the operations to wait for.
             loss = tf.raw_ops.Snapshot(input=loss)

@@ -29,7 +29,7 @@ from components.trainer.input.host_calls import sharing_captured
 from components.trainer.loop.activations import Activations, Tables, choose_views
 from components.trainer.loop.calibration import compile_logits, improves, predict_logits
 from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
-from components.trainer.loop.linear_head import find_margins, fit_head, measure
+from components.trainer.loop.linear_head import fit_head, measure
 from components.trainer.loop.log import TrainingLog
 from components.trainer.loop.step import Step, erase_tuned, find_state
 from components.trainer.loop.step_loop import Pace, StepLoop
@@ -180,8 +180,6 @@ class Training:
     """Name of the phase whose weights the model has."""
     stopped: bool = False
     """Whether its mode has stopped it before it was complete."""
-    margin_sums: list[npt.NDArray[np.float32]] = field(default_factory=list)
-    """`Margins.result` of each phase."""
     answers: Logits | None = None
     """Logits of the eval split after the first of two phases, [images, classes]."""
 
@@ -210,14 +208,6 @@ class Training:
             for name, values in {**done.history, PHASE: numbers}.items():
                 merged.setdefault(name, []).extend(values)
         return merged
-
-    @property
-    def margins(self) -> npt.NDArray[np.float32]:
-        """Mean logit margin of each training image over all epochs; NaN if no step has seen it."""
-        with np.errstate(invalid="ignore"):
-            margins, weights = np.sum(self.margin_sums, axis=0).T
-            means: npt.NDArray[np.float32] = margins / weights
-        return means
 
     def _train_head(self) -> None:
         """Fit the last layer to features of the images as they are."""
@@ -248,9 +238,6 @@ class Training:
         done = Progress(watched, history=history, best_epoch=1, steps_per_epoch=1)
         self.phases.append(Phase(HEAD, done, seconds, steps=1, on_features=True))
         self.exported = HEAD
-        margins = np.zeros((data.train.total, 2), np.float32)
-        margins[: len(ids)] = np.stack([find_margins(logits, ids), np.ones(len(ids))], axis=1)
-        self.margin_sums.append(margins)
 
     def _fine_tune(self) -> None:
         """Train the unfrozen layers; keep the earlier weights unless the new ones are better."""
@@ -341,16 +328,13 @@ class Training:
         seconds, on_features = time.perf_counter() - started, isinstance(source, Activations)
         self.phases.append(Phase(name, done, seconds, source.steps, on_features))
         self.exported = name
-        if loop.step.margins:
-            self.margin_sums.append(loop.step.margins.result())
         return loop
 
     def _find_loop(self, name: str, model: tf_keras.Model, source: Source) -> "TrainingLoop":
         """Return the loop of a phase, compiled by an earlier training if there was one."""
         loops, config = self.shared.loops, self.data.config.training
         weights = self.data.class_weights(self._classes)
-        records = self.data.train.total if self.mode.saves else 0
-        sizes = (source.steps, self.data.batch_size, records)
+        sizes = (source.steps, self.data.batch_size)
         compiled = (name, model.name, self.data.config.transfer, sizes, weights)
         facts = repr((*compiled, source.augmentation, erase_tuned(config)))
         with self.model.distribute_strategy.scope():
@@ -366,7 +350,6 @@ class Training:
                     batch_size=self.data.batch_size,
                     steps=source.steps,
                     class_weights=weights,
-                    records=records,
                 )
                 alike = (one for one in loops.values() if one.step.model is model)
                 loops[facts] = TrainingLoop(step, other=next(alike, None))

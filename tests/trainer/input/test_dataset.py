@@ -108,19 +108,6 @@ def test_resumed_training_reads_the_same_examples_with_any_parallelism(
     assert list(examples(batches.take(BATCHES - start))) == whole[start * BATCH :]
 
 
-@pytest.mark.parametrize("pipeline", [0, 1])
-@pytest.mark.parametrize("reader", ["indexed", "streamed"])
-def test_numbered_batches_name_their_records(
-    shard_folder: ShardFolder, reader: str, pipeline: int
-) -> None:
-    order = TrainingOrder(seed=3, start=5, pipelines=2, pipeline=pipeline, numbered=True)
-    batches = shard_folder.dataset("train", options=READERS[reader], order=order)
-    stored = shard_folder.stored("train")
-    for images, labels, numbers in batches.take(9).as_numpy_iterator():
-        found = list(zip([image.tobytes() for image in images], labels.tolist(), strict=True))
-        assert found == [stored[number] for number in numbers]
-
-
 @pytest.mark.slow
 def test_a_cache_does_not_change_the_order(first_examples: First, tmp_path: Path) -> None:
     names = ("indexed", "encoded in memory", "decoded in memory")
@@ -202,7 +189,7 @@ def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
     def read(epoch: tf.Tensor) -> tf.data.Dataset:
         with tf.control_dependencies([opened.scatter_nd_update([[epoch]], [True])]):
             return tf.data.Dataset.range(length).map(
-                lambda n: (n, tf.strings.as_string(epoch) + "," + tf.strings.as_string(n))
+                lambda n: tf.strings.as_string(epoch) + "," + tf.strings.as_string(n)
             )
 
     records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
@@ -214,7 +201,7 @@ def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
     # One ahead, and not the buffers of two.
     assert opened.numpy().tolist() == [True, True, False, False]
     expected = [f"{epoch},{n}".encode() for epoch in range(4) for n in range(length)]
-    assert [record.numpy() for _, record in (*first, *records)] == expected
+    assert [record.numpy() for record in (*first, *records)] == expected
 
 
 def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:

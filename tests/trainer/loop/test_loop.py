@@ -109,7 +109,7 @@ class Training:
             with tf.control_dependencies([heard]):
                 return tf.identity(batch[0]), *batch[1:]
 
-        order = TrainingOrder(self.config.seed, numbered=True).for_worker(step, part)
+        order = TrainingOrder(self.config.seed).for_worker(step, part)
         size = part.get_per_replica_batch_size(self.batch)
         return self._dataset("train", size, order).enumerate(order.start).map(tap)
 
@@ -119,7 +119,7 @@ class Training:
         strategy: tf.distribute.Strategy | None = None,
         stop: Callable[[Any], bool] | None = None,
     ) -> tuple[list[Any], dict[str, list[float]]]:
-        """Return weights and margins, and the history; a second run resumes an interrupted one."""
+        """Return the weights and the history; a second run resumes an interrupted one."""
         tf_keras.utils.set_random_seed(self.config.seed)
         tf.config.experimental.enable_op_determinism()
         strategy = strategy or tf.distribute.get_strategy()
@@ -132,7 +132,6 @@ class Training:
                 augmentation=self.augmentation,
                 batch_size=self.batch,
                 steps=self.steps,
-                records=self._shards.shards("train").total,
             )
             loop = TrainingLoop(step)
         with TrainingLog(str(self.folder / "logs")) as log:
@@ -143,8 +142,7 @@ class Training:
                 checkpoint_dir=str(self.folder / "checkpoints"),
                 mode=Stoppable(stop) if stop else None,
             )
-        assert step.margins
-        return [*model.get_weights(), step.margins.result()], done.history
+        return model.get_weights(), done.history
 
 
 EVERYTHING: dict[str, Any] = {

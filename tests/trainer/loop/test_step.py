@@ -8,7 +8,7 @@ import tf_keras
 from sklearn.metrics import balanced_accuracy_score
 
 from components.trainer.config.training import TrainingConfig
-from components.trainer.loop.step import Margins, SplitMetrics, Step
+from components.trainer.loop.step import SplitMetrics, Step
 
 BATCH, FEATURES, CLASSES = 10, 4, 3
 RANDOM = np.random.default_rng(0)
@@ -21,7 +21,6 @@ def make_step(
     class_weights: Any = None,
     frozen: bool = False,
     penalty: bool = False,
-    records: int = 0,
     **options: Any,
 ) -> tuple[tf_keras.Model, Step]:
     """Return a model and its step, plain gradient descent with a learning rate of one."""
@@ -42,7 +41,6 @@ def make_step(
         batch_size=BATCH,
         steps=1,
         class_weights=class_weights,
-        records=records,
     )
     return model, step
 
@@ -144,32 +142,3 @@ def test_metrics_of_several_batches() -> None:
     assert result["balanced_accuracy"] == pytest.approx(expected)
     metrics.reset()
     assert all(math.isnan(value) for value in metrics.result().values())
-
-
-def margins_of(logits: Any, labels: Any) -> Any:
-    rows, others = np.arange(len(labels)), np.array(logits)
-    others[rows, labels] = -np.inf
-    return np.asarray(logits)[rows, labels] - others.max(axis=1)
-
-
-@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.3}])
-def test_margins_are_of_the_logits_of_training(options: Any) -> None:
-    model, step = make_step(records=12, **options)
-    expected = margins_of(model(INPUTS), LABELS.numpy())
-    # A balanced sampler draws an image more than once.
-    numbers = tf.constant([11, 3, 3, 0, 1, 2, 4, 5, 6, 7], tf.int64)
-    step.update(INPUTS, LABELS, tf.constant(0, tf.int64), numbers)
-    assert step.margins
-    sums, counts = step.margins.result().T
-    found = np.zeros(12)
-    np.add.at(found, numbers, expected)
-    np.testing.assert_allclose(sums, found, atol=1e-5)
-    assert counts.tolist() == [1, 1, 1, 2, 1, 1, 1, 1, 0, 0, 0, 1]
-
-
-def test_margins_of_mixed_images_and_overflows() -> None:
-    margins, labels = Margins(3), tf.constant([0, 1, 2])
-    logits = tf.constant([[3.0, 1.0, 0.0], [0.0, 1.0, 4.0], [np.inf, 0.0, 0.0]])
-    targets = tf.constant([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    margins.update(tf.constant([2, 0, 1], tf.int64), labels, targets, logits)
-    assert margins.result().tolist() == [[-1.5, 0.5], [0, 0], [1.5, 0.75]]
