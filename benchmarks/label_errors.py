@@ -1,11 +1,12 @@
 """Measures how well wrong labels are found: labels are flipped on purpose, and the pipeline runs.
 
     uv run -m benchmarks.label_errors
-    uv run -m benchmarks.label_errors --data DIR --rate 0.08 --option model.width=16
+    uv run -m benchmarks.label_errors --data DIR --rate 0.08 --option transfer.unfreeze=none
 
 Labels are flipped at random, or between similar classes: to the label that a run on the untouched
 images proposes most often instead. Precision is the fraction of k flipped labels among the k images
-with the highest scores.
+with the highest scores, recall the fraction of them that is listed. Pretrained networks describe
+images as they are before training, which may be short.
 """
 
 import argparse
@@ -23,17 +24,17 @@ import numpy.typing as npt
 from benchmarks.measuring import options
 from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, Spread, write_results
-from components.contract.image_table import read_images
-from components.report.suspects.labels import find_wrong_labels, score_labels
+from components.contract.image_table import read_embeddings, read_images
+from components.report.suspects.labels import find_wrong_labels, judge_labels
+from components.report.suspects.similar import Columns, Features
 from pipeline_def.local.preparation import write_digits
 
 _MODULE = "benchmarks.label_errors"
 _RATES = (0.03, 0.08, 0.2)
 _KINDS = ("random", "similar")
 # Figure → digits after the point.
-_SHOWN = {"listed": 0, "suspects": 2, "proposed": 2}
+_SHOWN = {"listed": 0, "suspects": 2, "recall": 2, "proposed": 2}
 
-Columns = dict[str, npt.NDArray[Any]]
 Figure = dict[str, float]
 
 
@@ -53,14 +54,15 @@ def _measure(arguments: argparse.Namespace) -> None:
         source = Path(arguments.data or f"{work}/digits")
         if not arguments.data:
             write_digits(str(source))
-        clean = _run(_copy(source, Path(work), {}), arguments.option)
-        suspects, _ = find_wrong_labels(clean)
+        clean, features = _run(_copy(source, Path(work), {}), arguments.option)
+        suspects, _ = find_wrong_labels(clean, features)
+        clean["proposed"] = _score(clean, features)[1]
         figures["none"] = [{"listed": len(suspects), "images": len(clean["label"])}]
         progress.report("none")
         for seed in range(arguments.repeats):
             for kind, rate in itertools.product(_KINDS, rates):
                 flipped = _flip(clean, rate, seed, similar=kind == "similar")
-                found = _judge(_run(_copy(source, Path(work), flipped), arguments.option))
+                found = _judge(*_run(_copy(source, Path(work), flipped), arguments.option))
                 figures.setdefault(f"{kind}, {rate:.0%}", []).append(found)
                 progress.report(f"{kind} {rate}")
             # Hours of work: what is done is kept.
@@ -99,33 +101,44 @@ def _copy(source: Path, work: Path, flipped: dict[str, str]) -> Path:
     return target
 
 
-def _run(folder: Path, chosen: list[str]) -> Columns:
-    """Run the pipeline; return the table of images."""
+def _run(folder: Path, chosen: list[str]) -> tuple[dict[str, Any], Features]:
+    """Run the pipeline; return the table of images and their features."""
     output = folder.with_name("output")
     shutil.rmtree(output, ignore_errors=True)
     options_of_run = [f"--{option}" for option in chosen]
     run_pipeline(["--data", str(folder), "--output", str(output), *options_of_run])
     [run] = output.glob("artifacts/Trainer/model_run/*")
-    table = read_images(str(run))
-    return {name: table[name].to_numpy() for name in table.column_names}
+    table, features = read_images(str(run)), read_embeddings(str(run))
+    assert features is not None
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    # The next run replaces the file.
+    return columns, np.array(features)
 
 
-def _judge(columns: Columns) -> Figure:
+def _score(columns: Columns, features: Features) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the probability that each label is wrong, and the label that is more likely."""
+    labels, ids = np.unique(columns["label"].astype(str), return_inverse=True)
+    judged = judge_labels(features, np.arange(len(ids)), ids)
+    return judged.wrong, labels[judged.proposed]
+
+
+def _judge(columns: Columns, features: Features) -> Figure:
     true = np.array([Path(path).name.partition("@")[0] for path in columns["path"]])
     wrong = columns["label"] != true
-    numbers = (columns[name] for name in ("margin", "probability", "given_probability"))
-    scores, _ = score_labels(*numbers)
-    suspects, errors = find_wrong_labels(columns)
+    scores, proposed = _score(columns, features)
+    suspects, errors = find_wrong_labels(columns, features)
+    listed = np.isin(columns["path"], [suspect.path for suspect in suspects])
     first = np.argsort(-scores, kind="stable")[: wrong.sum()]
-    right = (columns["proposed"] == true)[first[wrong[first]]]
+    right = (proposed == true)[first[wrong[first]]]
     low, likely, high, _ = errors or (0, 0, 0, 0)
     found = {"flipped": int(wrong.sum()), "suspects": float(wrong[first].mean())}
+    found["recall"] = float(listed[wrong].mean())
     bounds = {"low": low, "likely": likely, "high": high}
     return {**found, **bounds, "proposed": float(right.mean()), "listed": len(suspects)}
 
 
 def _tabulate(figures: dict[str, list[Figure]], images: int) -> Figures:
-    columns = ("flipped", "precision", "proposed label", "estimate", "listed")
+    columns = ("flipped", "precision", "recall", "proposed label", "estimate", "listed")
     table = Figures(f"Wrong labels of {images:,} images", columns)
     for name, runs in figures.items():
         listed, *cells = (

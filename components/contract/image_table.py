@@ -1,4 +1,4 @@
-"""The table of images in `model_run`: what the trained model makes of each, and its features.
+"""The table of images in `model_run`: statistics of the pixels of each, and its features.
 
 Parquet has no float16 in pyarrow 10, so features are a NumPy file beside the table.
 """
@@ -29,11 +29,6 @@ _COLUMNS = {
     "sha256": pa.string(),
     "split": pa.string(),
     "label": pa.string(),
-    "predicted": pa.string(),
-    "proposed": pa.string(),
-    "probability": pa.float32(),
-    "given_probability": pa.float32(),
-    "margin": pa.float32(),
 }
 _LARGEST = float(np.finfo(np.float16).max)
 _FORMAT: Any = np.lib.format
@@ -58,10 +53,8 @@ class ImageTableWriter:
         """Add a batch.
 
         Args:
-            columns: `path`, `sha256`, `split`, `label`, `predicted`, `proposed`, the most probable
-                label other than the given one, `probability`, of the predicted, `given_probability`
-                and `margin`, the mean of the epochs, NaN for images that were
-                not trained on; any others are statistics of the pixels, float32.
+            columns: `path`, `sha256`, `split` and `label`; any others are statistics of the pixels,
+                float32.
             embeddings: features of the images, [batch, features]; in all batches or in none.
         """
         schema = pa.schema([(name, _COLUMNS.get(name, pa.float32())) for name in columns])

@@ -1,4 +1,4 @@
-"""One pass of the trained model over the images of all splits, without augmentation.
+"""One pass over the images of all splits, without augmentation, which describes them.
 
 Its table (`components/contract/image_table.py`) tells which labels may be wrong and which images
 are odd or alike. A pass costs about a third of an epoch of training over the same images.
@@ -7,19 +7,22 @@ are odd or alike. A pass costs about a third of an epoch of training over the sa
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
+import tf_keras
+from tf_keras import layers
 
 from components.contract.example import FILENAME, SHA256
 from components.contract.image_table import write_image_table
 from components.host.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
 from components.records.record_reader import read_features
-from components.trainer.export.signatures import Classifier
+from components.trainer.config.model import APPLICATIONS, PACKAGED, ModelConfig
 from components.trainer.input.shards import Shards
+from components.trainer.networks.efficientnet_lite import assign_tensors, build_efficientnet_lite
+from components.trainer.networks.imagenet import read_imagenet
+from components.trainer.networks.layers import Standardization
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -27,96 +30,86 @@ _LOGGER = logging.getLogger(__name__)
 # A function of its own hides the operations within it.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
-Predict = Callable[[tf.Tensor], dict[str, tf.Tensor]]
+# Layers whose outputs describe an image beside those of the last one. With them, the labels of
+# 79.8 % of 3,000 images of CIFAR-10 follow from the other images, without them 73.5 %.
+_DEPTHS = ("block_10_add", "block_14_add", "block_15_project_norm")
+# Of these sides, in pixels, an image of at most the first is seen.
+_SMALL_SIDES = (128, 192)
+Describe = Callable[[tf.Tensor], tf.Tensor | None]
 
 
 def write_images(
-    classifier: Classifier,
-    data: TrainingInput,
-    *,
-    margins: npt.NDArray[np.float32],
-    unseen: npt.NDArray[np.float32] | None,
-    labels: Sequence[bytes],
-    directory: str,
+    model: tf_keras.Model, data: TrainingInput, *, labels: Sequence[bytes], directory: str
 ) -> None:
-    """Write `images.parquet` and, if the network has features, `embeddings.npy`.
+    """Write `images.parquet` and, if there are features, `embeddings.npy`.
 
     Rows are in the order of the splits, train first, and of the records.
 
     Args:
-        classifier: the trained model.
+        model: the trained model, from uint8 images to logits.
         data: splits of the training.
-        margins: of the images that were trained on, the first rows of the table.
-        unseen: probabilities of the first rows by models that have not seen the images, [images,
-            classes]; None: those of `classifier`.
-        labels: of the columns.
+        labels: texts of the label ids.
         directory: path or URL of the folder to write to.
     """
     splits = Shards.of_all_splits(data.train.uri)
     rows = sum(shards.total for shards in splits)
-    predict = make_predict(classifier)
+    describe = make_describe(model, data.config.model)
+    # The last text is that of the label id -1, of no label in the vocabulary.
     texts = np.array([label.decode() for label in labels] + [""], object)
-    numbers = itertools.chain(margins, itertools.repeat(np.nan))
-    judged = iter(() if unseen is None else unseen)
     with write_image_table(directory, rows=rows) as table:
         for shards in splits:
             identities = _identify(shards)
             for images, ids in data.read_in_order(shards):
-                outputs = {name: value.numpy() for name, value in predict(images).items()}
+                features = describe(images)
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
-                others = np.array(list(itertools.islice(judged, len(ids))))
-                probabilities = others if len(others) else outputs["probabilities"]
-                found: dict[str, Any] = describe_predictions(probabilities, ids.numpy())
-                found |= {name: texts[found[name]] for name in ("predicted", "proposed")}
-                found |= measure_pixels(images.numpy())
-                found["margin"] = np.fromiter(numbers, np.float32, len(ids))
                 known = {"path": paths, "sha256": keys, "split": [shards.split] * len(ids)}
-                # The last text is that of the label id -1, of no label in the vocabulary.
-                table.add(
-                    {**known, "label": texts[ids.numpy()], **found}, outputs.get("embeddings")
-                )
+                found = {"label": texts[ids.numpy()], **measure_pixels(images.numpy())}
+                table.add({**known, **found}, None if features is None else features.numpy())
                 add_progress(directory, len(ids), total=rows, unit="images described")
 
 
-def describe_predictions(
-    probabilities: npt.NDArray[np.float32], ids: npt.NDArray[np.int64]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return columns of the table for probabilities [images, classes] and label ids.
+def make_describe(model: tf_keras.Model, config: ModelConfig) -> Describe:
+    """Return a function of images, uint8 [batch, size, size, 3], to their features, [batch, d].
 
-    They are `predicted`, label ids; `proposed`, the most probable ones other than the given;
-    `probability`, of the predicted; and `given_probability`.
+    After a start from pretrained weights, they are what ImageNet's see at several depths: no label
+    of the images has changed those. Else they are the input of the last Dense layer, if there is
+    one.
+
+    Raises:
+        ModelError: ImageNet's weights are not installed, or damaged.
     """
-    given = np.arange(probabilities.shape[1]) == ids[:, np.newaxis]
-    return {
-        "predicted": probabilities.argmax(axis=1),
-        "proposed": (probabilities - given).argmax(axis=1),
-        "probability": probabilities.max(axis=1),
-        "given_probability": (probabilities * given).sum(axis=1),
-    }
-
-
-def make_predict(classifier: Classifier) -> Predict:
-    """Return a function of images, uint8 [batch, size, size, 3].
-
-    It returns `probabilities`, float32 [batch, classes]; and `embeddings`, float32 [batch,
-    features], if the network has them.
-    """
-    images = tf.TensorSpec(classifier.model.input_shape, tf.uint8)
+    frozen = _see_at_depths() if config.pretrained else None
+    images = tf.TensorSpec(model.input_shape, tf.uint8)
 
     @tf.function(input_signature=[images], autograph=False)
-    def predict(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = classifier.model(images, training=False)
-        found = {"probabilities": tf.nn.softmax(logits / classifier.temperature)}
-        features = find_features(logits)
-        return found if features is None else {**found, "embeddings": features}
+    def describe(images: tf.Tensor) -> tf.Tensor | None:
+        return frozen(images) if frozen else find_features(model(images, training=False))
 
-    concrete = predict.get_concrete_function()
-    if "embeddings" not in concrete.structured_outputs:
+    concrete = describe.get_concrete_function()
+    if concrete.structured_outputs is None:
         _LOGGER.warning(
             "The network of model.build_fn does not end with a Dense layer, so there are no "
-            "embeddings of the images: similar images are not found."
+            "embeddings of the images: neither wrong labels nor similar images are found."
         )
     return concrete  # type: ignore[no-any-return]
+
+
+def _see_at_depths() -> Describe:
+    name = PACKAGED[0]
+    network = build_efficientnet_lite(name, None)
+    assign_tensors(network, read_imagenet(name))
+    pool = layers.GlobalAveragePooling2D()
+    depths = [pool(network.get_layer(layer).output) for layer in _DEPTHS]
+    see = tf_keras.Model(network.input, [*depths, network.output])
+    scale = Standardization(APPLICATIONS[name].pixels)
+
+    def describe(images: tf.Tensor) -> tf.Tensor:
+        pixels, side = scale(images), images.shape[1]
+        sides = _SMALL_SIDES if side <= _SMALL_SIDES[0] else (side,)
+        features = [f for s in sides for f in see(tf.image.resize(pixels, [s, s]), training=False)]
+        return tf.concat([tf.math.l2_normalize(part, axis=1) for part in features], axis=1)
+
+    return describe
 
 
 def _identify(shards: Shards) -> Iterator[tuple[str, str]]:

@@ -116,14 +116,7 @@ def _train_and_export(
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
     _export(classifier, graph, data, fn_args, unseen, picked=picked)
     if is_chief(strategy):
-        write_images(
-            classifier,
-            data,
-            margins=training.margins,
-            unseen=unseen.probabilities if unseen else None,
-            labels=graph.labels,
-            directory=run_dir,
-        )
+        write_images(model, data, labels=graph.labels, directory=run_dir)
         _export_formats(classifier, graph, data, fn_args)
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)

@@ -19,23 +19,19 @@ def test_flipped_labels_are_counted_as_found(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    def pretend(folder: Path, chosen: list[str]) -> dict[str, Any]:
+    def pretend(folder: Path, chosen: list[str]) -> tuple[dict[str, Any], Any]:
         assert chosen == ["model.width=16"]
         paths = sorted(folder.rglob("*.png"))
         labels = np.array([path.parent.name for path in paths], object)
         true = np.array([path.name.partition("@")[0] for path in paths])
-        right = labels == true
-        random = np.random.default_rng(0)
-        return {
+        features = (true == "cat") + np.random.default_rng(0).normal(0, 0.1, (8, len(paths)))
+        columns = {
             "path": np.array([f"{p.parent.name}/{p.name}" for p in paths], object),
             "sha256": np.array([p.name for p in paths], object),
             "split": np.full(len(paths), "train", object),
             "label": labels,
-            "proposed": np.where(labels == "cat", "dog", "cat").astype(object),
-            "margin": np.where(right, 3.0, -3.0) + random.normal(0, 0.5, len(paths)),
-            "probability": np.full(len(paths), 0.9),
-            "given_probability": np.where(right, 0.9, 0.1),
         }
+        return columns, features.T
 
     monkeypatch.setattr(label_errors, "_run", pretend)
     words = ["--data", str(tmp_path / "images"), "--rate", "0.1", "--repeats", "2"]
@@ -46,5 +42,10 @@ def test_flipped_labels_are_counted_as_found(
     found = json.loads((tmp_path / "result.json").read_text())["figures"]
     assert found["none"] == [{"listed": 0, "images": 200}]
     for figure in (*found["random, 10%"], *found["similar, 10%"]):
-        assert [figure[name] for name in ("flipped", "suspects", "proposed")] == [20, 1, 1]
+        assert [figure[name] for name in ("flipped", "suspects", "recall", "proposed")] == [
+            20,
+            1,
+            1,
+            1,
+        ]
         assert figure["low"] <= 20 <= figure["high"]

@@ -21,10 +21,9 @@ from components.report.suspects import similar
 
 def columns(first: int, count: int) -> dict[str, Any]:
     numbers = range(first, first + count)
-    texts = ("path", "sha256", "split", "label", "predicted", "proposed")
+    texts = ("path", "sha256", "split", "label")
     return {
         **{name: [f"{name} {number}" for number in numbers] for name in texts},
-        **dict.fromkeys(("probability", "given_probability"), np.full(count, 0.5, np.float32)),
         "brightness": np.arange(first, first + count, dtype=np.float32),
     }
 

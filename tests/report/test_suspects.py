@@ -52,8 +52,6 @@ def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
         "sha256": [f"{row:064d}" for row in range(len(rows))],
         "split": [split for split, _ in rows],
         "label": labels,
-        "predicted": labels,
-        "probability": np.ones(len(rows)),
         **measure_pixels(np.stack(pixels)),
     }
     noise = np.random.default_rng(0).normal(0, 0.01, (len(rows), 8))

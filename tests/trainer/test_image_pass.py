@@ -7,20 +7,17 @@ import tf_keras
 from tf_keras import layers
 
 from components.trainer.config.model import ModelConfig
-from components.trainer.export.signatures import Classifier
-from components.trainer.image_pass import describe_predictions, make_predict
+from components.trainer.image_pass import make_describe
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts
 
 SIZE, CLASSES = 8, 3
 IMAGES = np.random.default_rng(1).integers(0, 256, (5, SIZE, SIZE, 3), np.uint8)
-IDS = np.array([0, 1, 2, 1, -1])
+RANDOM = ModelConfig(name="cnn", width=4, weights="none")
 
 
-def predict(model: Any) -> dict[str, Any]:
-    outputs = make_predict(Classifier(model, temperature=2.0))(tf.constant(IMAGES))
-    found = {name: value.numpy() for name, value in outputs.items()}
-    return found | describe_predictions(found["probabilities"], IDS)
+def describe(model: Any, config: ModelConfig = RANDOM) -> Any:
+    return make_describe(model, config)(tf.constant(IMAGES))
 
 
 @pytest.mark.slow
@@ -29,18 +26,8 @@ def test_features_are_those_of_the_backbone(name: str) -> None:
     config = ModelConfig(name=name, width=4, dropout=0.5)
     pixels: dict[str, Any] = {"mean": [99.0] * 3, "variance": [999.0] * 3}
     model = build_model(config, size=SIZE, classes=CLASSES, **pixels)
-    found = predict(model)
     features = Parts.of(model).backbone(IMAGES)
-    np.testing.assert_allclose(found["embeddings"], features, rtol=1e-5, atol=1e-4)
-    probabilities = tf.nn.softmax(model(IMAGES) / 2).numpy()
-    np.testing.assert_array_equal(found["predicted"], probabilities.argmax(axis=1))
-    np.testing.assert_allclose(found["probability"], probabilities.max(axis=1), rtol=1e-5)
-    known = np.r_[IDS[:4], CLASSES]
-    others = np.c_[probabilities, np.zeros(5)]
-    others[np.arange(5), known] = 0
-    np.testing.assert_array_equal(found["proposed"], others.argmax(axis=1))
-    given = [*probabilities[np.arange(4), IDS[:4]], 0]
-    np.testing.assert_allclose(found["given_probability"], given, rtol=1e-5)
+    np.testing.assert_allclose(describe(model), features, rtol=1e-5, atol=1e-4)
 
 
 class Subclassed(tf_keras.Model):
@@ -67,8 +54,19 @@ def convolutional(images: Any) -> Any:
 
 def test_features_of_networks_of_users(caplog: pytest.LogCaptureFixture) -> None:
     network = Subclassed()
-    found = predict(wrap(network))
     pixels = IMAGES.reshape(5, -1).astype(np.float32)
-    np.testing.assert_allclose(found["embeddings"], network.hidden(pixels), rtol=1e-4, atol=1e-4)
-    assert "embeddings" not in predict(wrap(convolutional))
+    np.testing.assert_allclose(
+        describe(wrap(network)), network.hidden(pixels), rtol=1e-4, atol=1e-4
+    )
+    assert describe(wrap(convolutional)) is None
     assert "no embeddings" in caplog.text
+
+
+@pytest.mark.slow
+def test_what_training_changes_leaves_features_of_pretrained_networks_alone() -> None:
+    config = ModelConfig(name="efficientnet_lite0", weights="imagenet")
+    first, second = (describe(wrap(convolutional), config).numpy() for _ in range(2))
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    # Two sides, four depths, each of length 1.
+    assert first.shape == (5, 2 * (112 + 192 + 320 + 1280))
+    np.testing.assert_allclose((first**2).sum(axis=1), 8, rtol=1e-4)

@@ -53,7 +53,7 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     decided = read_decided(given["rejects"].uri)
     keys = columns["sha256"]
     columns["decided"] = np.fromiter((key in decided for key in keys), bool, len(keys))
-    wrong, errors = find_wrong_labels(columns)
+    wrong, errors = find_wrong_labels(columns, features)
     odd = find_odd(columns, features)
     suspects = [*wrong, *odd.suspects]
     if features is not None:

@@ -1,217 +1,158 @@
 """Labels that are probably wrong, each with a label that is more likely.
 
-Training images are judged by the mean of their logit margin over the epochs, images that were not
-trained on by the probability of their label. Both are averages or predictions from training as it
-was: a margin stays low where other images contradict a label, even if the network learns it by
-heart.
+All other images judge an image: those with similar features should have its label. What a kernel
+ridge regression without the image itself predicts for it follows in closed form, so no network has
+to be trained for that.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from components.contract.confidence import proportion_interval
 from components.contract.suspects import Suspect
 from components.report.shown import LabelErrors
-from components.report.suspects.similar import Columns
+from components.report.suspects.similar import Columns, Features, Floats, Ints, normalize
 
-Margins = NDArray[np.floating[Any]]
+LEAST_IMAGES = 100
+"""Images that can judge each other."""
 
-_NUMBERS = ("margin", "probability", "given_probability")
-_TEXTS = ("sha256", "path", "split", "label", "proposed")
+_TEXTS = ("sha256", "path", "split", "label")
 # Half an hour of looking.
 _MOST = 500
-_LEAST_SCORE = 0.1
-
-# Two groups of margins: wrong labels are contradicted, so their mean margin is negative, and far
-# enough from the others in units of the groups' deviations (Ashman's D, which is 2 where two
-# distributions separate clearly).
-_LEAST_DISTANCE = 1.2
-_BINS, _ITERATIONS, _RESAMPLES = 1000, 200, 100
-LEAST_IMAGES = 100
-"""Training images that make a distribution."""
-
-# Fractions of the images, the most confidently predicted first.
-_MOST_CONFIDENT = (0.1, 0.25, 0.5, 0.75, 1.0)
-# Margins whose densities, eight numbers each, are in memory at once.
-_BLOCK = 65_536
-# Part of a score that keeps the order where probabilities are 1.
-_FOR_ORDER = 0.02
-
-
-def find_wrong_labels(columns: Columns) -> tuple[list[Suspect], LabelErrors | None]:
-    """Return the suspects, highest scores first, and an estimate of how many labels are wrong.
-
-    There are no suspects unless wrong labels stand out from images that are only hard, and no more
-    than the estimate's upper bound. The network cannot judge labels that it has not learned, and
-    none if those are of most images. The estimate is None if too few images can be judged.
-    """
-    if not {*_NUMBERS, "proposed"} <= columns.keys():
-        return [], None
-    # Neither images that a person has decided about, nor a label that no training image has.
-    open_ones = (columns["label"] != "") & ~columns.get("decided", np.False_)
-    judged = np.flatnonzero(open_ones & _is_learned(columns))
-    margin, probability, given = (columns[name][judged].astype(np.float64) for name in _NUMBERS)
-    if np.isfinite(margin).sum() < LEAST_IMAGES or 2 * len(judged) < open_ones.sum():
-        return [], None
-    scores, errors = score_labels(margin, probability, given)
-    most = min(errors.high, _MOST) if errors.likely else 0
-    order = np.argsort(-scores, kind="stable")[:most]
-    chosen = order[scores[order] >= _LEAST_SCORE]
-    texts = {name: columns[name][judged[chosen]].tolist() for name in _TEXTS}
-    rows = zip(*texts.values(), scores[chosen].tolist(), strict=True)
-    return [
-        Suspect(key, path, split, label, "label", score, proposed)
-        for key, path, split, label, proposed, score in rows
-    ], errors
-
-
-def _is_learned(columns: Columns) -> NDArray[np.bool_]:
-    """Return whether the network agrees with most images of each image's label.
-
-    It must not disagree with significantly more than half of those that it was not trained on,
-    either: it may have learned the others by heart.
-    """
-    names, rows = np.unique(columns["label"].astype(str), return_inverse=True)
-    wrong = columns["given_probability"] < columns["probability"]
-    held = np.isnan(columns["margin"].astype(np.float64))
-
-    def count(chosen: NDArray[np.bool_]) -> NDArray[np.int_]:
-        return np.bincount(rows[chosen], minlength=len(names))
-
-    unseen, errors = count(held), count(held & wrong)
-    learned = (2 * count(wrong) <= count(wrong | ~wrong)) & (errors - unseen / 2 <= np.sqrt(unseen))
-    judged: NDArray[np.bool_] = learned[rows]
-    return judged
+# Of 3,000 images of CIFAR-10 with a label in twelve flipped, this score lists seven in ten of those
+# flipped at random, and four in ten of those to a similar class; and none of untouched ones.
+_LEAST_SCORE = 0.3
+# Images that judge each other: the kernel has a number for each pair of them.
+_TOGETHER = 4096
+_RIDGE = 0.2
+# Fractions of wrong labels, and factors that turn predictions into logits, of which the most likely
+# ones count. Where the predictions agree with nearly all labels, they are certain: noise would
+# explain wrong labels as well.
+_RATES = np.array([0.0, *np.geomspace(1e-4, 0.5, 60)])
+_LEAST_FACTOR, _SURE_FACTOR, _MOST_FACTOR = 1, 7, 30
+_SURE = 0.9
+# Within one and two standard deviations, log-likelihoods are so much below the highest.
+_ONE_DEVIATION, _TWO_DEVIATIONS = 0.5, 1.92
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Margins as a mixture of two normal distributions; the first is that of wrong labels."""
+class Judged:
+    """What images make of each other's labels."""
 
-    mean: Margins
-    deviation: Margins
-    weight: Margins
+    wrong: Floats
+    """Probability that the label is wrong, [images]."""
+    predicted: Ints
+    """Label id that the other images predict, [images]."""
+    proposed: Ints
+    """Most probable label id other than the given one, [images]."""
+    likelihoods: NDArray[np.float64]
+    """Log-likelihood of each fraction of wrong labels."""
 
     @property
-    def stand_out(self) -> bool:
-        """Whether the first group is one of wrong labels, not of hard images."""
-        distance = (self.mean[1] - self.mean[0]) / math.sqrt((self.deviation**2).mean())
-        return bool(self.mean[0] < 0 and distance > _LEAST_DISTANCE)
-
-    def probability(self, margins: Margins) -> Margins:
-        """Return the probability that each margin is one of the first group.
-
-        It never rises with the margin, though that of a wide group would beyond the other one.
-        """
-        first = np.zeros(len(margins))
-        for start in range(0, len(margins), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            density = self._densities(margins[part])
-            below = margins[part] < self.mean[1]
-            first[part] = np.where(below, density[0] / density.sum(axis=0), 0.0)
-        order = np.argsort(-margins, kind="stable")
-        first[order] = np.maximum.accumulate(first[order])
-        return first
-
-    def _densities(self, margins: Margins) -> Margins:
-        mean, deviation, weight = (
-            values[:, np.newaxis] for values in (self.mean, self.deviation, self.weight)
-        )
-        density: Margins = weight / deviation * np.exp(-0.5 * ((margins - mean) / deviation) ** 2)
-        return density + 1e-300
+    def rates(self) -> NDArray[np.float64]:
+        """Low, likely and high fraction of wrong labels."""
+        inside = _RATES[self.likelihoods > self.likelihoods.max() - _TWO_DEVIATIONS]
+        return np.array([inside[0], _RATES[self.likelihoods.argmax()], inside[-1]])
 
 
-def fit_groups(margins: Margins) -> tuple[Groups, Margins]:
-    """Divide margins into two groups, by expectation maximization.
+def find_wrong_labels(
+    columns: Columns, features: Features | None
+) -> tuple[list[Suspect], LabelErrors | None]:
+    """Return the suspects, highest scores first, and an estimate of how many labels are wrong.
 
-    Returns:
-        The groups, and the weight of the first one in 100 resamples of the margins.
+    There are none unless wrong labels stand out from images that are only hard. Images whose label
+    most others of it seem not to have are no suspects, nor is any image if most are like that. The
+    estimate is None if nothing can be judged.
     """
-    # A few huge margins, of steps in which training went astray, would widen every bin.
-    least, most = np.quantile(margins, (0.01, 0.99))
-    margins = np.clip(margins, 2 * least - most, 2 * most - least)
-    counts, edges = np.histogram(margins, _BINS)
-    values = (edges[1:] + edges[:-1]) / 2
-    low, high = np.quantile(margins, (0.02, 0.7))
-    start = Groups(np.array([low, high]), np.full(2, margins.std() + 1e-6), np.array([0.1, 0.9]))
-    groups = _maximize(start, values, counts, _ITERATIONS)
-    random = np.random.default_rng(0)
-    resampled = [
-        _maximize(groups, values, random.poisson(counts), _ITERATIONS // 10).weight[0]
-        for _ in range(_RESAMPLES)
+    # A label that no training image has is "".
+    rows = np.flatnonzero(columns["label"] != "")
+    if features is None or len(rows) < LEAST_IMAGES:
+        return [], None
+    labels, ids = np.unique(columns["label"][rows].astype(str), return_inverse=True)
+    judged = judge_labels(features, rows, ids)
+    agree = judged.predicted == ids
+    learned = (2 * np.bincount(ids, agree) >= np.bincount(ids))[ids]
+    if 2 * learned.sum() < len(rows):
+        return [], None
+    low, likely, high = np.rint(judged.rates * len(rows)).astype(int).tolist()
+    decided = np.broadcast_to(columns.get("decided", False), len(columns["label"]))[rows]
+    scores = judged.wrong * (learned & ~decided)
+    chosen = np.argsort(-scores, kind="stable")[:_MOST]
+    chosen = chosen[scores[chosen] >= _LEAST_SCORE]
+    texts = [columns[name][rows[chosen]].tolist() for name in _TEXTS]
+    found = zip(*texts, scores[chosen].tolist(), labels[judged.proposed[chosen]], strict=True)
+    suspects = [
+        Suspect(key, path, split, label, "label", score, str(other))
+        for key, path, split, label, score, other in found
     ]
-    return groups, np.array(resampled)
+    stands_out = judged.wrong.max() >= _LEAST_SCORE
+    return suspects, LabelErrors(low, likely if stands_out else 0, high, len(rows))
 
 
-def _maximize(groups: Groups, values: Margins, counts: NDArray[Any], iterations: int) -> Groups:
-    # A group of equal margins has a width, too.
-    least = (values[-1] - values[0]) / _BINS + 1e-6
-    for _ in range(iterations):
-        density = groups._densities(values)
-        shares = density * (counts / density.sum(axis=0))
-        sizes = shares.sum(axis=1) + 1e-9
-        mean = shares @ values / sizes
-        spread = ((values - mean[:, np.newaxis]) ** 2 * shares).sum(axis=1) / sizes
-        groups = Groups(mean, np.sqrt(spread) + least, sizes / sizes.sum())
-    return groups
-
-
-def count_confident_errors(confidence: Margins, wrong: NDArray[np.bool_]) -> Margins:
-    """Return low, likely and high fraction of wrong labels among images not trained on.
-
-    Where the network is most confident, it hardly errs, so that the labels which contradict it are
-    wrong. Of the most confident tenth, quarter, half and so on, the one with the lowest upper bound
-    counts: fewer images are uncertain, more are hard.
-    """
-    order = np.argsort(-confidence, kind="stable")
-    bounds = []
-    for fraction in _MOST_CONFIDENT:
-        chosen = order[: max(1, round(len(order) * fraction))]
-        errors = int(wrong[chosen].sum())
-        interval = proportion_interval(errors, len(chosen))
-        bounds.append((interval.high, interval.low, errors / len(chosen)))
-    high, low, likely = min(bounds)
-    return np.array([low, likely, high])
-
-
-def score_labels(
-    margin: Margins, probability: Margins, given_probability: Margins
-) -> tuple[Margins, LabelErrors]:
-    """Return the probability that each label is wrong, and how many are.
+def judge_labels(features: Features, rows: Ints, ids: Ints) -> Judged:
+    """Judge the label of each image by other ones: all, or as many as fit into memory.
 
     Args:
-        margin: mean over the epochs; NaN for images that were not trained on. At least 100 others.
-        probability: of the most probable label.
-        given_probability: of the given label.
+        features: of any float type, [all rows, features].
+        rows: of the images, [images].
+        ids: their label ids, from 0, [images].
     """
-    scores, images = np.zeros(len(margin)), len(margin)
-    trained = ~np.isnan(margin)
-    groups, resampled = fit_groups(margin[trained])
-    scores[trained] = _break_ties(groups.probability(margin[trained]), -margin[trained])
-    low, high = np.quantile(resampled, (0.025, 0.975))
-    fractions = np.array([low, groups.weight[0], high]) if groups.stand_out else np.zeros(3)
-    if len(held := np.flatnonzero(~trained)):
-        given = given_probability[held]
-        other = count_confident_errors(probability[held], given < probability[held])
-        fractions = _combine(fractions, other)
-        # Splits are samples of the same images, so the same fraction of each is suspect.
-        ranks = np.argsort(np.argsort(-given, kind="stable")) / max(1, len(given) - 1)
-        scores[held] = np.quantile(scores[trained], ranks) * (1 - given)
-    low, likely, high = np.rint(fractions * images).astype(int).tolist()
-    return scores, LabelErrors(low, likely, high, images)
+    count = -(-len(rows) // _TOGETHER)
+    parts = [slice(first, None, count) for first in range(count)]
+    judged = [_judge(features[rows[part]], ids[part], ids.max() + 1) for part in parts]
+
+    def join(name: str) -> Any:
+        values = np.empty(len(rows), getattr(judged[0], name).dtype)
+        for part, of_part in zip(parts, judged, strict=True):
+            values[part] = getattr(of_part, name)
+        return values
+
+    likelihoods = np.sum([of_part.likelihoods for of_part in judged], axis=0)
+    return Judged(join("wrong"), join("predicted"), join("proposed"), likelihoods)
 
 
-def _combine(one: Margins, other: Margins) -> Margins:
-    """Return the widest bounds; without a likely fraction in `one`, nothing stands out."""
-    low, likely, high = np.minimum(one, other)[0], (one + other)[1] / 2, np.maximum(one, other)[2]
-    return np.array([low, likely if one[1] else 0.0, high])
+def _judge(features: Features, ids: Ints, classes: int) -> Judged:
+    values = np.asarray(features, np.float32)
+    values = normalize(values - values.mean(axis=0))
+    kernel = np.exp(2 * (values @ values.T - 1))
+    kernel[np.diag_indices_from(kernel)] += _RIDGE
+    inverse = np.linalg.inv(kernel)
+    given = (ids[:, np.newaxis] == np.arange(classes)).astype(np.float32)
+    targets = given
+    # The second time, a suspect counts as what the others take it for.
+    for _ in range(2):
+        residuals = inverse @ (targets - targets.mean(axis=0)) / inverse.diagonal()[:, np.newaxis]
+        probabilities, wrong, likelihoods = _calibrate(targets - residuals, ids)
+        others = probabilities * (1 - given)
+        others /= others.sum(axis=1, keepdims=True) + 1e-9
+        targets = given + wrong[:, np.newaxis] * (others - given)
+    return Judged(wrong, probabilities.argmax(axis=1), others.argmax(axis=1), likelihoods)
 
 
-def _break_ties(probabilities: Margins, evidence: Margins) -> Margins:
-    ranks = np.argsort(np.argsort(evidence, kind="stable")) / max(1, len(evidence) - 1)
-    tied: Margins = probabilities * (1 - _FOR_ORDER + _FOR_ORDER * ranks)
-    return tied
+def _calibrate(predictions: Floats, ids: Ints) -> tuple[Floats, Floats, NDArray[np.float64]]:
+    """Turn predictions into probabilities, given that some labels are any other one by chance.
+
+    Returns:
+        Probabilities [images, classes]; the probability that each label is wrong; and the
+        log-likelihood of each of `_RATES`, with the best factor.
+    """
+    images, others = np.arange(len(ids)), max(1, predictions.shape[1] - 1)
+    sure = (predictions.argmax(axis=1) == ids).mean() >= _SURE
+    factors = np.geomspace(_SURE_FACTOR if sure else _LEAST_FACTOR, _MOST_FACTOR, 30)
+    likelihoods = np.empty((len(factors), len(_RATES)))
+    for row, factor in enumerate(factors):
+        right = softmax(factor * predictions, axis=1)[images, ids].astype(np.float64)
+        for column, rate in enumerate(_RATES):
+            mixed = (1 - rate) * right + rate * (1 - right) / others
+            likelihoods[row, column] = np.log(mixed + 1e-12).sum()
+    best = likelihoods.max(axis=0)
+    # Wrong labels and a lack of confidence may explain the same, and a missed label is worse.
+    column = np.flatnonzero(best > best.max() - _ONE_DEVIATION)[-1]
+    probabilities = softmax(factors[likelihoods[:, column].argmax()] * predictions, axis=1)
+    right, rate = probabilities[images, ids], _RATES[column]
+    wrong = rate * (1 - right) / others
+    wrong /= wrong + (1 - rate) * right + 1e-12
+    return probabilities, wrong.astype(np.float32), best

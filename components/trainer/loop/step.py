@@ -15,7 +15,6 @@ from components.trainer.input.augment import augment
 from components.trainer.loop.optimizer import Schedule, make_optimizer
 
 
-
 class Step:
     """A step of a replica on its part of the batch."""
 

@@ -48,8 +48,11 @@ _NORMS = {"stem": "_bn0", "top": "_bn1", "expand": "_bn0", "depthwise": "_bn1", 
 _CONVOLUTIONS = {"stem": "_conv_stem", "top": "_conv_head"}
 
 
-def build_efficientnet_lite(name: str, size: int) -> tf_keras.Model:
-    """Build the network without its layer of classes: scaled pixels in, [batch, 1280] out."""
+def build_efficientnet_lite(name: str, size: int | None) -> tf_keras.Model:
+    """Build the network without its layer of classes: scaled pixels in, [batch, 1280] out.
+
+    It is for images of one size, or of any, which differs in nothing but the speed.
+    """
     scale = _SCALES[name]
     images = layers.Input([size, size, CHANNELS])
     features = _convolve(images, _STEM, "stem", kernel=3, stride=2)
