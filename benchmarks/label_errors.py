@@ -5,8 +5,8 @@
 
 Labels are flipped at random, or between similar classes: to the label that a run on the untouched
 images proposes most often instead. Precision is the fraction of k flipped labels among the k images
-with the highest scores, recall the fraction of them that is listed. No label changes the features of
-a pretrained network, so that one run is enough.
+with the highest scores, recall the fraction of them that is listed. No label changes the features
+of a pretrained network, so that one run is enough.
 """
 
 import argparse
