@@ -28,7 +28,7 @@ from components.trainer.loop.checkpoint import remove_checkpoints
 from components.trainer.loop.strategy import is_accelerated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import can_gain, choose, find_best, write_best
-from components.tuner.study import Study, find_space, find_start
+from components.tuner.study import UNFREEZE, Study, find_space, find_start
 from components.tuner.trials import (
     DONE,
     NO_TIME,
@@ -46,6 +46,8 @@ _EPOCHS = "training.epochs"
 _GRACE = 0.1
 # Epochs that show the pace of a trial: the first ones also compile.
 _LEAST_EPOCHS = 4
+# How much longer an epoch of all layers takes than one of the upper half on kept activations.
+_PACE_OF_ALL = 3.0
 # Trials without a better one, after which the search ends.
 _PATIENCE = 25
 # How much longer the best trial is trained at the end: the time that is kept for it, the least for
@@ -192,16 +194,26 @@ class Search:
     def _cost(self, trial: Trial, epochs: float | None = None) -> float:
         """Estimate the seconds of a training with the options of a trial.
 
-        Those of Trainer on all images are among them if folds compare the trials. A trial that has
-        not begun is as fast as the others but trial 0.
+        Those of Trainer on all images are among them if folds compare the trials.
         """
-        recipe, *others = self.trials
-        known = [other.epoch_seconds for other in others if other.epoch_seconds]
-        # A single epoch does not show how much of its time is start-up.
-        first = recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
-        pace = trial.epoch_seconds or (statistics.median(known) if known else first)
+        pace = trial.epoch_seconds or self._estimate_pace(trial.values.get(UNFREEZE))
         epochs = self._epochs(trial) if epochs is None else epochs
         return pace * epochs * (1 + self._share_of_all)
+
+    def _estimate_pace(self, unfrozen: Any) -> float:
+        """Return the seconds an epoch takes in the other trials but trial 0 with as many layers.
+
+        Args:
+            unfrozen: `transfer.unfreeze` where it differs from trial 0's, else None.
+        """
+        recipe, *others = self.trials
+        alike = (other for other in others if other.values.get(UNFREEZE) == unfrozen)
+        if known := [other.epoch_seconds for other in alike if other.epoch_seconds]:
+            return statistics.median(known)
+        if unfrozen is not None:
+            return self._estimate_pace(None) * (_PACE_OF_ALL if unfrozen == "all" else 1)
+        # A single epoch does not show how much of its time is start-up.
+        return recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
 
     def _epochs(self, trial: Trial) -> int:
         return self.runner.config(trial).training.epochs

@@ -34,6 +34,7 @@ _RANDOM_FIRST = 8
 _TRIES = 30
 _STATES = {STOPPED: TrialState.PRUNED, DIVERGED: TrialState.PRUNED}
 
+UNFREEZE = "transfer.unfreeze"
 _FLIP = "augmentation.flip"
 # Channels that `model.width` 0 stands for.
 _WIDTHS = {"cnn": 32, "resnet9": 64}
@@ -116,6 +117,9 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistributio
         width = config.model.width or _WIDTHS[network]
         values["model.width"] = {max(1, width // 2), config.model.width}
     fixed = {key: [value] for key, value in start.items() if key not in {*values, *space}}
+    if config.model.pretrained:
+        # With 3,000 images of CIFAR-10, all layers were a point better than half of them.
+        fixed[UNFREEZE] = [*dict.fromkeys([config.transfer.unfreeze, "all"])]
     tried = {key: sorted(some) for key, some in values.items()}
     tried |= {**fixed, **plain.training.search}
     return space | {key: CategoricalDistribution([*some]) for key, some in tried.items()}

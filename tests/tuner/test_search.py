@@ -27,8 +27,16 @@ from components.tuner.trials import Report, Trial, TrialRunner
 from tests.tuner.test_search_space import config
 
 
-def make(directory: Path, *, seconds: float, folds: int = 0, **training: Any) -> Search:
-    data: Any = SimpleNamespace(config=config(**training))
+def make(
+    directory: Path,
+    *,
+    seconds: float,
+    folds: int = 0,
+    model: ModelConfig | None = None,
+    **training: Any,
+) -> Search:
+    made = config(**training)
+    data: Any = SimpleNamespace(config=replace(made, model=model or made.model))
     start = find_start(data.config, images=3000, bfloat16=False)
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
@@ -51,14 +59,14 @@ def simulate(
 ) -> list[tuple[int, int]]:
     """Replace training: an epoch takes a second; return (trial, epochs) of each run.
 
-    Of another width, it takes `slow` seconds. `accuracy` is asked after each epoch. Checkpoints
-    are written to the folder of the trial.
+    Of another width or all layers, it takes `slow` seconds. `accuracy` is asked after each epoch.
+    Checkpoints are written to the folder of the trial.
     """
     clock, runs = [0.0], []
 
     def train(self: TrialRunner, trial: Trial, report: Report, *, note: str) -> None:
         whole = self.config(trial).training.epochs
-        cost = slow if "model.width" in trial.values else 1
+        cost = slow if {"model.width", "transfer.unfreeze"} & trial.values.keys() else 1
         checkpoint = Path(self.folder(trial), "epochs")
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         done = before = int(checkpoint.read_text()) if checkpoint.exists() else 0
@@ -337,6 +345,23 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     assert -run.left <= 0.1 * 2000 + 100
     # What was stopped early is not the best.
     assert chosen_of(run)[0].state == "complete"
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(1000, {None, "all"}), (280, {None})])
+def test_a_trial_of_all_layers_takes_longer_and_others_are_as_fast_as_before(
+    seconds: float, tried: set[str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(monkeypatch, lambda trial: 0.7 + 0.001 * trial.number, slow=3)
+    weights = ModelConfig(name="efficientnet_lite0", weights="imagenet")
+    run = make(tmp_path, seconds=seconds, epochs=30, model=weights)
+    run.run()
+    assert {trial.values.get("transfer.unfreeze") for trial in run.trials} == tried
+    # Each begins only if there is time for it and for the longer training.
+    assert {trial.state for trial in run.trials} == {"complete"}
+    assert run.trials[-1].epochs >= 2 * 60
+    assert run.left >= 0
+    paces = {key: run._estimate_pace(key) for key in (None, "all", 1)}
+    assert paces == {None: 1, "all": 3, 1: 1}
 
 
 def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

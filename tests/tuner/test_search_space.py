@@ -14,7 +14,7 @@ from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, resolve
-from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.tuner.study import Study, find_space, find_start, list_changes
 from components.tuner.trials import Trial
 from pipeline_def.config.config import Config
@@ -81,7 +81,12 @@ def test_the_space_surrounds_the_first_trial() -> None:
     other = replace(plain, augmentation=AugmentationConfig(cutmix=0.5))
     assert values_of(other)["augmentation.cutmix"] == [0.0, 0.5, 1.0]
     weights = ModelConfig(name="efficientnet_lite0", weights="imagenet")
-    assert "augmentation.cutmix" not in values_of(replace(plain, model=weights))
+    pretrained = values_of(replace(plain, model=weights))
+    assert "augmentation.cutmix" not in pretrained
+    assert pretrained["transfer.unfreeze"] == ["top", "all"]
+    assert "transfer.unfreeze" not in begin(replace(plain, model=weights)).keys() | space.keys()
+    everything = replace(plain, model=weights, transfer=TransferConfig(unfreeze="all"))
+    assert values_of(everything)["transfer.unfreeze"] == ["all"]
 
 
 def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set() -> None:
