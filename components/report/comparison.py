@@ -3,24 +3,16 @@
 Images are paired by content: files may have been renamed or moved.
 """
 
-import functools
-import math
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import collections
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from components.contract.example import EVAL, count_folds
-from components.contract.printable import name_some
 from components.images.picture import Thumbnail
-from components.metrics.classification_metrics import (
-    Comparison,
-    ModelMetrics,
-    measure,
-    measure_slices,
-)
+from components.metrics.classification_metrics import Comparison, measure, measure_slices
 from components.metrics.intervals import estimate_intervals
 from components.metrics.metric_table import METRICS
 from components.metrics.predictions import Evaluated, Flags, Ints, Predictions
@@ -31,19 +23,16 @@ from components.report.page.formatting import count, sentence
 from components.report.page.metrics import describe_comparison, describe_slices
 from components.report.shown import PredictedImage
 
-Outcome = Relation | Literal["apart"]
+Differences = Mapping[str, tuple[Any, Any]]
+"""Name of a fact → its value in each run; None where it is missing."""
 
-_MOST_NAMES = 6
-# Differences that are listed of each part of the runs.
-_MOST = 100
-_CORRECTIONS = "corrections"
-# What corrections change, besides numbers of images, such as "train: images".
-_OF_CORRECTIONS = (_CORRECTIONS, "ingest.corrections")
+CORRECTIONS = "corrections"
+"""Name of the corrections among the facts of the images."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EvaluatedRun:
-    """One of the two runs."""
+    """One of the two runs, with its predictions."""
 
     name: str
     """Such as run 3; A or B if the runs have the same number in different outputs."""
@@ -54,90 +43,48 @@ class EvaluatedRun:
     """Output folder of the run."""
     split: str
     """The evaluated split."""
-    data: Mapping[str, Any]
-    """Identifies the images, such as by folder and fingerprint of its listing."""
-    examples: Mapping[str, Mapping[str, int]]
-    """Split → label → examples."""
-    configuration: Mapping[str, Any]
-    """`section.field` → value."""
-    code: Mapping[str, str]
-    """Step → digest of its code."""
-    versions: Mapping[str, str]
-    """Package → version."""
+    parts: Mapping[str, Mapping[str, Any]]
+    """Part of the run, such as its settings or "images" → name of a fact → its value."""
     max_drop: float
     """Largest drop in accuracy that still lets a model replace another."""
-    model: str = ""
+    model: str
     """URI of the model; the same for both runs if nothing was trained in between."""
+    evaluated: Evaluated
+    keys: Sequence[str]
+    """Digest of the content of each evaluated image."""
+    read_thumbnails: Callable[[Collection[str]], Mapping[str, Thumbnail | None]]
+    """Maps file names to thumbnails of the images."""
 
+    @property
+    def labels(self) -> Sequence[str]:
+        """The true label of each evaluated image."""
+        return self.evaluated.slices["class"]
 
-@dataclass(frozen=True, eq=False)
-class RunPredictions:
-    """The predictions of a run for its images."""
+    @property
+    def accuracy(self) -> float:
+        """Accuracy on all of its images."""
+        return float(self.evaluated.candidate.stats.right.mean())
 
-    filenames: tuple[str, ...]
-    labels: tuple[str, ...]
-    """The true label of each image."""
-    predictions: Predictions
-    keys: tuple[str, ...]
-    """Digest of the content of each image."""
-    examples: str
-    """URI of ImageExampleGen's examples."""
-    split: str
-
-    def take(self, rows: Sequence[int], labels: Sequence[str]) -> Evaluated:
+    def judge(self, rows: Sequence[int], labels: Sequence[str]) -> Evaluated:
         """Return the predictions for some of the images, judged by other labels."""
-        model = self.predictions
+        model = self.evaluated.candidate
         columns = {label: column for column, label in enumerate(model.labels)}
         ids: Ints = np.array([columns.get(label, -1) for label in labels], np.int64)
-        names = tuple(self.filenames[row] for row in rows)
+        names = tuple(self.evaluated.filenames[row] for row in rows)
         judged = Predictions(model.labels, ids, model.probabilities[list(rows)])
         return Evaluated(names, {"class": tuple(labels)}, judged)
 
 
-ReadPictures = Callable[[RunPredictions, Collection[str]], Mapping[str, Thumbnail | None]]
-"""Maps file names of a run to thumbnails of its images."""
-
-
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(NamedTuple):
     """Numbers of the images that the runs share or not."""
 
-    shared: int
-    """In both runs with the same label."""
+    both: int
+    """In both runs, with any label."""
     relabelled: int
     """In both runs with different labels."""
     only_first: int
     """In the first run only."""
     only_second: int
-
-    @property
-    def both(self) -> int:
-        """Number of images in both runs, with any label."""
-        return self.shared + self.relabelled
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether both runs evaluated the same images with the same labels."""
-        return not (self.relabelled or self.only_first or self.only_second)
-
-
-class Difference(NamedTuple):
-    """A fact that differs between the runs; None where it is missing."""
-
-    name: str
-    first: Any
-    second: Any
-
-
-class DifferingPart(NamedTuple):
-    """A part of the runs, such as their settings, and what differs in it."""
-
-    title: str
-    rows: tuple[Difference, ...]
-
-    def __str__(self) -> str:
-        """Name what differs, up to a limit."""
-        return f"{self.title}: {name_some([row.name for row in self.rows], _MOST_NAMES)}"
 
 
 @dataclass(frozen=True)
@@ -158,110 +105,102 @@ class SharedImages:
     shown_won: tuple[PredictedImage, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ComparisonFacts:
     """Everything on the page of two runs."""
 
     first: EvaluatedRun
     second: EvaluatedRun
+    newer: EvaluatedRun
+    """The one of them whose labels count."""
+    share: int
+    """The evaluations have one image in so many."""
     overlap: Overlap
     shared: SharedImages | None
     """None if the runs share no images."""
-    whole: tuple[ModelMetrics, ModelMetrics]
-    """Metrics of each run on all of its images."""
-    outcome: Outcome
-    """Of the second run against the first; apart: they share no images."""
-    headline: str
-    """The outcome in a sentence."""
-    reasons: tuple[str, ...]
-    """Sentences."""
+    parts: Mapping[str, Differences]
+    """Part of the runs, such as their settings → what differs in it."""
+
+    @property
+    def outcome(self) -> Relation | Literal["apart"]:
+        """Of the second run against the first; apart: they share no images."""
+        return self.shared.change.relate(self.second.max_drop) if self.shared else "apart"
+
+    @property
+    def headline(self) -> str:
+        """The outcome in a sentence."""
+        return sentence(next(_tell(self)))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences."""
+        _, *numbers = _tell(self)
+        return tuple(map(sentence, (*numbers, *_describe_conditions(self))))
 
 
 def compare_runs(
-    runs: tuple[EvaluatedRun, EvaluatedRun],
-    evaluations: tuple[RunPredictions, RunPredictions],
+    first: EvaluatedRun,
+    second: EvaluatedRun,
     *,
     most: int,
-    read_thumbnails: ReadPictures,
     newest: Literal[0, 1] = 1,
     share: int = 1,
 ) -> ComparisonFacts:
     """Compare the second run with the first, on the images that both evaluated.
 
-    Where their labels differ, those of the run `newest` count. The evaluations have one image in
-    `share`.
+    Where their labels differ, those of the run `newest` count. Up to `most` images are shown each
+    way. The evaluations have one image in `share`.
     """
-    pairs, overlap = pair(*evaluations)
+    pairs, newer = pair(first, second), (first, second)[newest]
+    same = np.array([first.labels[row] == second.labels[other] for row, other in pairs], bool)
+    only_first, only_second = (len(run.keys) - len(pairs) for run in (first, second))
     shared = None
     if pairs:
-        labels = [evaluations[newest].labels[rows[newest]] for rows in pairs]
-        before, after = (
-            run.take([rows[place] for rows in pairs], labels)
-            for place, run in enumerate(evaluations)
-        )
-        readers = [functools.partial(read_thumbnails, run) for run in evaluations]
-        shared = _compare_shared(before, after, readers, same=overlap.shared, most=most)
-    outcome, headline, reasons = _judge(runs, overlap, shared, newest)
-    if share > 1:
-        reasons += (
-            f"The runs have too many predictions for the memory: all numbers here are from one "
-            f"image in {share:,}, chosen by its content.",
-        )
+        labels = [newer.labels[rows[newest]] for rows in pairs]
+        shared = _compare_shared(first, second, pairs, labels=labels, same=same, most=most)
     return ComparisonFacts(
-        first=runs[0],
-        second=runs[1],
-        overlap=overlap,
+        first=first,
+        second=second,
+        newer=newer,
+        share=share,
+        overlap=Overlap(len(pairs), int((~same).sum()), only_first, only_second),
         shared=shared,
-        whole=(measure(evaluations[0].predictions), measure(evaluations[1].predictions)),
-        outcome=outcome,
-        headline=headline,
-        reasons=reasons,
+        parts={
+            part: _list_differences(first.parts[part], second.parts[part]) for part in first.parts
+        },
     )
 
 
-def pair(first: RunPredictions, second: RunPredictions) -> tuple[list[tuple[int, int]], Overlap]:
-    """Return the rows in both runs of each image that they share, and how the runs overlap.
+def pair(first: EvaluatedRun, second: EvaluatedRun) -> list[tuple[int, int]]:
+    """Return the rows in both runs of each image that they share, in the order of the content.
 
-    Images whose label is the same in both come first. Copies of an image pair one by one.
+    Copies of an image pair one by one.
     """
-    runs = (first, second)
-    same = _match(*(enumerate(zip(run.keys, run.labels, strict=True)) for run in runs))
-    paired = [{rows[place] for rows in same} for place in (0, 1)]
-    relabelled = _match(
-        *(
-            [(row, key) for row, key in enumerate(run.keys) if row not in rows]
-            for run, rows in zip(runs, paired, strict=True)
-        )
-    )
-    pairs = [*same, *relabelled]
-    only_first, only_second = (len(run.keys) - len(pairs) for run in runs)
-    return pairs, Overlap(len(same), len(relabelled), only_first, only_second)
+    rows, others = map(_number_copies, (first, second))
+    return [(row, others[copy]) for copy, row in rows.items() if copy in others]
 
 
-def _match(
-    first: Iterable[tuple[int, Any]], second: Iterable[tuple[int, Any]]
-) -> list[tuple[int, int]]:
-    """Pair rows of equal content, in the order of the content."""
-    rows: dict[Any, deque[int]] = defaultdict(deque)
-    for row, content in second:
-        rows[content].append(row)
-    ordered = sorted(first, key=lambda item: item[1])
-    return [(row, rows[content].popleft()) for row, content in ordered if rows[content]]
+def _number_copies(run: EvaluatedRun) -> dict[tuple[str, int], int]:
+    """Map the digest of each image, and the number of the copy, to its row."""
+    copies, rows = collections.Counter[str](), {}
+    for key, _, row in sorted(zip(run.keys, run.labels, range(len(run.keys)), strict=True)):
+        rows[key, copies[key]] = row
+        copies[key] += 1
+    return rows
 
 
 def _compare_shared(
-    before: Evaluated,
-    after: Evaluated,
-    readers: Sequence[Callable[[Collection[str]], Mapping[str, Thumbnail | None]]],
+    first: EvaluatedRun,
+    second: EvaluatedRun,
+    pairs: Sequence[tuple[int, int]],
     *,
-    same: int,
+    labels: Sequence[str],
+    same: Flags,
     most: int,
 ) -> SharedImages:
-    """Measure both models on the same images, of which up to `most` are shown each way.
-
-    The first `same` images have the same label in both runs. `readers` make thumbnails of the
-    images of each run.
-    """
+    """Measure both models on the images in `pairs`, by `labels`; `same`: which had them in both."""
+    before = first.judge([row for row, _ in pairs], labels)
+    after = second.judge([row for _, row in pairs], labels)
     right, now_right = before.candidate.stats.right, after.candidate.stats.right
     _, changes = estimate_intervals(after.candidate, before.candidate)
     metrics, baseline = measure(after.candidate), measure(before.candidate)
@@ -270,192 +209,113 @@ def _compare_shared(
         metrics=metrics,
         intervals={},
         baseline=baseline,
-        compared=len(right),
+        compared=len(pairs),
         differences={name: metrics.scalars[name] - baseline.scalars[name] for name in METRICS},
         changes=changes,
         curves=(),
         slices=tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0))),
         confused=(),
     )
-    lost = _list_surest(right & ~now_right, before, after)
-    won = _list_surest(now_right & ~right, before, after)
-    shown = []
-    for wrong, rows, read in zip((before, after), (won[:most], lost[:most]), readers, strict=True):
-        pictures = read([wrong.filenames[row] for row in rows])
-        shown.append(tuple(PredictedImage.of(wrong, row, pictures) for row in rows.tolist()))
+    # Of an image, as sure as the less confident model is.
+    sure = np.minimum(*(model.candidate.stats.confidence for model in (before, after)))
+
+    def show(run: EvaluatedRun, wrong: Evaluated, changed: Flags) -> tuple[PredictedImage, ...]:
+        rows = [row for row in np.argsort(-sure, kind="stable").tolist() if changed[row]][:most]
+        pictures = run.read_thumbnails([wrong.filenames[row] for row in rows])
+        return tuple(PredictedImage.of(wrong, row, pictures) for row in rows)
+
+    lost, won = right & ~now_right, now_right & ~right
     return SharedImages(
         change=AccuracyChange.of(right, now_right),
-        unchanged=AccuracyChange.of(right[:same], now_right[:same]) if same else None,
+        unchanged=AccuracyChange.of(right[same], now_right[same]) if same.any() else None,
         comparison=comparison,
-        lost=len(lost),
-        won=len(won),
-        shown_lost=shown[1],
-        shown_won=shown[0],
+        lost=int(lost.sum()),
+        won=int(won.sum()),
+        shown_lost=show(second, after, lost),
+        shown_won=show(first, before, won),
     )
 
 
-def _list_surest(changed: Flags, before: Evaluated, after: Evaluated) -> Ints:
-    """Return the changed rows, those first for which the less confident model is most confident."""
-    rows = np.flatnonzero(changed)
-    sure = np.minimum(*(run.candidate.stats.confidence[rows] for run in (before, after)))
-    order: Ints = rows[np.argsort(-sure, kind="stable")]
-    return order
-
-
-def _judge(
-    runs: tuple[EvaluatedRun, EvaluatedRun],
-    overlap: Overlap,
-    shared: SharedImages | None,
-    newest: Literal[0, 1],
-) -> tuple[Outcome, str, tuple[str, ...]]:
-    """Return outcome, headline and reasons, by the rule of the Evaluator's verdict."""
-    first, second = (run.name for run in runs)
-    reasons = [*_describe_overlap(overlap, first, second), *_describe_corrections(*runs)]
-    reasons += [
-        f"{run.name} was evaluated on its {EVAL} split, which also selected its weights, so its "
-        "scores are slightly optimistic."
-        for run in runs
-        if run.split == EVAL
-    ]
-    reasons += [
-        f"{run.name} was cross-validated over {run.split}: each image was judged by a model that "
-        "had not seen it."
-        for run in runs
-        if count_folds(run.split)
-    ]
-    if runs[0].model and runs[0].model == runs[1].model:
-        reasons.append("Both runs evaluated the same model: nothing was trained in between.")
-    sentences = tuple(sentence(reason) for reason in reasons)
-    if shared is None:
-        headline = f"{first} and {second} cannot be compared: they were evaluated on different "
-        all_reasons = ("No image was evaluated by both runs.", *sentences)
-        return "apart", sentence(f"{headline}images."), all_reasons
-    max_drop = runs[1].max_drop
-    if overlap.relabelled:
-        sentences = (*_describe_labels(runs, overlap, shared, newest), *sentences)
-    outcome, claim = shared.change.relate(max_drop), shared.change.tell(first, max_drop)
-    numbers = (
-        f"{sentence(shared.change.explain(first, second, max_drop))}.",
-        f"From {first} to {second}, {count(shared.lost, 'image')} went from right to wrong "
-        f"and {shared.won:,} from wrong to right.",
-    )
-    if outcome == "undecided":
-        claim = claim.replace(" it ", f" {second} ", 1)
-        headline = f"Undecided: {claim}."
+def _tell(facts: ComparisonFacts) -> Iterator[str]:
+    """Yield the outcome, by the rule of the Evaluator's verdict, and the numbers behind it."""
+    first, second, shared = facts.first.name, facts.second.name, facts.shared
+    if not shared:
+        yield (f"{first} and {second} cannot be compared: they were evaluated on different images.")
+        yield "No image was evaluated by both runs."
+        return
+    max_drop = facts.second.max_drop
+    claim = shared.change.tell(first, max_drop)
+    if facts.outcome == "undecided":
+        yield f"Undecided: {claim.replace(' it ', f' {second} ', 1)}."
     else:
-        headline = sentence(f"{second} is {claim}.")
-    return outcome, headline, (*numbers, *sentences)
-
-
-def _describe_overlap(overlap: Overlap, first: str, second: str) -> Iterator[str]:
-    if overlap.is_whole:
-        yield f"Both runs evaluated the same {count(overlap.shared, 'image')}."
-        return
+        yield f"{second} is {claim}."
+    yield f"{shared.change.explain(first, second, max_drop)}."
     yield (
-        f"Images evaluated by both runs: {overlap.both:,}; only by {first}: "
-        f"{overlap.only_first:,}; only by {second}: {overlap.only_second:,}. Images are matched by "
-        "content."
+        f"From {first} to {second}, {count(shared.lost, 'image')} went from right to wrong and "
+        f"{shared.won:,} from wrong to right."
     )
-
-
-def _describe_labels(
-    runs: tuple[EvaluatedRun, EvaluatedRun], overlap: Overlap, shared: SharedImages, newest: int
-) -> Iterator[str]:
-    """Say by which labels both models are judged, and how they relate without the changed ones."""
-    first, second = (run.name for run in runs)
-    split = "" if count_folds(runs[newest].split) else f"{runs[newest].split} "
-    yield (
-        f"{count(overlap.relabelled, f'{split}label')} changed between the runs. Both models are "
-        f"judged by the labels of {runs[newest].name}, the newer run."
-    )
-    if shared.unchanged:
-        numbers = shared.unchanged.explain(first, second, runs[1].max_drop)
-        number = count(overlap.shared, "image")
-        yield f"On the {number} with unchanged labels, {numbers}."
-
-
-def _describe_corrections(first: EvaluatedRun, second: EvaluatedRun) -> Iterator[str]:
-    """Say which corrections the runs used, and whether they are all that differs."""
-    used, others = (run.data.get(_CORRECTIONS) or "none" for run in (first, second))
-    if used == others:
-        return
-    yield f"Corrections of {first.name}: {used}; of {second.name}: {others}."
-    more = [
-        part.title
-        for part in list_parts(first, second)
-        if any(row.name not in _OF_CORRECTIONS and ": " not in row.name for row in part.rows)
-    ]
-    if more:
+    if relabelled := facts.overlap.relabelled:
+        split = "" if count_folds(facts.newer.split) else f"{facts.newer.split} "
         yield (
-            f"The runs differ in {' and '.join(more)}, too, so the corrections alone may not "
-            "explain the difference."
+            f"{count(relabelled, f'{split}label')} changed between the runs. Both models are "
+            f"judged by the labels of {facts.newer.name}, the newer run."
+        )
+        if shared.unchanged:
+            number = count(shared.unchanged.images, "image")
+            numbers = shared.unchanged.explain(first, second, max_drop)
+            yield f"On the {number} with unchanged labels, {numbers}."
+
+
+def _describe_conditions(facts: ComparisonFacts) -> Iterator[str]:
+    """Say how the images overlap, and what else the difference may be due to."""
+    first, second, overlap = facts.first, facts.second, facts.overlap
+    if overlap.only_first or overlap.only_second or overlap.relabelled:
+        yield (
+            f"Images evaluated by both runs: {overlap.both:,}; only by {first.name}: "
+            f"{overlap.only_first:,}; only by {second.name}: {overlap.only_second:,}. Images are "
+            "matched by content."
+        )
+    else:
+        yield f"Both runs evaluated the same {count(overlap.both, 'image')}."
+    if CORRECTIONS in facts.parts["images"]:
+        used, others = (found or "none" for found in facts.parts["images"][CORRECTIONS])
+        yield f"Corrections of {first.name}: {used}; of {second.name}: {others}."
+    for run in (first, second):
+        if run.split == EVAL:
+            yield (
+                f"{run.name} was evaluated on its {EVAL} split, which also selected its weights, "
+                "so its scores are slightly optimistic."
+            )
+    if first.model and first.model == second.model:
+        yield "Both runs evaluated the same model: nothing was trained in between."
+    if facts.share > 1:
+        yield (
+            "The runs have too many predictions for the memory: all numbers here are from one "
+            f"image in {facts.share:,}, chosen by its content."
         )
 
 
-def list_parts(first: EvaluatedRun, second: EvaluatedRun) -> tuple[DifferingPart, ...]:
-    """List what differs in images, settings, code and versions."""
-    labels = _list_differences(dict(_count_labels(first)), dict(_count_labels(second)))
-    labels = sorted(labels, key=lambda row: -abs((row.second or 0) - (row.first or 0)))
-    parts = {
-        "images": [*_list_differences(_describe_data(first), _describe_data(second)), *labels],
-        "settings": _list_differences(first.configuration, second.configuration),
-        "code of steps": _list_differences(first.code, second.code),
-        "versions": _list_differences(first.versions, second.versions),
-    }
-    return tuple(DifferingPart(title, tuple(rows)) for title, rows in parts.items())
-
-
-def _list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
-    """Return the values that differ, by name; None stands for a missing value."""
-    names = sorted(first.keys() | second.keys())
-    rows = (Difference(name, first.get(name), second.get(name)) for name in names)
-    return [row for row in rows if row.first != row.second]
-
-
-def _describe_data(run: EvaluatedRun) -> dict[str, Any]:
-    counts = {f"{split}: images": sum(labels.values()) for split, labels in run.examples.items()}
-    classes = {f"{split}: classes": len(labels) for split, labels in run.examples.items()}
-    return {**run.data, **counts, **classes}
-
-
-def _count_labels(run: EvaluatedRun) -> Iterator[tuple[str, int]]:
-    for split, labels in run.examples.items():
-        for label, images in labels.items():
-            yield f"{split}: {label}", images
+def _list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differences:
+    """Return the facts that differ."""
+    values = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
+    return {name: both for name, both in values.items() if both[0] != both[1]}
 
 
 def render_comparison(facts: ComparisonFacts) -> str:
     """Write the page; the same facts give the same text."""
-    sections = [
-        (key, title, render_template(f"{template}.html.j2", facts=facts, **values))
-        for key, title, template, values in _describe_sections(facts)
-    ]
-    return str(render_template("comparison.html.j2", facts=facts, sections=sections))
-
-
-def _describe_sections(facts: ComparisonFacts) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Yield key, title, name of the template, and its values."""
-    yield "summary", "Summary", "comparison_summary", {"whole": list(_pair_metrics(facts))}
+    sections: dict[str, tuple[str, str, dict[str, Any]]] = {}
+    sections["summary"] = "Summary", "comparison_summary", {}
     if facts.shared:
         comparison = facts.shared.comparison
         names = ModelNames(facts.second.name, facts.first.name)
         metrics = describe_comparison(comparison, names=names)
-        yield "metrics", "Metrics", "comparison_metrics", metrics
         recalls = describe_slices(comparison, names=names, by_change=True)
-        yield "classes", "Per-class recall", "slices", recalls
-        yield "images", "Changed predictions", "comparison_images", {}
-    parts = list_parts(facts.first, facts.second)
-    yield "differences", "What differs", "comparison_differences", {"parts": parts, "most": _MOST}
-
-
-def _pair_metrics(facts: ComparisonFacts) -> Iterator[tuple[str, float, float]]:
-    """Yield the title of each metric, and its value for each run on all of its images.
-
-    Of runs that evaluated the same images, the metrics have a section.
-    """
-    first, second = facts.whole
-    classes = max(len(first.labels), len(second.labels))
-    for name, metric in METRICS.items() if not facts.overlap.is_whole else ():
-        values = first.scalars[name], second.scalars[name]
-        if metric.top < classes and not all(map(math.isnan, values)):
-            yield metric.title, *values
+        sections["metrics"] = "Metrics", "comparison_metrics", metrics
+        sections["classes"] = "Per-class recall", "slices", recalls
+        sections["images"] = "Changed predictions", "comparison_images", {}
+    sections["differences"] = "What differs", "comparison_differences", {}
+    rendered = [
+        (key, title, render_template(f"{template}.html.j2", facts=facts, **values))
+        for key, (title, template, values) in sections.items()
+    ]
+    return str(render_template("comparison.html.j2", facts=facts, sections=rendered))

@@ -3,14 +3,14 @@
 import contextlib
 import math
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
 from components.contract.example import FILENAME, SHA256, decode_text
-from components.contract.printable import describe_corrections
+from components.contract.printable import describe_corrections, name_some
 from components.evaluation.config import EvaluationConfig
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
@@ -19,21 +19,22 @@ from components.metrics.proof import AccuracyChange
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.report.comparison import (
+    CORRECTIONS,
     ComparisonFacts,
     EvaluatedRun,
-    RunPredictions,
     compare_runs,
-    list_parts,
     render_comparison,
 )
 from components.report.pictures.predicted_images import read_images
 from pipeline_def.layout import Layout
 from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import SelectedRun, flatten, select
+from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.table import format_time, print_json
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 _MAX_DROP = "evaluation.max_accuracy_drop"
+_MOST_NAMES = 6
 # Per direction; 48 pictures of 2 to 5 KB.
 _MOST_IMAGES = 48
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
@@ -55,14 +56,12 @@ def show_comparison(
     if (first.output, first.record.id) == (second.output, second.record.id):
         raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two runs.")
     share = max(map(_choose_share, (first, second)))
-    evaluations = _read(first, share), _read(second, share)
     named = first.number != second.number
     names = [f"run {run.number}" for run in (first, second)] if named else ["A", "B"]
     facts = compare_runs(
-        (_describe(names[0], first), _describe(names[1], second)),
-        evaluations,
+        _read(names[0], first, share),
+        _read(names[1], second, share),
         most=_MOST_IMAGES,
-        read_thumbnails=_read_thumbnails,
         newest=1 if second.record.started >= first.record.started else 0,
         share=share,
     )
@@ -80,63 +79,16 @@ def show_comparison(
         _print(facts, path)
 
 
-def _describe(name: str, run: SelectedRun) -> EvaluatedRun:
-    record = run.record
-    with _reporting_missing(run):
-        examples = read_index(run.find_artifact(EXAMPLE_GEN.id, "examples"))["labels"]
-    settings = dict(flatten(record.configuration))
-    trained = record.steps.get(TRAINER.id)
-    model = trained.outputs.get("model") if trained else None
-    return EvaluatedRun(
-        name=name,
-        id=record.id,
-        title=f"run {run.number}, started {format_time(record.started)}".removeprefix(f"{name}, "),
-        output=run.output,
-        split=record.split,
-        data={
-            "folder": record.data.folder,
-            "fingerprint": record.data.images,
-            "corrections": _name_corrections(record.data.corrections),
-            # 0 without spans.
-            "span": record.data.span or None,
-            "version": record.data.version,
-        },
-        examples=examples,
-        configuration={key: settings[key] for key in settings if key not in _NO_SETTINGS},
-        code=record.code,
-        versions=record.versions,
-        max_drop=float(settings.get(_MAX_DROP, EvaluationConfig.max_accuracy_drop)),
-        model=model.uri if model else "",
-    )
-
-
-def _name_corrections(corrections: dict[str, Any]) -> str | None:
-    if not corrections:
-        return None
-    return (
-        f"{corrections['file']} ({corrections['sha256'][:8]}): {describe_corrections(corrections)}"
-    )
-
-
-def _choose_share(run: SelectedRun) -> int:
-    """Return 1 to compare all images, or else n to compare about one in n, a power of two.
-
-    Memory then holds about `MOST_SCORES` probabilities of a run at most.
-    """
-    with _reporting_missing(run):
-        scores = math.prod(count_scores(run.find_artifact(EVALUATOR.id, "evaluation")))
-    return 1 << max(0, math.ceil(scores / MOST_SCORES) - 1).bit_length()
-
-
-def _read(run: SelectedRun, share: int) -> RunPredictions:
+def _read(name: str, run: SelectedRun, share: int) -> EvaluatedRun:
     """Read the predictions of a run, and the digest of each image from its examples.
 
     One image in `share` is read, the same ones in each run, by their content.
     """
+    record, keys = run.record, dict[str, str]()
     with _reporting_missing(run):
-        examples, split = run.find_artifact(EXAMPLE_GEN.id, "examples"), run.record.split
-        keys: dict[str, str] = {}
-        for path in list_shards(examples, split):
+        examples = run.find_artifact(EXAMPLE_GEN.id, "examples")
+        labels = read_index(examples)["labels"]
+        for path in list_shards(examples, record.split):
             for features in read_features(path, (_NAME, _KEY)):
                 key = decode_text(bytes(features[_KEY]))
                 if int(key[-_DIGITS:], 16) % share == 0:
@@ -147,16 +99,64 @@ def _read(run: SelectedRun, share: int) -> RunPredictions:
         )
         if missing := [name for name in evaluated.filenames if name not in keys]:
             raise StorageError(f"{examples} does not hold {missing[0]!r}, which was evaluated.")
-    digests = tuple(keys[name] for name in evaluated.filenames)
-    labels, predictions = evaluated.slices["class"], evaluated.candidate
-    return RunPredictions(evaluated.filenames, labels, predictions, digests, examples, split)
+
+    def read_thumbnails(filenames: Collection[str]) -> dict[str, Thumbnail | None]:
+        images = read_images(examples, record.split, filenames)
+        return {name: make_thumbnail(encoded) for name, encoded in images}
+
+    settings = dict(flatten(record.configuration))
+    trained = record.steps.get(TRAINER.id)
+    model = trained.outputs.get("model") if trained else None
+    return EvaluatedRun(
+        name=name,
+        id=record.id,
+        title=f"run {run.number}, started {format_time(record.started)}".removeprefix(f"{name}, "),
+        output=run.output,
+        split=record.split,
+        parts={
+            "images": _describe_images(record, labels),
+            "settings": {key: settings[key] for key in settings if key not in _NO_SETTINGS},
+            "code of steps": record.code,
+            "versions": record.versions,
+        },
+        max_drop=float(settings.get(_MAX_DROP, EvaluationConfig.max_accuracy_drop)),
+        model=model.uri if model else "",
+        evaluated=evaluated,
+        keys=[keys[name] for name in evaluated.filenames],
+        read_thumbnails=read_thumbnails,
+    )
 
 
-def _read_thumbnails(
-    run: RunPredictions, filenames: Collection[str]
-) -> dict[str, Thumbnail | None]:
-    images = read_images(run.examples, run.split, filenames)
-    return {name: make_thumbnail(encoded) for name, encoded in images}
+def _describe_images(record: RunRecord, labels: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Identify the images of a run, and count those of each split and label."""
+    used = record.data.corrections
+    return {
+        "folder": record.data.folder,
+        "fingerprint": record.data.images,
+        CORRECTIONS: (
+            f"{used['file']} ({used['sha256'][:8]}): {describe_corrections(used)}" if used else None
+        ),
+        # 0 without spans.
+        "span": record.data.span or None,
+        "version": record.data.version,
+        **{f"{split}: images": sum(of_split.values()) for split, of_split in labels.items()},
+        **{f"{split}: classes": len(of_split) for split, of_split in labels.items()},
+        **{
+            f"{split}: {label}": images
+            for split, of_split in labels.items()
+            for label, images in of_split.items()
+        },
+    }
+
+
+def _choose_share(run: SelectedRun) -> int:
+    """Return 1 to compare all images, or else n to compare about one in n.
+
+    Memory then holds about `MOST_SCORES` probabilities of a run at most.
+    """
+    with _reporting_missing(run):
+        scores = math.prod(count_scores(run.find_artifact(EVALUATOR.id, "evaluation")))
+    return max(1, math.ceil(scores / MOST_SCORES))
 
 
 @contextlib.contextmanager
@@ -180,9 +180,10 @@ def _print(facts: ComparisonFacts, path: str) -> None:
     print_row(console, "Verdict", facts.headline, style=f"bold{color}")
     for number, reason in enumerate(facts.reasons):
         print_row(console, "" if number else "Reasons", reason)
-    differing = (part for part in list_parts(facts.first, facts.second) if part.rows)
-    for number, part in enumerate(differing):
-        print_row(console, "" if number else "Differs in", str(part))
+    differing = [(title, rows) for title, rows in facts.parts.items() if rows]
+    for number, (title, rows) in enumerate(differing):
+        names = name_some([*rows], _MOST_NAMES)
+        print_row(console, "" if number else "Differs in", f"{title}: {names}")
     for run in (facts.first, facts.second):
         print_whole(console, run.name.capitalize(), f"{run.title}, in {run.output}")
     print_whole(console, "Page", path)

@@ -7,11 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from components.images.picture import Thumbnail
-from components.metrics.predictions import Predictions
+from components.metrics.predictions import Evaluated, Predictions
 from components.report.comparison import (
     ComparisonFacts,
     EvaluatedRun,
-    RunPredictions,
     compare_runs,
 )
 from tests.pictures import encode, picture
@@ -19,21 +18,13 @@ from tests.pictures import encode, picture
 LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")
 
 
-def describe(name: str, **changes: Any) -> EvaluatedRun:
-    run = EvaluatedRun(
-        name=name,
-        id=f"2026-11-22T10:0{ord(name) - 64}",
-        title=f"run {ord(name) - 64} of 2026-11-22 10:00",
-        output=f"/out/{name}",
-        split="test",
-        data={"folder": "/data", "fingerprint": "files:5,sha256:aaaa", "span": None},
-        examples={"train": {"cat": 100, "dog": 50}, "test": {"cat": 20, "dog": 20}},
-        configuration={"training.epochs": 20, "training.seed": 0},
-        code={"Trainer": "t1", "Evaluator": "e1"},
-        versions={"tfx": "1.16.0"},
-        max_drop=0.02,
-    )
-    return replace(run, **changes)
+DATA = {"folder": "/data", "fingerprint": "files:5,sha256:aaaa", "corrections": None}
+PARTS: Mapping[str, Mapping[str, Any]] = {
+    "images": {**DATA, "train: cat": 100, "train: dog": 50, "test: cat": 20},
+    "settings": {"training.epochs": 20, "training.seed": 0},
+    "code of steps": {"Trainer": "t1", "Evaluator": "e1"},
+    "versions": {"tfx": "1.16.0"},
+}
 
 
 def answer(
@@ -43,7 +34,7 @@ def answer(
     labels: tuple[str, ...] = LABELS,
     keys: Sequence[str] | None = None,
     sure: Sequence[float] | None = None,
-) -> RunPredictions:
+) -> EvaluatedRun:
     """Predict `said` with probability `sure`, which defaults to 0.9."""
     columns = {label: column for column, label in enumerate(labels)}
     sureness = np.array(sure or [0.9] * len(truth), np.float32)
@@ -52,12 +43,24 @@ def answer(
     probabilities[np.arange(len(said)), [columns[label] for label in said]] = sureness
     ids = np.array([columns.get(label, -1) for label in truth], np.int64)
     names = tuple(f"{label}/{row:04d}.jpg" for row, label in enumerate(truth))
-    predictions = Predictions(labels, ids, probabilities)
-    keys = tuple(keys or (f"key {row}" for row in range(len(truth))))
-    return RunPredictions(names, tuple(truth), predictions, keys, "/examples", "test")
+    return EvaluatedRun(
+        name="A",
+        id="2026-11-22T10:01",
+        title="run 1 of 2026-11-22 10:01",
+        output="/out/A",
+        split="test",
+        parts=PARTS,
+        max_drop=0.02,
+        model="",
+        evaluated=Evaluated(
+            names, {"class": tuple(truth)}, Predictions(labels, ids, probabilities)
+        ),
+        keys=keys or [f"key {row}" for row in range(len(truth))],
+        read_thumbnails=show,
+    )
 
 
-def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> RunPredictions:
+def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> EvaluatedRun:
     """Draw predictions of this accuracy; images that are easy for one model are easy for others."""
     hard = np.random.default_rng(0).random(images)
     luck = np.random.default_rng(seed).normal(0, 0.1, images)
@@ -69,7 +72,7 @@ def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> RunPre
     return answer(truth, said, sure=(0.5 + 0.4 * hard).tolist())
 
 
-def show(evaluation: RunPredictions, filenames: Collection[str]) -> Mapping[str, Thumbnail | None]:
+def show(filenames: Collection[str]) -> Mapping[str, Thumbnail | None]:
     """Return a picture of every second image."""
     image = picture(1)
     shown = Thumbnail(encode(image, "JPEG"), image.width, image.height)
@@ -77,18 +80,16 @@ def show(evaluation: RunPredictions, filenames: Collection[str]) -> Mapping[str,
 
 
 def compare(
-    first: RunPredictions,
-    second: RunPredictions,
+    first: EvaluatedRun,
+    second: EvaluatedRun,
     *,
     most: int = 48,
-    model: str = "",
     newest: Literal[0, 1] = 1,
-    **changes: Any,
+    parts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ComparisonFacts:
-    """Compare two runs, the second with `changes`."""
-    runs = describe("A", model=model), describe("B", **{"model": model, **changes})
-    both = first, second
-    return compare_runs(runs, both, most=most, read_thumbnails=show, newest=newest)
+    """Compare two runs, A and B; `parts` replace some of B's."""
+    second = replace(second, name="B", parts={**PARTS, **(parts or {})})
+    return compare_runs(first, second, most=most, newest=newest)
 
 
 def nasty() -> ComparisonFacts:
@@ -96,6 +97,8 @@ def nasty() -> ComparisonFacts:
     return compare(
         draw_answers(0.6),
         draw_answers(0.8, seed=1),
-        configuration={"training." + "long_name_" * 12: "value" * 40},
-        examples={"train": {"<b>" * 30: 7}},
+        parts={
+            "images": {"train: " + "<b>" * 30: 7},
+            "settings": {"training." + "long_name_" * 12: "value" * 40},
+        },
     )
