@@ -240,7 +240,7 @@ def _tell(facts: ComparisonFacts) -> Iterator[str]:
     """Yield the outcome, by the rule of the Evaluator's verdict, and the numbers behind it."""
     first, second, shared = facts.first.name, facts.second.name, facts.shared
     if not shared:
-        yield (f"{first} and {second} cannot be compared: they were evaluated on different images.")
+        yield f"{first} and {second} cannot be compared: they were evaluated on different images."
         yield "No image was evaluated by both runs."
         return
     max_drop = facts.second.max_drop
