@@ -243,7 +243,7 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
     """Read shards in sequence, parse batches, and decode them."""
     order, size = plan.order, plan.batch_size
     if order is None:
-        records = read_in_order(plan.shards, plan.config).enumerate().batch(size).enumerate()
+        records = read_in_order(plan.shards, plan.config).batch(size).enumerate()
     else:
         records = shuffle_epochs(plan.shards, plan.config, order, order.start * size)
         records = records.batch(size, drop_remainder=True).enumerate(order.start)
@@ -251,9 +251,8 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
     decode = plan.make_decoder()
 
     @tf.autograph.experimental.do_not_convert
-    def parse(batch: tf.Tensor, records: tuple[tf.Tensor, tf.Tensor]) -> Any:
-        numbers, serialized = records
-        return batch, (numbers, tf.io.parse_example(serialized, spec))
+    def parse(batch: tf.Tensor, serialized: tf.Tensor) -> Any:
+        return batch, tf.io.parse_example(serialized, spec)
 
     def load(batch: tf.Tensor, features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         files = features[ENCODED]
