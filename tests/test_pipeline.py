@@ -1,6 +1,5 @@
 """Whole pipelines, started as a user does, with a folder of images and an output folder."""
 
-import io
 import json
 import os
 import subprocess
@@ -298,14 +297,14 @@ def write_photographs(folder: Path, *, each: int, first_seed: int) -> None:
             (folder / label / f"{number:03d}").with_suffix(".jpg").write_bytes(file)
 
 
-def test_windows_of_originals_and_three_splits(tmp_path: Path) -> None:
-    """Trained on crops of originals, chosen on `val`, and evaluated on `test`."""
+def test_photographs_in_three_splits(tmp_path: Path) -> None:
+    """Trained on random windows, chosen on `val`, and evaluated on `test`."""
     data, sizes = tmp_path / "images", {"train": 24, "val": 6, "test": 8}
     for number, (split, each) in enumerate(sizes.items()):
         write_photographs(data / split, each=each, first_seed=1000 * number)
     outcome = run(
         tmp_path / "out",
-        *("--data", str(data), "--transform.size", "32", "--transform.storage", "originals"),
+        *("--data", str(data), "--transform.size", "32", "--transform.margin", "4"),
         *("--augmentation.min_crop_area", "0.2", "--training.epochs", "6"),
     )
     assert (outcome.status, outcome.err) == (0, ""), outcome.err
@@ -313,19 +312,7 @@ def test_windows_of_originals_and_three_splits(tmp_path: Path) -> None:
     assert outcome.summary["evaluated_on"] == "test"
     assert outcome.summary["metrics"]["accuracy"] > 0.8
     assert outcome.summary["blessed"]
-    [examples] = (tmp_path / "out" / "artifacts" / "Transform" / "transformed_examples").iterdir()
-    seen = {
-        split: {Image.open(io.BytesIO(file)).size for file in read_images(examples, split)}
-        for split in ("train", "eval")
-    }
-    assert seen == {"train": {(200, 150), (150, 200)}, "eval": {(32, 32)}}
     check_served_accuracy(tmp_path / "out", outcome)
-
-
-def read_images(examples: Path, split: str) -> list[bytes]:
-    shards = sorted(str(path) for path in (examples / f"Split-{split}").iterdir())
-    records = map(tf.train.Example.FromString, tf.data.TFRecordDataset(shards).as_numpy_iterator())
-    return [r.features.feature[ENCODED].bytes_list.value[0] for r in records]
 
 
 def test_too_many_rejects_fail_with_one_sentence(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from components.contract.configuration import (
     Positive,
     configuration,
     from_dict,
-    require,
 )
 from components.contract.example import LABEL_VOCABULARY
 from components.host.machine import available_cpus
@@ -113,12 +112,9 @@ class TransformConfig:
     """Pixels by which stored images are larger than the model sees them. Training takes random
     crops of them, evaluation and serving the central crop."""
 
-    storage: Literal["jpeg", "png", "raw", "originals"] = "jpeg"
+    storage: Literal["jpeg", "png", "raw"] = "jpeg"
     """How to store images. jpeg: small and fast to read. png: lossless, three times slower to
-    decode. raw: pixels, 5 to 10 times larger, for when decoding slows down the accelerator.
-    originals: training images at full resolution, from which `augmentation.min_crop_area` takes new
-    random crops in every epoch; reading takes several times as long. Other splits are stored as
-    jpeg."""
+    decode. raw: pixels, 5 to 10 times larger, for when decoding slows down the accelerator."""
 
     quality: Annotated[Positive, Interval(le=100)] = 95
     """JPEG quality of the stored images; at 95 the loss is hardly visible."""
@@ -142,19 +138,6 @@ class TransformConfig:
     def without_margin(self) -> TransformConfig:
         """Return the configuration of the same stored images seen whole."""
         return dataclasses.replace(self, size=self.stored_size, margin=0)
-
-    def __post_init__(self) -> None:
-        """Check the fields against each other."""
-        require(
-            self.storage != "originals" or not self.margin,
-            f"transform.margin is {self.margin}, but transform.storage 'originals' does not resize "
-            f"images: leave transform.margin at 0.",
-        )
-        require(
-            self.storage != "originals" or self.fit != "letterbox",
-            "transform.fit is 'letterbox', but crops of transform.storage 'originals' have no "
-            "bars: choose transform.fit crop or stretch.",
-        )
 
 
 @functools.cache

@@ -108,11 +108,6 @@ def _advise(data: TrainingInput) -> str:
     storage, pixels = data.config.transform.storage, pixel_bytes(data.train, data.config.transform)
     if data.config.input.cache in ("decoded", "file"):
         change = "pixels are cached already; a larger model or batch would use the time"
-    elif storage == "originals":
-        change = (
-            "set ingest.shrink to decode smaller images, or transform.storage to jpeg to crop from "
-            "images that are small already"
-        )
     elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
     elif not data.train.local:

@@ -69,13 +69,8 @@ class TrainingInput:
     def augmentation(self) -> AugmentationConfig:
         """The augmentation that is left to the training step."""
         augmentation = self.config.augmentation
-        of_originals = self.config.transform.storage == "originals"
-        return dataclasses.replace(
-            augmentation,
-            flip=augmentation.flip and not self.flip_on_host,
-            # Originals are cropped while they are decoded.
-            min_crop_area=1.0 if of_originals else augmentation.min_crop_area,
-        )
+        flip = augmentation.flip and not self.flip_on_host
+        return dataclasses.replace(augmentation, flip=flip)
 
     def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
         """Return the endless batches of one input pipeline from `step` on."""
@@ -89,7 +84,6 @@ class TrainingInput:
             seed=training.seed,
             flip=self.flip_on_host,
             balanced=training.balance == "sampling",
-            min_crop_area=self.config.augmentation.min_crop_area,
         )
         return order.for_worker(step, part)
 

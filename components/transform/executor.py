@@ -96,11 +96,10 @@ class Executor(executor.Executor):
             properties = {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits}
             super().Do(input_dict, analysis, properties)
         shards = index["splits"] if index else _list_shards(examples)
-        config, _ = read_custom_config(custom)
         labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
         places = [(split, name) for split, names in shards.items() for name in names]
         total = sum(index["splits"][split][name] for split, name in places) if index else None
-        writer = TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
+        writer = TransformShard(graph_uri, examples.uri, transformed.uri, total)
         if on_disk(transformed.uri) and total is not None and total <= FEW_FOR_BEAM:
             writer.work_here(places)
         else:

@@ -13,7 +13,7 @@ from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig, check_originals
+from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.training import TrainingConfig, TransferConfig, check_search
 from components.validation.config import ValidationConfig
@@ -104,5 +104,4 @@ class Config:
                 f"{name} has a password in its URL, which logs and records would keep: leave it "
                 "out, and put credentials into fsspec's configuration, ~/.config/fsspec."
             )
-        check_originals(self.transform, self.input, self.augmentation)
         check_search(self)

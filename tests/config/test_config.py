@@ -174,22 +174,6 @@ WRONG = {
         "it needs input.cache file",
     ),
     "a cache without a folder for it": (["--input.cache", "file"], "set input.cache_folder"),
-    "originals that nothing is cut out of": (
-        ["--transform.storage", "originals"],
-        "augmentation.min_crop_area is 1, but transform.storage is 'originals'.*set it to 0.08",
-    ),
-    "pixels kept of originals": (
-        [
-            "--transform.storage=originals",
-            "--augmentation.min_crop_area=0.1",
-            "--input.cache=decoded",
-        ],
-        "input.cache is 'decoded', but transform.storage is 'originals'.*choose input.cache none",
-    ),
-    "originals with a margin": (
-        ["--transform.storage", "originals", "--transform.margin", "8"],
-        "transform.margin is 8, but transform.storage 'originals'.*leave transform.margin at 0",
-    ),
     "a password": (["--ingest.manifest=http://me:secret@h/x"], "ingest.manifest has a password"),
     "a token": (
         ["--model.weights", "https://secret@h/x"],
@@ -198,10 +182,6 @@ WRONG = {
     "a password in no URL of ours": (
         ["--training.optimizer", "http://me:secret@h"],
         "training.optimizer is 'http://h'",
-    ),
-    "originals with bars": (
-        ["--transform.storage", "originals", "--transform.fit", "letterbox"],
-        "transform.fit is 'letterbox', but.*transform.storage 'originals'.*crop or stretch",
     ),
 }
 

@@ -86,7 +86,7 @@ SPECIAL: dict[str, list[Any]] = {
     "input.cache_folder": ["1.5e3"],
     "training.search": [{"training.epochs": [3, 4], "model.name": ["cnn", "resnet9"]}],
     "transform.size": [64],
-    "transform.storage": ["originals"],
+    "transform.storage": ["png"],
     "augmentation.min_crop_area": [0.3],
     "augmentation.rotation": [1e-05],
     "evaluation.thresholds": [[Threshold(metric="loss", slice="class=off", at_most=2)]],
@@ -103,7 +103,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "input.cache_folder": {"input.cache": "file"},
     "training.search": {"training.minutes": 5.0},
     "training.weight_decay": {"training.optimizer": "adamw"},
-    "transform.storage": {"augmentation.min_crop_area": 0.3},
 }
 
 

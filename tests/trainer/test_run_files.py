@@ -51,7 +51,6 @@ def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> 
     [
         ({}, "set input.cache to decoded, which takes 0.0 GiB"),
         ({"cache": "decoded"}, "pixels are cached already"),
-        ({"storage": "originals"}, "set ingest.shrink"),
         ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
         ({"records": 10**9, "storage": "raw"}, "a faster disk"),
         ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to encoded"),

@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from components.contract.configuration import Count, Text, configuration, require
-from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
 
 
 @configuration("input")
@@ -45,27 +43,3 @@ class InputConfig:
             self.cache != "file" or bool(self.cache_folder),
             "input.cache is 'file': set input.cache_folder to a folder on a fast local disk.",
         )
-
-
-def check_originals(
-    transform: TransformConfig, options: InputConfig, augmentation: AugmentationConfig
-) -> None:
-    """Reject options that contradict `transform.storage: originals`."""
-    if transform.storage != "originals":
-        return
-    reject_pixel_cache(options.cache)
-    require(
-        augmentation.min_crop_area < 1,
-        "augmentation.min_crop_area is 1, but transform.storage is 'originals', which training "
-        "crops windows from: set it to 0.08 for a large set of photographs or 0.5 for a small one, "
-        "or choose transform.storage jpeg.",
-    )
-
-
-def reject_pixel_cache(cache: str) -> None:
-    """Reject a cache of pixels, which differ in every epoch if cropped from originals."""
-    require(
-        cache not in ("decoded", "file"),
-        f"input.cache is {cache!r}, but transform.storage is 'originals', from which every epoch "
-        f"crops different pixels: choose input.cache none or encoded.",
-    )

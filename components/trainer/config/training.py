@@ -20,7 +20,7 @@ from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig, check_originals
+from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 
 
@@ -202,7 +202,6 @@ class TrainerConfig:
 
     def __post_init__(self) -> None:
         """Check the sections against each other."""
-        check_originals(self.transform, self.input, self.augmentation)
         check_search(self)
 
 

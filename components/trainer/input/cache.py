@@ -18,7 +18,7 @@ from components.contract.errors import ConfigurationError, StorageError
 from components.host.machine import available_memory, fits_in_memory, gib
 from components.host.progress import add_progress
 from components.images.options import CHANNELS, TransformConfig
-from components.trainer.config.input import InputConfig, reject_pixel_cache
+from components.trainer.config.input import InputConfig
 from components.trainer.input.host_calls import Pixels, empty_aligned
 from components.trainer.input.sampler import Int64Array
 from components.trainer.input.shards import Shards
@@ -45,9 +45,6 @@ def resolve_cache(
     """
     decoded = sum(pixel_bytes(shards, config) for shards in splits)
     cache = options.cache
-    if config.storage == "originals":
-        reject_pixel_cache(cache)
-        cache = "none" if cache == "auto" else cache
     if cache == "auto":
         available = available_memory()
         cache = "decoded" if fits_in_memory(decoded, available) else "none"

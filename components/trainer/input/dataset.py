@@ -6,16 +6,15 @@ random access. A `LoadBatch` reads and decodes a whole batch; several run at the
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from components.contract.example import ENCODED, LABEL_ID, TRAIN
+from components.contract.example import ENCODED, LABEL_ID
 from components.host.machine import available_cpus
-from components.images.canonical import canonicalize
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input.cache import cache_pixels, resolve_cache
@@ -27,7 +26,6 @@ from components.trainer.input.host_calls import (
     share_captured,
 )
 from components.trainer.input.host_decode import HostDecoder, cut_windows
-from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
 from components.trainer.input.pixel_ops import seed_windows
 from components.trainer.input.sampler import (
     ClassBalancedSampler,
@@ -123,21 +121,10 @@ class ReadPlan:
     kept: Kept = field(default_factory=dict)
 
     @property
-    def originals(self) -> bool:
-        """Whether the shards hold originals, which training crops at random."""
-        return self.config.storage == "originals" and self.shards.split == TRAIN
-
-    @property
     def random_windows(self) -> bool:
         """Whether images are cropped or mirrored at random."""
         order = self.order
-        return order is not None and (self.originals or self.config.margin > 0 or order.flip)
-
-    def make_decoder(self) -> Callable[[Sequence[Any], Any], Pixels]:
-        """Return the function that decodes images, and cuts out the windows of `draw_windows`."""
-        if self.order and self.originals:
-            return OriginalDecoder(self.config, self.order).decode
-        return HostDecoder(self.config).decode
+        return order is not None and (self.config.margin > 0 or order.flip)
 
     def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
         """Load several batches in parallel, in order."""
@@ -153,16 +140,13 @@ class ReadPlan:
 
         Returns:
             int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror the image. Without
-            an order, the central windows. For crops of originals, float32 [batch, 5]: the random
-            numbers of `CropRule.draw`.
+            an order, the central windows.
         """
         margin, order = self.config.margin, self.order
         if order is None or not self.random_windows:
             center = tf.constant([[margin // 2, margin // 2, 0]])
             return tf.tile(center, [tf.shape(records)[0], 1])
         seed = seed_windows([tf.constant(order.seed, tf.int64), tf.cast(batch, tf.int64)])
-        if self.originals:
-            return tf.random.stateless_uniform([self.batch_size, NUMBERS], seed)
         limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
         numbers = tf.random.stateless_uniform([self.batch_size, 3], seed)
         return tf.cast(numbers * limits, tf.int32)
@@ -201,10 +185,7 @@ class ReadPlan:
 
 def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
     """Read and decode batches: any records of indexed shards, or streamed records."""
-    # Evaluation sees originals as the served model does, which needs TensorFlow's ops.
-    serialized = plan.originals and plan.order is None
-    table = None if serialized else find_record_table(plan.shards, plan.options)
-    if table:
+    if table := find_record_table(plan.shards, plan.options):
         return plan.map(plan.sample_records(table.label), _decode_indexed(plan, table))
     return _decode_streamed(plan)
 
@@ -217,10 +198,10 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
         open_shard: Callable[[int], Any] = plan.kept[key].__getitem__
     else:
         open_shard = map_shards(plan.shards.paths, most=_most_open(plan.order))
-    decode = plan.make_decoder()
+    decoder = HostDecoder(plan.config)
 
     def decode_records(records: Int64Array, windows: Any) -> Pixels:
-        return decode(table.look_up(records, open_shard), windows)
+        return decoder.decode(table.look_up(records, open_shard), windows)
 
     # Captured by the function below; an array would become part of its graph.
     label_ids = tf.constant(table.label)
@@ -248,7 +229,7 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
         records = shuffle_epochs(plan.shards, plan.config, order, order.start * size)
         records = records.batch(size, drop_remainder=True).enumerate(order.start)
     spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
-    decode = plan.make_decoder()
+    decoder = HostDecoder(plan.config)
 
     @tf.autograph.experimental.do_not_convert
     def parse(batch: tf.Tensor, serialized: tf.Tensor) -> Any:
@@ -256,11 +237,8 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
 
     def load(batch: tf.Tensor, features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         files = features[ENCODED]
-        if plan.originals and order is None:
-            # Evaluation sees originals as the served model does.
-            files = canonicalize(files, plan.config)
         windows = plan.draw_windows(batch, files)
-        images = call_on_host(decode, files, windows, side=plan.config.seen_size)
+        images = call_on_host(decoder.decode, files, windows, side=plan.config.seen_size)
         return images, features[LABEL_ID]
 
     # Decoding threads would wait for records and for the threads that parse them: 15 % of the time.

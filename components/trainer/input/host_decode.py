@@ -120,6 +120,4 @@ _DECODERS: dict[str, Callable[[Sequence[Any], Pixels], None]] = {
     "jpeg": _decode_jpegs,
     "png": _decode_pngs,
     "raw": _copy_raw,
-    # Splits other than train.
-    "originals": _decode_jpegs,
 }

@@ -1,6 +1,5 @@
 """Training images for the report: as the model sees them, and augmented as in training."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,13 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.configuration import from_dict
-from components.images.canonical import canonicalize, decode
+from components.images.canonical import decode
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.augment import augment
 from components.trainer.input.host_calls import Pixels
-from components.trainer.input.original_crops import NUMBERS, OriginalDecoder
 from components.trainer.input.pixel_ops import seed_windows
-from components.trainer.input.sampler import TrainingOrder
 
 # Images augmented at once: as float32, 32 of 224 pixels take 19 MB.
 _BATCH = 32
@@ -34,9 +31,7 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
     """
     config = from_dict(TrainerConfig, custom_config)
     images, seed = config.transform, config.training.seed
-    files = tf.constant(canonical)
-    stored = canonicalize(files, images) if images.storage == "originals" else files
-    seen: Pixels = decode(stored, images).numpy()
+    seen: Pixels = decode(tf.constant(canonical), images).numpy()
     augmented = np.empty_like(seen)
     # Mixing takes neighbors, which in training are of all classes; here they may be of one.
     order = np.random.default_rng(seed).permutation(len(canonical))
@@ -48,20 +43,13 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
 
 def _augment(files: Sequence[bytes], config: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
     """Augment a batch, all of it here, where Trainer may leave flips to the host."""
-    count, transform, augmentation = len(files), config.transform, config.augmentation
-    if transform.storage == "originals":
-        order = TrainingOrder(min_crop_area=augmentation.min_crop_area)
-        numbers = tf.random.stateless_uniform([count, NUMBERS], seed_windows(seed)).numpy()
-        images = tf.constant(OriginalDecoder(transform, order).decode(files, numbers))
-        augmentation = dataclasses.replace(augmentation, min_crop_area=1.0)
-    else:
-        most = transform.margin + 1
-        drawn = tf.random.stateless_uniform([count, 2], seed_windows(seed))
-        corners = tf.cast(drawn * most, tf.int32)
-        windows = tf.pad(corners, [[0, 0], [0, 1]])
-        images = decode(tf.constant(files), transform, windows=windows)
+    count, transform = len(files), config.transform
+    drawn = tf.random.stateless_uniform([count, 2], seed_windows(seed))
+    corners = tf.cast(drawn * (transform.margin + 1), tf.int32)
+    windows = tf.pad(corners, [[0, 0], [0, 1]])
+    images = decode(tf.constant(files), transform, windows=windows)
     labels = tf.zeros([count], tf.int64)
     seeds = tf.constant(seed, tf.int64)
-    changed, _ = augment(images, labels, seed=seeds, config=augmentation, classes=1)
+    changed, _ = augment(images, labels, seed=seeds, config=config.augmentation, classes=1)
     pixels: Pixels = changed.numpy()
     return pixels

@@ -42,8 +42,6 @@ class TrainingOrder:
     """Mirror half of the images left to right as they are decoded, chosen by the seed."""
     balanced: bool = False
     """Take all classes equally often: `ClassBalancedSampler` instead of `ShuffledSampler`."""
-    min_crop_area: float = 1.0
-    """Smallest area of random crops of originals, as a fraction of the image."""
 
     def for_worker(self, step: int, worker: tf.distribute.InputContext) -> TrainingOrder:
         """Return the order of `worker` after `step` training steps; each replica takes a batch."""

@@ -31,7 +31,7 @@ _HANDED_OVER = 128
 _DEFAULT_GRAPH_SEED = 87654321
 
 # Rough size of a stored image per pixel, bytes, to turn `_READ_BYTES` into records.
-_BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0, "originals": 2.0}
+_BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0}
 
 
 def read_in_order(shards: Shards, config: TransformConfig) -> tf.data.Dataset:

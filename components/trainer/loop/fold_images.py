@@ -207,8 +207,6 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
         return f"there are {few:,} images or more, or you have named the eval split"
     if images < _LEAST_IMAGES:
         return f"there are fewer than {_LEAST_IMAGES} images"
-    if data.config.transform.storage == "originals":
-        return "transform.storage is originals, which differ between the splits"
     if has_workers(strategy):
         return "several workers share the training"
     weights = data.config.model.weights_file

@@ -23,7 +23,6 @@ from components.metrics.fold_predictions import read_folds
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.trainer import run_fn as trainer
-from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import fold_images, folds
@@ -174,34 +173,25 @@ def test_groups_of_the_manifest_stay_together(tmp_path: Path) -> None:
     assert len(set(images.assign(3)[:9].tolist())) == 1
 
 
-UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "the eval split is the user's": ({}, {}, "you have named the eval split"),
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "the eval split is the user's": ({}, "you have named the eval split"),
     "fewer groups than folds": (
         {"groups": lambda: {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}},
-        {},
         "groups and copies leave only 2 sets of images",
     ),
-    "originals": ({"groups": {}}, {"storage": "originals"}, "transform.storage is originals"),
 }
 
 
-@pytest.mark.parametrize(("facts", "transform", "said"), UNFIT.values(), ids=UNFIT.keys())
+@pytest.mark.parametrize(("facts", "said"), UNFIT.values(), ids=UNFIT.keys())
 def test_where_folds_make_no_sense_they_are_not_used(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     facts: dict[str, Any],
-    transform: dict[str, Any],
     said: str,
 ) -> None:
     facts = {name: of() if callable(of) else of for name, of in facts.items()}
     data = read_input(write_images(tmp_path, **facts))
-    config = replace(
-        data.config,
-        transform=TransformConfig(size=SIZE, **transform),
-        augmentation=AugmentationConfig(min_crop_area=0.5),
-        input=replace(data.config.input, cache="none"),
-    )
-    assert choose_folds(replace(data, config=config), network()) == 0
+    assert choose_folds(data, network()) == 0
     assert said in caplog.text
 
 
