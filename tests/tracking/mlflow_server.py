@@ -1,6 +1,5 @@
 """A stub of MLflow's server, in its wire format."""
 
-import time
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,17 +16,12 @@ class MlflowServer(StubServer):
         self.experiments: list[Row] = []
         self.runs: list[Row] = []
         self.files: dict[str, bytes] = {}
-        self.models: list[Row] = []
-        self.versions: list[Row] = []
         self.authorizations: set[str] = set()
         self.fault: Response | None = None
         """What every request gets; without a status the connection ends."""
-        self.seconds = 0.0
-        """Before every response."""
 
     def respond(self, request: Request) -> Response | None:
         self.authorizations.add(request.headers.get("authorization", ""))
-        time.sleep(self.seconds)
         if self.fault:
             return self.fault if self.fault.status else None
         body = request.content if request.method == "PUT" else request.json
@@ -53,18 +47,13 @@ class MlflowServer(StubServer):
                 return self._log(self._run(body), body)
             case ["runs", "update"]:
                 return self._run(body)["info"].update(body) or {}
-            case ["registered-models", action]:
-                self.models += [body] if action == "create" else []
-                return {"registered_models": self.models}
-            case ["model-versions", action]:
-                self.versions += [body] if action == "create" else []
-                return {"model_versions": self.versions}
         raise AssertionError(path)
 
     def _create_run(self, body: Row) -> Row:
         run_id = f"run{len(self.runs)}"
         uri = f"mlflow-artifacts:/1/{run_id}/artifacts"
-        info = {"run_id": run_id, "run_name": body["run_name"], "artifact_uri": uri}
+        fields = {name: body[name] for name in ("run_name", "start_time")}
+        info = {"run_id": run_id, "artifact_uri": uri, **fields}
         tags = {tag["key"]: tag["value"] for tag in body["tags"]}
         self.runs.append({"info": info, "tags": tags, "params": {}, "metrics": set()})
         return self.runs[-1]

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import platform
+import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -77,10 +78,8 @@ def run(arguments: list[str]) -> int:
     check_images(config, sample=options["sample"] or not arguments)
 
     _require_one_process()
-    from pipeline_def.tracking import reporting
-
     with opened_for_run(config) as (config, output):
-        with reporting(config.tracking, config.output):
+        with reporting(config):
             if not _run(config, output, new_task=options["new_task"]):
                 return 1
         output.store()
@@ -94,6 +93,22 @@ def _require_one_process() -> None:
             f"TF_CONFIG lists {cluster.size} processes, but local_runner.py trains in one: unset "
             "it, or train on Kubeflow, which starts kubeflow.workers by itself."
         )
+
+
+@contextlib.contextmanager
+def reporting(config: Config) -> Iterator[None]:
+    """Report the run that is recorded in the context to MLflow, also if it failed."""
+    runs = Path(Layout(config.output).runs)
+    before = set(runs.glob("*"))
+    try:
+        yield
+    finally:
+        if config.tracking.mlflow and not isinstance(sys.exception(), KeyboardInterrupt):
+            from pipeline_def.tracking import report_run
+
+            for folder in sorted({*runs.glob("*")} - before):
+                for record in read_records(config.output, folder.name):
+                    print(make_printable(report_run(record, config.tracking)), flush=True)
 
 
 def _run(config: Config, output: Output, *, new_task: bool) -> bool:
