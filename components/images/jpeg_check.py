@@ -11,9 +11,7 @@ from components.images.jpeg_frame import (
     END,
     FRAMES,
     MOST_SEGMENTS,
-    PROGRESSIVE,
     SCAN,
-    SEQUENTIAL,
     WITHOUT_LENGTH,
     state_orientation,
     walk_segments,
@@ -30,7 +28,10 @@ from components.images.transcode import (
     turn,
 )
 
-_PLAIN_FRAMES = SEQUENTIAL | {PROGRESSIVE}
+# Sequential and progressive frames, which every decoder knows; the others are arithmetic, lossless
+# or hierarchical.
+_SEQUENTIAL = frozenset({0xC0, 0xC1})
+_PLAIN_FRAMES = _SEQUENTIAL | {0xC2}
 
 # Programs write about ten scans, each a pass over the whole image. Ingest has time, and a rejected
 # file is lost; a server has none.
@@ -130,7 +131,7 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
     frame, scan = _find_frame_and_scan(data)
     code, bits, components = (data[frame + at : frame + at + 1] for at in (1, 4, 9))
     plain = frame > 0 and code[0] in _PLAIN_FRAMES and bits == b"\x08"
-    sequential = frame > 0 and code[0] in SEQUENTIAL
+    sequential = frame > 0 and code[0] in _SEQUENTIAL
     one_scan = scan > 0 and sequential and data[scan + 4 : scan + 5] == components != b""
     return plain, one_scan
 

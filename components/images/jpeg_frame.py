@@ -20,8 +20,6 @@ SCAN, END, FILL = 0xDA, 0xD9, 0xFF
 """Markers: start of scan; end of image; fill byte, any number of which may precede a marker."""
 WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})
 """Markers that no length follows."""
-SEQUENTIAL, PROGRESSIVE = frozenset({0xC0, 0xC1}), 0xC2
-"""Frames that every decoder knows; the others are arithmetic, lossless or hierarchical."""
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """All frames."""
 
@@ -55,11 +53,7 @@ def walk_segments(file: bytes | memoryview) -> Iterator[tuple[int, int]]:
         yield marker, place
         if marker == SCAN:
             return
-        place += 1 if marker == FILL else 2 + _word(file, place + 2)
-
-
-def _word(file: bytes | memoryview, position: int) -> int:
-    return file[position] << 8 | file[position + 1]
+        place += 1 if marker == FILL else 2 + int.from_bytes(file[place + 2 : place + 4], "big")
 
 
 def state_orientation(data: bytes) -> int | None:
