@@ -110,7 +110,7 @@ class Search:
             ModelError: the recipe's training fails.
         """
         if not self.trials or self.trials[0].state == UNFINISHED:
-            self._train(self.study.begin(self._again() or Trial(0, {}, "recipe")))
+            self._train(self.study.begin((self.trials or [Trial(0, {}, "recipe")])[0]))
         recipe = self.trials[0]
         if recipe.state != DONE:
             raise ModelError(
@@ -127,25 +127,17 @@ class Search:
             self.interrupted = True
             report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
 
-    def _again(self) -> Trial | None:
-        """Return the trial in which an earlier attempt was killed."""
-        return next((trial for trial in self.trials if trial.state == UNFINISHED), None)
-
     def _begin_next(self) -> Trial | None:
         """Begin the next trial; return None if there is nothing to gain or no time left."""
-        number = len(self.trials)
-        if killed := self._again():
-            return self.study.begin(killed)
+        number, last = len(self.trials), self.trials[-1]
+        if last.state == UNFINISHED:  # An earlier attempt was killed.
+            return self.study.begin(last)
         if number == 1 and self.start and self.left >= self.trials[0].seconds:
             return self.study.begin(Trial(1, {**self.start}))
         longer = self._plan_longer()
-        if not self._start_was_late and (proposed := self._propose(longer)):
+        if proposed := self._propose(longer):
             return proposed
         return self.study.begin(Trial(number, longer, "longer")) if longer else None
-
-    @property
-    def _start_was_late(self) -> bool:
-        return len(self.trials) == 2 and self.trials[1].state == NO_TIME
 
     def _propose(self, longer: Values | None) -> Trial | None:
         """Begin a proposed trial; return None if there is no time for one, or no use."""
@@ -180,7 +172,7 @@ class Search:
 
         It is like the best trial, or like trial 1 if that had not enough time.
         """
-        late = self._start_was_late
+        late = len(self.trials) == 2 and self.trials[1].state == NO_TIME
         base, least = (self.trials[1], 0.5) if late else (self._best, _LEAST_LONGER)
         done = any(trial.role == "longer" for trial in self.trials)
         if done or len(self._lengths) < 2:

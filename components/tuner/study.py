@@ -32,7 +32,6 @@ _FACTS = "facts"
 _STARTUP, _WARMUP = 3, 3
 _RANDOM_FIRST = 8
 _TRIES = 30
-_STATES = {STOPPED: TrialState.PRUNED, DIVERGED: TrialState.PRUNED}
 
 UNFREEZE = "transfer.unfreeze"
 _FLIP = "augmentation.flip"
@@ -158,15 +157,16 @@ class Study:
         )
         self._current: optuna.Trial
         self._reported = 0
-        trials: dict[int, Trial] = {}
+        self.trials: list[Trial] = []
         for recorded in self._study.get_trials(deepcopy=False):
-            trial = None
             if facts := recorded.user_attrs.get(_FACTS):
-                # A later attempt at a trial replaces a killed one.
-                trial = trials[facts["number"]] = Trial(**facts)
+                self._add(Trial(**facts))
             if recorded.state == TrialState.RUNNING:
-                self._tell(recorded.number, trial)
-        self.trials = [trials[number] for number in sorted(trials)]
+                self._tell(recorded.number, self.trials[-1] if facts else None)
+
+    def _add(self, trial: Trial) -> None:
+        """Add a trial; another attempt replaces the one that was killed."""
+        self.trials[trial.number :] = [trial]
 
     def begin(self, trial: Trial) -> Trial:
         """Begin a given trial, or begin it again; it teaches the sampler if the space has it."""
@@ -202,7 +202,7 @@ class Study:
 
     def _begin(self, current: optuna.Trial, trial: Trial) -> Trial:
         self._current, self._reported = current, 0
-        self.trials[trial.number :] = [trial]
+        self._add(trial)
         self._save(trial)
         return trial
 
@@ -229,8 +229,8 @@ class Study:
         if trial and trial.state == DONE:
             self._study.tell(current, trial.score)
         else:
-            state = _STATES.get(trial.state, TrialState.FAIL) if trial else TrialState.FAIL
-            self._study.tell(current, state=state)
+            lost = trial and trial.state in (STOPPED, DIVERGED)
+            self._study.tell(current, state=TrialState.PRUNED if lost else TrialState.FAIL)
 
 
 def _cut_unfinished_line(path: str) -> None:
