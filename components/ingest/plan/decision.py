@@ -22,8 +22,9 @@ from components.ingest.plan.assignment import (
     report_on,
 )
 from components.ingest.plan.facts import PlanFacts
-from components.ingest.plan.near_duplicates import bind, bind_copies, find_clusters, list_clusters
+from components.ingest.plan.near_duplicates import find_clusters, find_files, list_clusters
 from components.ingest.plan.splits import SplitRule, find_rule
+from components.ingest.plan.units import bind, bind_copies
 from components.ingest.source.corrections import CorrectionOutcome, judge
 from components.ingest.source.listing import ImageFile, Listing
 
@@ -89,11 +90,12 @@ def decide(
     divided: list[str] = []
     if config.finds_near_duplicates:
         clusters = find_clusters(reports, copies.keys(), examples_uri)
-        bound, divided = bind(clusters, reports, earlier, shared)
+        files = find_files(clusters, reports)
+        bound, divided = bind(clusters, files, reports, earlier, shared)
         after = keep_together(bound) if bound != shared else (assignment, reports)
         if not _lose_images(reports, after[1]):
             assignment, reports = after
-        near = list_clusters(clusters, reports, assignment)
+        near = list_clusters(clusters, files, assignment)
     elif config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
     undivided = _find_undivided(reports, assignment.rule)

@@ -1,4 +1,4 @@
-"""Find images that are almost the same, and keep them in one split.
+"""Find images that are almost the same.
 
 Finding them among a million images takes no comparison of each with each. A perceptual hash of 64
 bits, the signs of the low frequencies of a small picture, is about the same for copies. Sorted by
@@ -7,9 +7,6 @@ Neighbors with similar hashes are then compared by the detail of their pictures:
 similar scenes agree in their coarse structure, only copies also agree in detail.
 """
 
-import collections
-import itertools
-import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
@@ -17,12 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from components.contract.example import SPAN
 from components.host.machine import release_pages
 from components.images.transcode import THUMBPRINT_SIDE as SIDE
 from components.ingest.plan.assignment import Assignment, PlanReport, each_image
 from components.ingest.plan.facts import ROW_BYTES, Digests, Rows, plan_path, read_pictures
-from components.ingest.plan.splits import key_of
 from components.ingest.source.listing import ImageFile
 
 Pairs = NDArray[np.int64]
@@ -37,6 +32,10 @@ _DETAILED, _LEAST_SMALL = 32, 0.997
 # Detail below this level is noise of JPEG, squared levels.
 _NOISE = 4.0
 _MARGIN = slice(5, -5)
+# Symmetric matrices that blur a row of pixels two and four times with the weights 1, 2 and 1.
+_PADDED = np.pad(np.eye(SIDE, dtype=np.float32), ((1, 1), (0, 0)), "edge")
+_WEIGHTS = (_PADDED[:-2] + 2 * _PADDED[1:-1] + _PADDED[2:]) / 4
+_BLUR, _WIDE_BLUR = (np.linalg.matrix_power(_WEIGHTS, times) for times in (2, 4))
 # Pictures with less contrast, levels, are blank: only noise would be compared.
 _LEAST_CONTRAST = 4.0
 
@@ -46,12 +45,6 @@ _ORDERS, _NEIGHBORS = 16, 3
 _COUNTS = np.array([number.bit_count() for number in range(2**16)], np.uint8)
 # Pairs and pictures that are compared and hashed at a time. Reading a row maps 64 KiB around it.
 _PAIRS, _PICTURES = 1024, 8192
-
-# Larger clusters, such as the frames of a fixed camera, would make a split of their own; of a few
-# images, so would a quarter.
-_MOST, _MOST_FRACTION, _MOST_OF_FEW = 100, 0.01, 0.25
-# A class of which more is in one cluster would have too few other images to be learned from.
-_MOST_OF_CLASS = 0.75
 
 Files = Mapping[str, Sequence[ImageFile]]
 
@@ -78,13 +71,12 @@ def find_clusters(
     """
     digests, rows = _read_rows(examples_uri, reports, repeated)
     groups = find_groups(rows)
-    counts = np.bincount(groups, minlength=1)
     members: dict[int, list[int]] = {}
-    for index in np.flatnonzero(counts[groups] > 1).tolist():
+    for index in np.flatnonzero(groups != np.arange(len(groups))).tolist():
         members.setdefault(int(groups[index]), []).append(index)
     clusters = []
-    for indices in members.values():
-        first, *others = sorted(indices, key=lambda index: rank(digests[index]))
+    for smallest, larger in members.items():
+        first, *others = sorted((smallest, *larger), key=lambda index: rank(digests[index]))
         scores = compare(rows, np.array([(first, other) for other in others]))
         likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
         clusters.append(DuplicateCluster(tuple(digests[i] for i in (first, *others)), likeness))
@@ -116,7 +108,7 @@ def _read_rows(
         return digests, np.memmap(joined, np.uint8, "r", shape=shape)
 
 
-def _find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanReport]) -> Files:
+def find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanReport]) -> Files:
     """Return digest → files, in path order, of all images in clusters."""
     wanted = {sha256 for cluster in clusters for sha256 in cluster.digests}
     files: dict[str, list[ImageFile]] = {}
@@ -126,168 +118,23 @@ def _find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanRepo
     return {sha256: sorted(found) for sha256, found in files.items()}
 
 
-class _Units:
-    """Images that must stay together, by their keys (see `key_of`)."""
-
-    def __init__(
-        self, reports: Sequence[PlanReport], sets: Sequence[Sequence[str]], alone: Set[str]
-    ) -> None:
-        """Join sets of keys, which may overlap; digests in `alone` are keys of their own."""
-        wanted = set(itertools.chain.from_iterable(sets))
-        self.labels: dict[str, collections.Counter[str]] = {}
-        self.spans: dict[str, int] = {}
-        """Key → first span."""
-        self.classes = collections.Counter[str]()
-        for file, sha256 in each_image(reports) if wanted else ():
-            if file.split is None:
-                self.classes[file.label] += 1
-                if (key := _key_of(file, sha256, alone)) in wanted:
-                    self.labels.setdefault(key, collections.Counter())[file.label] += 1
-                    span = int(file.columns.get(SPAN, 0))
-                    self.spans[key] = min(span, self.spans.get(key, span))
-        self.joined = self._join(sets)
-
-    def _join(self, sets: Iterable[Sequence[str]]) -> list[list[str]]:
-        # An image may have been dropped meanwhile.
-        known = [[key for key in keys if key in self.labels] for keys in sets]
-        names = list(dict.fromkeys(itertools.chain.from_iterable(known)))
-        numbers = {key: number for number, key in enumerate(names)}
-        pairs = [(numbers[a], numbers[b]) for keys in known for a, b in itertools.pairwise(keys)]
-        roots = connect(len(names), np.array(pairs, np.int64).reshape(-1, 2)).tolist()
-        joined: dict[int, list[str]] = {}
-        for key, root in zip(names, roots, strict=True):
-            joined.setdefault(root, []).append(key)
-        return [keys for keys in joined.values() if len(keys) > 1]
-
-    def count(self, keys: Iterable[str]) -> collections.Counter[str]:
-        """Count the images of each class."""
-        return sum((self.labels[key] for key in keys), collections.Counter())
-
-    def is_too_large(self, keys: Sequence[str]) -> bool:
-        """Return whether too many images would join the largest group of `keys`."""
-        counts, images = [self.labels[key].total() for key in keys], self.classes.total()
-        most = max(min(_MOST, int(_MOST_OF_FEW * images)), int(_MOST_FRACTION * images))
-        return sum(counts) - max(counts) > most
-
-    def fill_classes(
-        self, keys: Sequence[str], counts: Mapping[str, int] | None = None
-    ) -> list[str]:
-        """Return the classes that have hardly any other images, unless one key has most of them.
-
-        No model could know such a class without having seen one of these images. `counts` is class
-        → images, if not all of `keys` count.
-        """
-        return sorted(
-            label
-            for label, count in (counts or self.count(keys)).items()
-            if count > max(1, _MOST_OF_CLASS * self.classes[label])
-            and 2 * max(self.labels[key][label] for key in keys) <= count
-        )
-
-    def bind(self, keys: Sequence[str], earlier: Mapping[str, str]) -> dict[str, str]:
-        """Return key → the one that decides.
-
-        A key of an earlier ingest or span decides, so that new images never change the split.
-        """
-        order = {key: (key not in earlier, self.spans[key], rank(key)) for key in keys}
-        return dict.fromkeys(keys, min(keys, key=order.__getitem__))
-
-
-def _key_of(file: ImageFile, sha256: str, alone: Set[str]) -> str:
-    """Return the key of an image; digests in `alone` have left their groups."""
-    return sha256 if sha256 in alone else key_of(file, sha256)
-
-
-def bind_copies(
-    copies: Files, reports: Sequence[PlanReport], earlier: Mapping[str, str]
-) -> dict[str, str]:
-    """Return what keeps copies of an image in one split, though they are in several groups.
-
-    The groups become one: the key of each → the key that decides. If they are too large for that,
-    or were in several splits before, the copies leave them: the digest of the image → itself.
-    """
-    sets = {
-        sha256: list({key_of(file, sha256): 0 for file in files if file.split is None})
-        for sha256, files in copies.items()
-    }
-    sets = {sha256: keys for sha256, keys in sets.items() if len(keys) > 1}
-    units = _Units(reports, list(sets.values()), set())
-    bound: dict[str, str] = {}
-    for keys in units.joined:
-        are_apart = len({earlier[key] for key in keys if key in earlier}) > 1
-        if are_apart or units.is_too_large(keys) or units.fill_classes(keys):
-            together = set(keys)
-            shared = [sha256 for sha256, of in sets.items() if of[0] in together]
-            logging.warning(
-                "%s groups share %s images, but cannot be in one split: the copies of each image "
-                "stay together, whatever their group.",
-                *(f"{len(keys):,}", f"{len(shared):,}"),
-            )
-            bound |= dict(zip(shared, shared, strict=True))
-        else:
-            bound |= units.bind(keys, earlier)
-    return bound
-
-
-def bind(
-    clusters: Sequence[DuplicateCluster],
-    reports: Sequence[PlanReport],
-    earlier: Mapping[str, str],
-    copies: Mapping[str, str],
-) -> tuple[dict[str, str], list[str]]:
-    """Return the key of each image or group without a given split → the key that decides for it.
-
-    Clusters that share a group become one. The classes that follow have almost no images but near
-    duplicates: these are not kept together. `copies` is what `bind_copies` returns.
-    """
-    alone = {key for key, first in copies.items() if key == first}
-    files = _find_files(clusters, reports)
-    sets: list[Sequence[str]] = [*copies.items()]
-    alike: dict[str, collections.Counter[str]] = {}
-    for cluster in clusters:
-        keys = []
-        for file, sha256 in ((file, of) for of in cluster.digests for file in files[of]):
-            if file.split is None:
-                keys.append(key := _key_of(file, sha256, alone))
-                alike.setdefault(key, collections.Counter())[file.label] += 1
-        sets.append(keys)
-    bound, divided = dict(copies), set[str]()
-    units = _Units(reports, sets, alone)
-    for keys in units.joined:
-        counts = sum((alike[key] for key in keys if key in alike), collections.Counter[str]())
-        if classes := units.fill_classes(keys, counts):
-            divided |= set(classes)
-        elif units.is_too_large(keys):
-            logging.warning(
-                "%s images look almost the same, too many for one split: they are left where they "
-                "are.",
-                f"{units.count(keys).total():,}",
-            )
-        else:
-            bound |= units.bind(keys, earlier)
-    return bound, sorted(divided)
-
-
 def list_clusters(
-    clusters: Sequence[DuplicateCluster], reports: Sequence[PlanReport], after: Assignment
+    clusters: Sequence[DuplicateCluster], files: Files, after: Assignment
 ) -> list[dict[str, Any]]:
-    """Return the lines of the list of near duplicates; `reports` are those before the moves."""
-    files = _find_files(clusters, reports)
+    """Return the lines of the list of near duplicates; `files` is what `find_files` returns."""
     lines = []
     for number, cluster in enumerate(clusters, start=1):
-        rows = [
-            (
-                file.path,
-                after.label_of(file, sha256),
-                after.rule.split_of(file, sha256),
-                sha256,
-                likeness,
-            )
-            for sha256, likeness in zip(cluster.digests, cluster.likeness, strict=True)
-            for file in files[sha256]
-        ]
-        names = ("paths", "labels", "splits", "sha256", "likeness")
-        lines.append({"cluster": number, **dict(zip(names, zip(*rows, strict=True), strict=True))})
+        likeness = dict(zip(cluster.digests, cluster.likeness, strict=True))
+        images = [(file, sha256) for sha256 in cluster.digests for file in files[sha256]]
+        line = {
+            "cluster": number,
+            "paths": [file.path for file, _ in images],
+            "labels": [after.label_of(*image) for image in images],
+            "splits": [after.rule.split_of(*image) for image in images],
+            "sha256": [sha256 for _, sha256 in images],
+            "likeness": [likeness[sha256] for _, sha256 in images],
+        }
+        lines.append(line)
     return lines
 
 
@@ -351,17 +198,11 @@ def _find_neighbors(hashes: NDArray[np.uint64]) -> Iterator[Pairs]:
         pairs = [np.empty((0, 2), np.int64)]
         for step in range(1, _NEIGHBORS + 1):
             different = hashes[order[step:]] ^ hashes[order[:-step]]
-            close = np.flatnonzero(_count_bits(different) <= _MOST_DIFFERENT)
+            # NumPy 1 cannot count bits.
+            bits = _COUNTS[different.view(np.uint16).reshape(-1, 4)].sum(axis=1, dtype=np.uint8)
+            close = np.flatnonzero(bits <= _MOST_DIFFERENT)
             pairs.append(np.stack([order[close], order[close + step]], axis=1))
         yield np.concatenate(pairs)
-
-
-def _count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    # NumPy 1 has no function for it.
-    counts: NDArray[np.uint8] = _COUNTS[words.view(np.uint16).reshape(-1, 4)].sum(
-        axis=1, dtype=np.uint8
-    )
-    return counts
 
 
 def compare(rows: Rows, pairs: Pairs) -> NDArray[np.float32]:
@@ -390,26 +231,10 @@ def _compare(one: Rows, other: Rows) -> NDArray[np.float32]:
 
 def _find_detail(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the high frequencies, with the same contrast everywhere."""
-    high = pictures - _blur(pictures, _BLUR)
-    detail: NDArray[np.float32] = high / np.sqrt(_blur(high * high, _BLUR @ _BLUR) + _NOISE)
+    high = pictures - _BLUR @ pictures @ _BLUR
+    contrast = _WIDE_BLUR @ (high * high) @ _WIDE_BLUR
+    detail: NDArray[np.float32] = high / np.sqrt(contrast + _NOISE)
     return detail
-
-
-def _blur(pictures: NDArray[np.float32], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    for _ in range(2):
-        blurred = pictures.reshape(-1, SIDE) @ matrix.T
-        pictures = blurred.reshape(-1, SIDE, SIDE).swapaxes(1, 2)
-    return pictures
-
-
-def _make_blur() -> NDArray[np.float32]:
-    """Return the matrix that blurs a row of pixels twice with the weights 1, 2 and 1."""
-    blur = (np.eye(SIDE) * 2 + np.eye(SIDE, k=1) + np.eye(SIDE, k=-1)) / 4
-    blur[0, 0] = blur[-1, -1] = 3 / 4
-    return (blur @ blur).astype(np.float32)
-
-
-_BLUR = _make_blur()
 
 
 def _correlate(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
