@@ -26,20 +26,15 @@ _Write = Callable[[list[Row]], object]
 
 def check_table(path: str) -> None:
     """Raise an error unless `path` ends as a table does and, on this machine, has a folder."""
-    check_format(path)
-    fs, place = open_folder(path)
-    folder = os.path.dirname(os.path.abspath(place))
-    if is_local(fs) and not os.path.isdir(folder):
-        raise StorageError(f"Cannot write {path}: there is no folder {folder}.")
-
-
-def check_format(path: str) -> None:
-    """Raise `ConfigurationError` unless the extension of `path` names a table format."""
     if os.path.splitext(path)[1] not in _WRITERS:
         *others, last = sorted(_WRITERS)
         raise ConfigurationError(
             f"{path} must end in {', '.join(others)} or {last}: the extension selects the format."
         )
+    fs, place = open_folder(path)
+    folder = os.path.dirname(os.path.abspath(place))
+    if is_local(fs) and not os.path.isdir(folder):
+        raise StorageError(f"Cannot write {path}: there is no folder {folder}.")
 
 
 def write_table(path: str, outcomes: Iterable[FileOutcome], *, top: int) -> Iterator[FileOutcome]:
@@ -48,16 +43,15 @@ def write_table(path: str, outcomes: Iterable[FileOutcome], *, top: int) -> Iter
     The path or URL ends in .parquet, .csv or .jsonl; an existing file is replaced. `top` is the
     number of labels for each image; a model may have fewer.
     """
-    check_format(path)
     open_rows = _WRITERS[os.path.splitext(path)[1]]
-    with _whole_file(path) as file, open_rows(file, list_columns(top)) as write:
+    with _whole_file(path) as file, open_rows(file, _list_columns(top)) as write:
         rest = iter(outcomes)
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
             write([_make_row(outcome, top) for outcome in some])
             yield from some
 
 
-def list_columns(top: int) -> list[str]:
+def _list_columns(top: int) -> list[str]:
     """Return the column names."""
     ranks = ["", *(f"_{rank}" for rank in range(2, top + 1))]
     labels = [f"{name}{rank}" for rank in ranks for name in ("label", "probability")]
@@ -65,7 +59,7 @@ def list_columns(top: int) -> list[str]:
 
 
 def _make_row(outcome: FileOutcome, top: int) -> Row:
-    row: Row = dict.fromkeys(list_columns(top))
+    row: Row = dict.fromkeys(_list_columns(top))
     row.update(file=_as_text(outcome.file), status=outcome.status)
     row.update(known=outcome.known, known_score=outcome.known_score)
     row.update(category=outcome.category or None, reason=_as_text(outcome.reason) or None)

@@ -99,8 +99,7 @@ def _list_changes(before: dict[str, Any], new: dict[str, Any]) -> Iterator[Chang
 def _list_facts(record: RunRecord) -> dict[str, Any]:
     facts = dict(flatten(record.configuration))
     # All runs share the output folder, even after it was moved.
-    for place in ("output", "working_copy"):
-        facts.pop(place, None)
+    facts.pop("output", None)
     facts |= {f"{CODE}{step}": digest for step, digest in record.code.items()}
     if record.data.fingerprint:
         facts[IMAGES] = record.data.images
@@ -133,10 +132,18 @@ def trace(records: Sequence[RunRecord], wanted: str) -> tuple[RunRecord, list[Or
     while waiting:
         record, name = waiting.popleft()
         if name not in origins:
-            inputs = record.steps[name].inputs
-            sources = {k: producers[uris[0]] for k, uris in inputs.items() if uris[0] in producers}
-            origins[name] = _describe(record, name, {k: step for k, (_, step) in sources.items()})
-            waiting.extend(sources.values())
+            step = record.steps[name]
+            found = {key: producers.get(uris[0]) for key, uris in step.inputs.items()}
+            chosen = {part: record.configuration.get(part) for part in STEPS[name].settings}
+            origins[name] = Origin(
+                name=name,
+                run=record.id,
+                step=step,
+                code=record.code.get(name, ""),
+                settings=dict(flatten(chosen)),
+                sources={key: source[1] if source else "" for key, source in found.items()},
+            )
+            waiting.extend(filter(None, found.values()))
     return run, list(origins.values())
 
 
@@ -149,19 +156,6 @@ def _find_push(records: Sequence[RunRecord], wanted: str) -> RunRecord:
             return record
     versions = ", ".join(sorted({pushed.version for _, pushed in pushes})) or "none"
     raise DataError(f"No recorded run pushed {wanted!r}. Pushed versions: {versions}.")
-
-
-def _describe(record: RunRecord, name: str, sources: dict[str, str]) -> Origin:
-    step = record.steps[name]
-    chosen = {section: record.configuration.get(section) for section in STEPS[name].settings}
-    return Origin(
-        name=name,
-        run=record.id,
-        step=step,
-        code=record.code.get(name, ""),
-        settings=dict(flatten(chosen)),
-        sources={key: sources.get(key, "") for key in step.inputs},
-    )
 
 
 @dataclass(frozen=True)

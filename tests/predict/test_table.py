@@ -10,7 +10,7 @@ import pytest
 from components.contract.errors import ConfigurationError, StorageError
 from components.host import stopping
 from components.predict.flow import FileOutcome
-from components.predict.table import write_table
+from components.predict.table import check_table, write_table
 
 OUTCOMES = [
     FileOutcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25)), True, 1.5),
@@ -84,4 +84,4 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"Cannot write .*folder\.csv: it is a folder\."):
         next(write_table(str(tmp_path / "folder.csv"), OUTCOMES, top=1))
     with pytest.raises(ConfigurationError, match=r"must end in \.csv, \.jsonl or \.parquet"):
-        list(write_table(str(tmp_path / "table.xls"), [], top=1))
+        check_table(str(tmp_path / "table.xls"))

@@ -41,7 +41,7 @@ _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 # Hexadecimal digits of a digest that decide whether an image is compared.
 _DIGITS = 8
 # Not settings: locations, which the page shows elsewhere, and which options were given.
-_NO_SETTINGS = ("data", "output", "working_copy", "given")
+_NO_SETTINGS = ("data", "output", "given")
 
 
 def show_comparison(
