@@ -42,28 +42,32 @@ class MlflowServer(StubServer):
                 found = [run for run in self.runs if run["tags"]["pipeline_run"] == wanted]
                 return {"runs": [{"info": run["info"]} for run in found]}
             case ["runs", "create"]:
-                return {"run": {"info": self._create_run(body)["info"]}}
-            case ["runs", "log-batch"]:
-                return self._log(self._run(body), body)
-            case ["runs", "update"]:
-                return self._run(body)["info"].update(body) or {}
-        raise AssertionError(path)
-
-    def _create_run(self, body: Row) -> Row:
-        run_id = f"run{len(self.runs)}"
-        uri = f"mlflow-artifacts:/1/{run_id}/artifacts"
-        fields = {name: body[name] for name in ("run_name", "start_time")}
-        info = {"run_id": run_id, "artifact_uri": uri, **fields}
-        tags = {tag["key"]: tag["value"] for tag in body["tags"]}
-        self.runs.append({"info": info, "tags": tags, "params": {}, "metrics": set()})
-        return self.runs[-1]
-
-    def _run(self, body: Row) -> Row:
-        return next(run for run in self.runs if run["info"]["run_id"] == body["run_id"])
-
-    def _log(self, run: Row, body: Row) -> Row:
-        assert len(body.get("params", [])) <= 100
-        run["params"] |= {pair["key"]: pair["value"] for pair in body.get("params", [])}
-        run["tags"] |= {pair["key"]: pair["value"] for pair in body.get("tags", [])}
-        run["metrics"] |= {(m["key"], m["step"], m["value"]) for m in body.get("metrics", [])}
+                run_id = f"run{len(self.runs)}"
+                place = {
+                    "run_id": run_id,
+                    "artifact_uri": f"mlflow-artifacts:/1/{run_id}/artifacts",
+                }
+                tags = _read_pairs(body.pop("tags"))
+                self.runs.append(
+                    {"info": body | place, "tags": tags, "params": {}, "metrics": set()}
+                )
+                return {"run": {"info": self.runs[-1]["info"]}}
+        [run] = (run for run in self.runs if run["info"]["run_id"] == body["run_id"])
+        match path.removeprefix("/api/2.0/mlflow/"):
+            case "runs/log-batch":
+                assert len(body.get("params", [])) <= 100
+                run["params"] |= _read_pairs(body.get("params", []))
+                run["tags"] |= _read_pairs(body.get("tags", []))
+                run["metrics"] |= {
+                    (metric["key"], metric["step"], metric["value"])
+                    for metric in body.get("metrics", [])
+                }
+            case "runs/update":
+                run["info"] |= body
+            case _:
+                raise AssertionError(path)
         return {}
+
+
+def _read_pairs(pairs: list[Row]) -> Row:
+    return {pair["key"]: pair["value"] for pair in pairs}
