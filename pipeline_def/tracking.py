@@ -59,8 +59,7 @@ def _send_run(record: RunRecord, config: TrackingConfig) -> str:
     rows["metrics"] = [*_metrics(record, info["start_time"])]
     for kind, values in rows.items():
         for start in range(0, len(values), _BATCH):
-            batch = {kind: values[start : start + _BATCH]}
-            _send(url, "mlflow/runs/log-batch", run | batch)
+            _send(url, "mlflow/runs/log-batch", run | {kind: values[start : start + _BATCH]})
     end = {"status": _STATES[record.state], "end_time": _milliseconds(record.ended or now())}
     _send(url, "mlflow/runs/update", run | end)
     scheme, _, folder = info["artifact_uri"].partition(":/")
