@@ -75,7 +75,8 @@ def choose(
             "No search: even a trial without a mistake on these images would not beat the recipe "
             "beyond chance."
         )
-    best, begin = find_best(others), _summarize(trials, seconds=seconds, ended=ended)
+    best = find_best(others)
+    begin = _summarize(recipe, others, seconds=seconds, ended=ended)
     if not best and (others or ended):
         return recipe, f"{begin} The recipe stays."
     if not best:
@@ -101,14 +102,13 @@ def choose(
     )
 
 
-def _summarize(trials: Sequence[Trial], *, seconds: float, ended: str) -> str:
+def _summarize(recipe: Trial, others: Sequence[Trial], *, seconds: float, ended: str) -> str:
     """Say how long a search took, how many trials it had, and why it ended."""
-    others = [trial for trial in trials[1:] if trial.seconds]
-    complete = [trial for trial in others if trial.state == DONE]
-    spent = sum(trial.seconds for trial in trials) / 60
+    complete = sum(trial.state == DONE for trial in others)
+    spent = sum(trial.seconds for trial in (recipe, *others)) / 60
     summary = (
         f"Searched for {spent:.0f} of {seconds / 60:g} minutes: {len(others)} "
-        f"trial{'s' * (len(others) != 1)}, {len(complete)} trained to the end."
+        f"trial{'s' * (len(others) != 1)}, {complete} trained to the end."
     )
     return f"{summary} {ended}" if ended else summary
 

@@ -110,11 +110,8 @@ class SearchTuner(BaseTuner):
 
     def save(self, directory: str) -> None:
         """Write what Trainer goes on from, with the logs of all trials, and remove the study."""
-        found = self._found
+        data, found = self._prepared.data, self._found
         copy_folder(self._logs, directory)
-        save_trained(
-            *(found.config, self._prepared.data, found.facts),
-            checkpoints=found.checkpoints,
-            directory=directory,
-        )
+        places = {"checkpoints": found.checkpoints, "directory": directory}
+        save_trained(found.config, data, found.facts, **places)
         remove_checkpoints(self._study)

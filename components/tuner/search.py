@@ -10,12 +10,10 @@ the epoch by more than chance gives the best of as many trials. The test split i
 import dataclasses
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
-from optuna.distributions import CategoricalDistribution
 
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
@@ -141,8 +139,9 @@ class Search:
 
     def _propose(self, longer: Values | None) -> Trial | None:
         """Begin a proposed trial; return None if there is no time for one, or no use."""
+        lengths: Any = self.study.space[_EPOCHS]
         kept = self._cost(self._best, _LONGER * self._epochs(self._best)) if longer else 0.0
-        shortest = self._cost(Trial(-1, {**self.start}), min(self._lengths))
+        shortest = self._cost(Trial(-1, {**self.start}), min(lengths.choices))
         left = self.left - kept
         if self._is_stale or shortest > left:
             return None
@@ -160,13 +159,6 @@ class Search:
         best = find_best(shorter) or self.trials[0]
         return len(shorter) - best.number > _PATIENCE
 
-    @property
-    def _lengths(self) -> Sequence[Any]:
-        """The numbers of epochs that proposals have."""
-        epochs = self.study.space[_EPOCHS]
-        assert isinstance(epochs, CategoricalDistribution)
-        return epochs.choices
-
     def _plan_longer(self) -> dict[str, Any] | None:
         """Return the options of a longer training that takes the rest of the time, if it pays.
 
@@ -175,7 +167,7 @@ class Search:
         late = len(self.trials) == 2 and self.trials[1].state == NO_TIME
         base, least = (self.trials[1], 0.5) if late else (self._best, _LEAST_LONGER)
         done = any(trial.role == "longer" for trial in self.trials)
-        if done or len(self._lengths) < 2:
+        if done or self.study.space[_EPOCHS].single():  # Its length may be the user's.
             return None
         before = self._epochs(base)
         epochs = self.left / self._cost(base, 1)
