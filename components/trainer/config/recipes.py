@@ -34,7 +34,7 @@ _STARTS = ("auto", "transfer")
 # With 500 images of CIFAR-10, the accuracy on 600 others was 0.48 from random weights, 0.68 by a
 # new last layer and 0.755 fine-tuned: medians of `benchmarks.runs --part weights --each 50`. The
 # 10,000 are a rule of thumb.
-_FEW_SMALL, _SMALL_SIDES, _ENLARGED = 10_000, range(32, 64), 128
+_FEW_SMALL, _SMALL_SIDES, _ENLARGED = 10_000, range(32, 64), 192
 
 Values = Mapping[str, Any]
 """`section.field` → value."""

@@ -29,8 +29,8 @@ CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
     "photographs": (375, 8_000, {}, (224, LITE, "transfer")),
     "photographs of an unknown number": (375, 0, {}, (224, LITE, "transfer")),
     "the smallest photographs": (64, 160, {}, (224, LITE, "transfer")),
-    "few small photographs": (63, 9_999, {}, (128, LITE, "transfer")),
-    "the smallest that are enlarged": (32, 1, {}, (128, LITE, "transfer")),
+    "few small photographs": (63, 9_999, {}, (192, LITE, "transfer")),
+    "the smallest that are enlarged": (32, 1, {}, (192, LITE, "transfer")),
     "many small photographs": (63, 10_000, {}, (64, "resnet9", "cifar")),
     "too small to be enlarged": (31, 1_000, {}, (32, "cnn", "small")),
     "small ones of an unknown number": (32, 0, {}, (32, "cnn", "small")),
@@ -52,12 +52,12 @@ CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
     ),
     "a network of ours": (
         *(8, 160, {"model": ModelConfig(name="efficientnet_lite1")}),
-        (128, "efficientnet_lite1", "transfer"),
+        (192, "efficientnet_lite1", "transfer"),
     ),
     "a small network": (375, 160, {"model": ModelConfig(name="cnn")}, (96, "cnn", "photos")),
     "weights of ImageNet": (
         *(8, 160, {"model": ModelConfig(weights="imagenet")}),
-        (128, LITE, "transfer"),
+        (192, LITE, "transfer"),
     ),
     "a search for networks": (
         *(375, 160, {"training": search("cnn", LITE)}),
@@ -76,7 +76,7 @@ CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
         (224, "auto", "photos"),
     ),
     "a recipe": (375, 10, {"training": TrainingConfig(recipe="cifar")}, (96, "cnn", "cifar")),
-    "transfer": (8, 10, {"training": TrainingConfig(recipe="transfer")}, (128, LITE, "transfer")),
+    "transfer": (8, 10, {"training": TrainingConfig(recipe="transfer")}, (192, LITE, "transfer")),
 }
 
 
