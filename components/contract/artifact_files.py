@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from components.contract.errors import StorageError, UserError
@@ -16,6 +16,9 @@ CARD_FILE = "model_card.md"
 METRICS_FILE = "metrics.json"
 """File names of the report's artifacts in a local run, where each artifact is a folder."""
 
+# Beam runners that work in the step's own process, where its disk is.
+_LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
+
 # A file of parts: the parts, the offset of each and the end of the last, and their number.
 _NUMBER = struct.Struct("<Q")
 
@@ -23,6 +26,12 @@ _NUMBER = struct.Struct("<Q")
 def on_disk(path: str) -> bool:
     """Return whether `path` is a local path, not a URL."""
     return "://" not in path
+
+
+def uses_other_machines(beam_args: Sequence[str]) -> bool:
+    """Return whether Beam runs where a step's own disk cannot be seen."""
+    runners = [text.partition("=")[2] for text in beam_args if text.startswith("--runner=")]
+    return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
 
 
 def open_file(path: str, mode: str = "r") -> Any:

@@ -11,6 +11,7 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
+from components.contract.artifact_files import uses_other_machines
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.properties import (
@@ -56,7 +57,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _note_source(examples, listing.root, config, exec_properties)
 
     def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
-        if choose_way(job) == "here":
+        elsewhere = uses_other_machines(self._beam_pipeline_args)
+        # The second pass only rearranges what the first has written.
+        if choose_way(job) == "here" and (job.again or not elsewhere):
             WriteShards(job).work_here(numbers)
             return
         with self._make_beam_pipeline() as pipeline:

@@ -23,7 +23,13 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
-from components.contract.artifact_files import list_names, make_folders, on_disk, open_file
+from components.contract.artifact_files import (
+    list_names,
+    make_folders,
+    on_disk,
+    open_file,
+    uses_other_machines,
+)
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
@@ -100,7 +106,8 @@ class Executor(executor.Executor):
         places = [(split, name) for split, names in shards.items() for name in names]
         total = sum(index["splits"][split][name] for split, name in places) if index else None
         writer = TransformShard(graph_uri, examples.uri, transformed.uri, total)
-        if on_disk(transformed.uri) and total is not None and total <= FEW_FOR_BEAM:
+        here = on_disk(transformed.uri) and not uses_other_machines(self._beam_pipeline_args)
+        if here and total is not None and total <= FEW_FOR_BEAM:
             writer.work_here(places)
         else:
             self._write(places, writer)

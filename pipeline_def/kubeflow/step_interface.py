@@ -181,16 +181,6 @@ def set_value(text: Any, keys: tuple[str, ...], value: Any) -> Any:
     return json.dumps(document, sort_keys=True)
 
 
-# Beam runners that work in the step's own process, where the launcher's copies are.
-_LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
-
-
-def uses_other_machines(beam_args: Sequence[str]) -> bool:
-    """Return whether Beam runs where a step's own disk cannot be seen."""
-    runners = [text.partition("=")[2] for text in beam_args if text.startswith("--runner=")]
-    return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
-
-
 def is_integer(value: Any) -> bool:
     """Return whether a JSON value is an integer; in Python, true and false are integers too."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.contract import rules_of_thumb
 from components.host.startup import quick_imports
 from components.ingest.write import processes as plan_processes
 
@@ -115,7 +116,7 @@ def _run(
     if hold[0]:
         _hold(*hold, *paths[2:])
     if in_processes:
-        plan_processes.MIN_FILES = 1
+        plan_processes.MIN_FILES, rules_of_thumb.FEW_FOR_BEAM = 1, 0
     sys.argv = ["local_runner.py", *arguments]
     runpy.run_path(str(ROOT / "local_runner.py"), run_name="__main__")
 

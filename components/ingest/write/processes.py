@@ -20,9 +20,9 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Literal
 
+from components.contract import rules_of_thumb
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ResourceError
-from components.contract.rules_of_thumb import FEW_FOR_BEAM
 from components.ingest.write.plan_writer import IngestJob, write_plan
 from components.storage import retry
 
@@ -50,7 +50,7 @@ def choose_way(job: IngestJob) -> Literal["here", "threads", "processes"]:
     Processes only write to a disk: for a bucket, each would load TensorFlow.
     """
     to_disk = on_disk(job.examples_uri)
-    if to_disk and job.unread <= FEW_FOR_BEAM:
+    if to_disk and job.unread <= rules_of_thumb.FEW_FOR_BEAM:
         return "here"
     least = MIN_FILES * (_FOR_TENSORFLOW if job.for_tensorflow else 1)
     are_many = job.config.workers > 1 and job.unread >= least

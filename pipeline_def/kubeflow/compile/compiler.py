@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from components.contract.artifact_files import uses_other_machines
 from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError
 from components.evaluation.baseline_lookup import TRAINING_PROPERTY
@@ -54,7 +55,6 @@ from pipeline_def.kubeflow.step_interface import (
     RunParameter,
     get_value,
     set_value,
-    uses_other_machines,
 )
 from pipeline_def.steps import BASELINE_FINDER, EVALUATOR, EXAMPLE_GEN, PUSHER, TRAINER
 

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from components.contract.artifact_files import uses_other_machines
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError, StorageError, UserError
 from components.contract.properties import LookupInput
@@ -40,7 +41,6 @@ from pipeline_def.kubeflow.step_interface import (
     UNAVAILABLE,
     PodSettings,
     StepInterface,
-    uses_other_machines,
 )
 from pipeline_def.steps import TRAINER
 

@@ -67,7 +67,7 @@ def in_order(data: TrainingInput, split: str) -> tuple[Any, Any]:
 
 def batches(cache: Activations, part: Any, *, step: int, count: int) -> list[Any]:
     taken = cache.read(step, part).take(count)
-    return [(features.numpy(), labels.numpy()) for features, labels, _ in taken]
+    return [(features.numpy(), labels.numpy()) for features, labels in taken]
 
 
 def test_eval_features_are_in_order(shard_folder: ShardFolder) -> None:
@@ -96,7 +96,7 @@ def test_batches_contain_the_images_of_training(shard_folder: ShardFolder) -> No
     epochs = np.concatenate(records).reshape(2, -1)
     assert [sorted(epoch) for epoch in epochs] == [list(range(64))] * 2
     assert epochs[0].tolist() != epochs[1].tolist()
-    taken = [labels.numpy() for _, labels, _ in data.read(0, WHOLE).take(2 * data.steps)]
+    taken = [labels.numpy() for _, labels in data.read(0, WHOLE).take(2 * data.steps)]
     np.testing.assert_array_equal(np.concatenate(taken), epochs.ravel() % 3)
     seen = backbone.images
     for ours, theirs in zip(batches(cache, WHOLE, step=5, count=7), whole[5:], strict=False):
@@ -176,8 +176,8 @@ for split in ("train", "evaluation"):
 cache = Activations(backbone, data)
 strategy = backbone.distribute_strategy
 batches = strategy.distribute_datasets_from_function(lambda part: cache.read(3, part))
-batch, _, _ = next(iter(batches))
-[(whole, _, _)] = cache.read(3, tf.distribute.InputContext()).take(1)
+batch, _ = next(iter(batches))
+[(whole, _)] = cache.read(3, tf.distribute.InputContext()).take(1)
 parts = strategy.experimental_local_results(batch)
 np.testing.assert_array_equal(np.concatenate(parts), whole)
 """
