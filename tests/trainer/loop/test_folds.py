@@ -213,6 +213,13 @@ def test_weights_of_an_earlier_training_may_know_the_images(
     assert "an earlier training, which may know the images" in caplog.text
 
 
+def add_splits(names: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the index of shards name splits without images, too."""
+    index = read_index(str(folder))
+    index["splits"] |= {name: {} for name in names}
+    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
+
+
 def network() -> tf_keras.Model:
     return tf_keras.Sequential([tf_keras.layers.Input([1])])
 
@@ -246,10 +253,7 @@ def test_auto_follows_from_the_gain_and_the_work_not_from_the_clock(
     said: str,
 ) -> None:
     folder = write_images(tmp_path, groups={})
-    index = read_index(str(folder))
-    for split in splits:
-        index["splits"][split] = {}
-    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
+    add_splits(splits, folder, monkeypatch)
     monkeypatch.setattr(fold_images, "count_multiplications", lambda _: work)
     with caplog.at_level(logging.INFO):
         assert choose_folds(read_input(folder, folds=wanted), network()) == chosen
@@ -263,10 +267,7 @@ def test_training_on_frozen_layers_is_always_cross_validated_unless_a_test_split
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfreeze: Any, splits: list[str], chosen: int
 ) -> None:
     folder = write_images(tmp_path, groups={})
-    index = read_index(str(folder))
-    for split in splits:
-        index["splits"][split] = {}
-    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
+    add_splits(splits, folder, monkeypatch)
     data = read_input(folder, folds="auto")
     config = replace(
         data.config,
