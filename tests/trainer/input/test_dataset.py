@@ -192,7 +192,9 @@ def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
                 lambda n: tf.strings.as_string(epoch) + "," + tf.strings.as_string(n)
             )
 
-    records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
+    # As in training: deterministic operations, which other tests switch on, open none ahead.
+    with sharing_captured():
+        records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
     first = [next(records) for _ in range(length // 2)]
     # A busy machine may open it late, but before the first epoch ends.
     while not opened.numpy()[1] and len(first) < length - 1:
