@@ -3,10 +3,8 @@
     uv run -m benchmarks.serving --output output
     uv run -m benchmarks.serving --output output --soak 100000
 
-The first measures requests per second for 1, 8 and 32 clients, in turn with the loop, and with
-other libraries' servers of the model: `--python litserve=PATH` names the Python of an environment
-with litserve, or kserve, and tensorflow-cpu. The server promises n clients a p99 of at most n calls
-of the loop plus 10 ms.
+The first measures requests per second for 1, 8 and 32 clients, in turn with the loop. The server
+promises n clients a p99 of at most n calls of the loop plus 10 ms.
 
 The second sends so many requests from 32 clients, while two versions are pushed and the server is
 killed twice; clients repeat requests whose connection breaks. Each version answers otherwise. It
@@ -20,15 +18,12 @@ import json
 import math
 import os
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -46,8 +41,6 @@ _CLIENTS = (1, 8, 32)
 # Milliseconds beside the calls of the model, in the promised p99.
 _BESIDE = 10.0
 _IMAGES = 200
-_OURS = "the server"
-_READY = {"litserve": "health", "kserve": "v2/health/ready"}
 _ROOT = Path(__file__).parents[1]
 
 
@@ -56,7 +49,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", default="output", help="output folder of a run that pushed")
     parser.add_argument("--data", help="folder of label/image; default: those of the sample")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
-    parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
     parser.add_argument("--soak", type=int, default=0, help="requests with crashes instead")
     return parser
 
@@ -91,30 +83,6 @@ def started(output: str, port: int = 0) -> Iterator[Server]:
             process.terminate()
 
 
-@contextmanager
-def started_peer(kind: str, python: str, model: str) -> Iterator[int]:
-    """Serve a model with another library; yield the port once it answers, and end it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    script = _ROOT / "benchmarks" / "peers" / "serving_peers.py"
-    # A group of its own, as LitServe leaves processes behind.
-    with subprocess.Popen(
-        [python, str(script), kind, model, str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        try:
-            while process.poll() is None:
-                with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/{_READY[kind]}"):
-                    break
-                time.sleep(0.5)
-            yield port
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 def read_images(folder: Path) -> list[bytes]:
     """Return the first images of a folder of folders, of all labels in turn.
 
@@ -128,18 +96,15 @@ def read_images(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in itertools.islice(filter(None, turns), _IMAGES)]
 
 
-def compare(
-    model: Model, ports: dict[str, int], files: list[bytes], arguments: argparse.Namespace
-) -> None:
-    """Print a table; the loop and the servers, name → port, take turns within each round."""
+def compare(model: Model, port: int, files: list[bytes], arguments: argparse.Namespace) -> None:
+    """Print a table; the loop and the server take turns within each round."""
     loops: list[Load] = []
-    loads: dict[tuple[int, str], list[Load]] = {}
-    loads |= {(clients, name): [] for clients in _CLIENTS for name in ports}
+    loads: dict[int, list[Load]] = {clients: [] for clients in _CLIENTS}
     progress = Progress(arguments.repeats * len(loads))
-    for port in ports.values():  # The first calls trace the model.
-        asyncio.run(put_load(port, files, clients=max(_CLIENTS), seconds=1))
+    # The first calls trace the model.
+    asyncio.run(put_load(port, files, clients=max(_CLIENTS), seconds=1))
     for _ in range(arguments.repeats):
-        for (clients, name), found in loads.items():
+        for clients, found in loads.items():
             loops.append(
                 answer_in_a_loop(
                     lambda file: model.predict("serving_default", [file]),
@@ -147,19 +112,18 @@ def compare(
                     seconds=arguments.seconds / len(_CLIENTS),
                 )
             )
-            put = put_load(ports[name], files, clients=clients, seconds=arguments.seconds)
+            put = put_load(port, files, clients=clients, seconds=arguments.seconds)
             found.append(asyncio.run(put))
-            progress.report(f"{name}, {clients} clients: {found[-1].rate:,.0f} requests/s")
+            progress.report(f"{clients} clients: {found[-1].rate:,.0f} requests/s")
     rate = Spread.of([load.rate for load in loops])
     call = statistics.median(load.percentile(50) for load in loops)
     columns = ("", "requests/s", "of the loop", "p50, ms", "p99, ms", "promised p99, ms")
     table = Figures("One image per request", columns)
     rows = {"the model in a loop": loops}
     table.add("the model in a loop", *_cells(loops, rate), "")
-    for (clients, name), row in loads.items():
-        promised = f"{clients * call + _BESIDE:.1f}" if name == _OURS else ""
-        rows[f"{name}, {clients} clients"] = row
-        table.add(f"{name}, {clients} clients", *_cells(row, rate), promised)
+    for clients, row in loads.items():
+        rows[f"{clients} clients"] = row
+        table.add(f"{clients} clients", *_cells(row, rate), f"{clients * call + _BESIDE:.1f}")
     table.show()
     for name, row in rows.items():
         if lost := [reason for load in row for reason in load.lost]:
@@ -279,12 +243,8 @@ def _serve(arguments: argparse.Namespace) -> None:
         if arguments.soak:
             soak(model, files, copy, requests=arguments.soak, file=arguments.json)
             return
-        with ExitStack() as stack:
-            ports = {_OURS: stack.enter_context(started(copy)).port}
-            for peer in arguments.python:
-                kind, _, python = peer.partition("=")
-                ports[kind] = stack.enter_context(started_peer(kind, python, path))
-            compare(model, ports, files, arguments)
+        with started(copy) as server:
+            compare(model, server.port, files, arguments)
 
 
 if __name__ == "__main__":
