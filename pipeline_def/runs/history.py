@@ -1,6 +1,6 @@
-"""The run that a user names, what changed between runs, and where a pushed model comes from."""
+"""The run that a user names, what changed between runs, and what led to a pushed model."""
 
-import collections
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from components.contract.errors import DataError, StorageError
 from components.contract.printable import read_number
 from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
-from pipeline_def.runs.record import RunRecord, Step, find_producers, read_records
-from pipeline_def.steps import EVALUATOR, PUSHER, STEPS
+from pipeline_def.runs.record import RunRecord, find_producers, read_records
+from pipeline_def.steps import EVALUATOR, PUSHER
 
 CODE = "code of "
 """Prefix of the change of a step's code digest."""
@@ -42,22 +42,6 @@ class ComparedRun:
     """Changes since the previous run of the same pipeline."""
     accuracy_change: float | None
     """Change since the last run that was evaluated on the same images and split."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """A step that contributed to a model."""
-
-    name: str
-    run: str
-    """Id of the run that executed it. Later runs may have reused its outputs from the cache."""
-    step: Step
-    code: str
-    """Digest of its code; "" for TFX's own steps."""
-    settings: dict[str, Any]
-    """For example `training.epochs`."""
-    sources: dict[str, str]
-    """Input → the step that produced it; "" if no record names it."""
 
 
 def compare(records: Sequence[RunRecord]) -> list[ComparedRun]:
@@ -116,46 +100,21 @@ def flatten(configuration: dict[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield f"{prefix}{name}", value
 
 
-def trace(records: Sequence[RunRecord], wanted: str) -> tuple[RunRecord, list[Origin]]:
-    """Trace a pushed model, named by its version or folder, back to the images.
+def trace(records: Sequence[RunRecord], version: str) -> Iterator[tuple[RunRecord, str]]:
+    """Yield the run and the name of every step that contributed to a pushed version, from the push.
 
-    Returns:
-        The run that pushed it, and every step that contributed, starting with the push.
-
-    Raises:
-        DataError: no run pushed this model.
+    Nothing if no run pushed it.
     """
-    run = _find_push(records, wanted)
     producers = find_producers(records)
-    origins: dict[str, Origin] = {}
-    waiting = collections.deque([(run, PUSHER.id)])
-    while waiting:
-        record, name = waiting.popleft()
-        if name not in origins:
-            step = record.steps[name]
-            found = {key: producers.get(uris[0]) for key, uris in step.inputs.items()}
-            chosen = {part: record.configuration.get(part) for part in STEPS[name].settings}
-            origins[name] = Origin(
-                name=name,
-                run=record.id,
-                step=step,
-                code=record.code.get(name, ""),
-                settings=dict(flatten(chosen)),
-                sources={key: source[1] if source else "" for key, source in found.items()},
-            )
-            waiting.extend(filter(None, found.values()))
-    return run, list(origins.values())
-
-
-def _find_push(records: Sequence[RunRecord], wanted: str) -> RunRecord:
-    """Return the first run that pushed the model."""
-    names = {wanted.rstrip("/"), os.path.abspath(wanted), os.path.realpath(wanted)}
-    pushes = [(record, record.pushed) for record in records if record.pushed]
-    for record, pushed in pushes:
-        if names & {pushed.version, pushed.destination.rstrip("/")}:
-            return record
-    versions = ", ".join(sorted({pushed.version for _, pushed in pushes})) or "none"
-    raise DataError(f"No recorded run pushed {wanted!r}. Pushed versions: {versions}.")
+    pushes = (run for run in records if run.pushed and run.pushed.version == version)
+    waiting = [(run, PUSHER.id) for run in itertools.islice(pushes, 1)]
+    seen = set()
+    for run, name in waiting:
+        if name not in seen:
+            seen.add(name)
+            yield run, name
+            made = (producers.get(uris[0]) for uris in run.steps[name].inputs.values())
+            waiting.extend(filter(None, made))
 
 
 @dataclass(frozen=True)

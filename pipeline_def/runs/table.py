@@ -1,7 +1,6 @@
-"""Print what `local_runner.py runs` shows: the runs of a folder, or the lineage of a model."""
+"""Prints the runs of a folder as `local_runner.py runs` shows them."""
 
 import dataclasses
-import glob
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,27 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from components.contract.printable import describe_corrections, make_printable
-from components.storage.saved_model import original_version, read_rollback, whole_versions
+from components.storage.saved_model import read_rollback, whole_versions
 from pipeline_def.layout import Layout
-from pipeline_def.runs.history import (
-    CODE,
-    IMAGES,
-    Change,
-    ComparedRun,
-    Origin,
-    compare,
-    read_runs,
-    trace,
-)
+from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, compare, read_runs
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.steps import REPORT
 
 _COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
 # Settings do not fit into a narrower column.
 _MIN_CHANGED_WIDTH = 12
 _GAP = 2
 _MAX_CHANGES = 12
-_MOST_REPORTS = 10
+_MAX_LENGTH = 40
 _NOTHING = "–"
 
 
@@ -61,8 +50,6 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     print_table(_COLUMNS, cells, breaks="Changed")
     for line in _describe_rollback(output):
         print(line)
-    for number, page in list(_find_reports(records))[-_MOST_REPORTS:]:
-        print(f"Report of run {number}: {make_printable(page)}")
 
 
 def _describe_rollback(output: str) -> Iterator[str]:
@@ -72,49 +59,6 @@ def _describe_rollback(output: str) -> Iterator[str]:
         name, others = os.path.basename(in_use), ", ".join(rollback.withdrawn.values())
         withdrawn = f"; withdrawn: {others}" if others else ""
         yield f"Version {name}, in use, is version {rollback.restored} again{withdrawn}"
-
-
-def _find_reports(records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
-    """Yield the number of each run that wrote a report, and the page; cached ones are skipped."""
-    for number, record in enumerate(records, start=1):
-        step = record.steps.get(REPORT.id)
-        if step and step.state == "done" and "html" in step.outputs:
-            pages = glob.glob(f"{glob.escape(step.outputs['html'].uri)}/*.html")
-            yield from ((number, page) for page in pages)
-
-
-def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
-    """Print the lineage of the model pushed as `wanted`, a version or folder.
-
-    Raises:
-        UserError: no run in the folder `output` pushed it.
-    """
-    version = os.path.join(Layout(output).pushed, wanted)
-    run, origins = trace(
-        read_runs(output), original_version(version) if wanted.isdigit() else wanted
-    )
-    if as_json:
-        print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
-        return
-    assert run.pushed is not None
-    data = run.data
-    examples = ", ".join(f"{count:,} {split}" for split, count in data.examples.items())
-    metrics = ", ".join(f"{n} {v:.4g}" for n, v in run.metrics.items() if v is not None)
-    lines = [
-        *_describe_rollback(output),
-        f"Version {run.pushed.version}: {run.pushed.destination}",
-        f"images: {data.folder}, {' '.join(_shorten_fingerprint(data.fingerprint))}; {examples}",
-        f"metrics on {run.split}: {metrics}",
-    ]
-    if run.search:
-        lines.append(f"search: {run.search['text']}")
-    if corrections := data.corrections:
-        counts = describe_corrections(corrections)
-        lines.append(f"corrections: {corrections['file']}, {corrections['sha256'][:8]}; {counts}")
-    for origin in origins:
-        lines += ["", *_describe(origin)]
-    for line in lines:
-        print(make_printable(line))
 
 
 def print_json(value: Any) -> None:
@@ -217,35 +161,18 @@ def _describe_accuracy(run: ComparedRun) -> str:
     return f"{accuracy:.4f}{change}\non {run.record.split}{searched}"
 
 
-def _describe(origin: Origin) -> Iterator[str]:
-    """Yield lines with the time, settings, inputs and outputs of a step."""
-    took = "" if origin.step.seconds is None else f", {origin.step.seconds:.1f} s"
-    code = f", code {origin.code}" if origin.code else ""
-    yield f"{origin.name}: {format_time(origin.step.started)}{took}, run {origin.run}{code}"
-    sections: dict[str, list[str]] = {}
-    for name, value in origin.settings.items():
-        section, _, setting = name.partition(".")
-        sections.setdefault(section, []).append(f"{setting} {_format_value(value, 200)}".strip())
-    for section, fields in sections.items():
-        yield f"    {section}: {', '.join(fields)}"
-    for name, source in origin.sources.items():
-        yield f"    {name} from {source or 'an unrecorded step'}"
-    for name, output in origin.step.outputs.items():
-        yield f"    output {name}: {output.type} in {output.uri}"
-
-
 def format_time(text: str) -> str:
     """Convert ISO 8601 to local time, to the minute."""
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def _format_value(value: Any, longest: int = 40) -> str:
-    """Format a setting as on the command line, shortened to `longest` characters."""
+def _format_value(value: Any) -> str:
+    """Format a setting as on the command line, shortened."""
     if value is None:
         return "unset"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = make_printable(text)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
 def _shorten_fingerprint(fingerprint: str) -> list[str]:

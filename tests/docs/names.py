@@ -22,7 +22,7 @@ from tests.docs.markdown import INLINE, ROOT, Code
 
 # Of commands that add them as they run, of the steps on Kubeflow, and of `docker build`.
 _OTHER_OPTIONS = (
-    *("--config", "--help", "--help-all", "--lineage", "--compare", "--json", "--to"),
+    *("--config", "--help", "--help-all", "--compare", "--json", "--to"),
     *("--image", "--interface", "--build-arg", "--prune", "--yes", "--new_task"),
 )
 _OF_BEAM = re.compile(r"--(runner|project|region|temp_location|environment_\w+|sdk_\w+)\b")

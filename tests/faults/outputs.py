@@ -32,8 +32,8 @@ class Result:
     """File of the pushed model → SHA-256: its weights, bit for bit."""
     metrics: dict[str, float | None]
     versions: int
-    lineage: dict[str, Any]
-    """Step → its settings, and the steps that it used."""
+    lineage: dict[str, str]
+    """Step that led to the model → digest of its code."""
 
 
 def read_result(output: Path) -> Result:
@@ -49,8 +49,7 @@ def read_result(output: Path) -> Result:
         metrics=record.metrics,
         versions=len(versions),
         lineage={
-            origin.name: (origin.settings, origin.code, origin.sources)
-            for origin in trace(records, record.pushed.version)[1]
+            name: run.code.get(name, "") for run, name in trace(records, record.pushed.version)
         },
     )
 

@@ -125,7 +125,6 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     arguments = ["runs", "--output", str(tmp_path)]
     assert local_runner.main(arguments) == 0
-    assert local_runner.main([*arguments, "--lineage", NASTY]) == 0
     assert unprintable(text := capsys.readouterr().out) == set()
     assert f"model.build_fn unset → {SPELT}" in text
     assert local_runner.main([*arguments, "--json"]) == 0

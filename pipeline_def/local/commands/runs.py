@@ -1,4 +1,4 @@
-"""`local_runner.py runs`: lists, compares, traces and prunes runs."""
+"""`local_runner.py runs`: lists, compares and prunes runs."""
 
 from collections.abc import Sequence
 
@@ -10,33 +10,30 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import lock_output
 from pipeline_def.local.output.folder import RECORDS, open_output, working_folder
 from pipeline_def.local.output.locations import find_runs
-from pipeline_def.runs.table import show_lineage, show_runs
+from pipeline_def.runs.table import show_runs
 
 USAGE = """usage: local_runner.py runs [--output DIR]
-                            [--compare A B | --lineage VERSION |
-                             --prune N [--yes]]
+                            [--compare A B | --prune N [--yes]]
 
 Lists the runs of an output folder, newest last, with their changes and results.
 
-  --output DIR       the folder: output
-  --compare A B      write a page: is run B better than run A, on which images,
-                     and what differs. A run is its number in the list, the
-                     beginning of its id, the version that it pushed, or another
-                     output folder, for its newest run
-  --to FILE          the page: comparison.html in the output folder of run B
-  --lineage VERSION  trace a pushed model, a version or its folder, back to its
-                     images
-  --json             print JSON
-  --prune N          print which artifacts neither the newest N finished runs,
-                     nor later ones, nor the current model need; with --yes,
-                     remove them. Records and pushed models stay
+  --output DIR   the folder: output
+  --compare A B  write a page: is run B better than run A, on which images, and
+                 what differs. A run is its number in the list, the beginning of
+                 its id, the version that it pushed, or another output folder,
+                 for its newest run
+  --to FILE      the page: comparison.html in the output folder of run B
+  --json         print JSON
+  --prune N      print which artifacts neither the newest N finished runs, nor
+                 later ones, nor the current model need; with --yes, remove
+                 them. Records and pushed models stay
 """
 # Option → how many values it takes.
-_OPTIONS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "prune": 1, "yes": 0}
+_OPTIONS = {"compare": 2, "to": 1, "json": 0, "prune": 1, "yes": 0}
 
 
 def manage_runs(arguments: Sequence[str]) -> int:
-    """List the runs of an output folder, compare two, trace a model, or prune them."""
+    """List the runs of an output folder, compare two, or prune them."""
     others = {name for name in list_options() if name != "output"}
     config, options = parse(
         arguments, prog="local_runner.py runs", usage=USAGE, hidden=others, own=_OPTIONS
@@ -51,12 +48,8 @@ def manage_runs(arguments: Sequence[str]) -> int:
     elif options["compare"]:
         _compare(config, options["compare"], to=options["to"], as_json=options["json"])
     else:
-        config, opened = open_output(config, RECORDS)
-        if options["lineage"]:
-            wanted = opened.found(options["lineage"])
-            show_lineage(config.output, wanted, as_json=options["json"])
-        else:
-            show_runs(config.output, as_json=options["json"])
+        config, _ = open_output(config, RECORDS)
+        show_runs(config.output, as_json=options["json"])
     return 0
 
 

@@ -62,13 +62,6 @@ class Output:
             return path
         return f"{self.url}/{path.removeprefix(below)}"
 
-    def found(self, place: str) -> str:
-        """Return the path in the folder of a URL in the store; other places as they are."""
-        below = f"{self.url}/"
-        if not self.url or not place.startswith(below):
-            return place
-        return f"{self.folder}/{place.removeprefix(below)}"
-
     def store(self, names: Collection[str] | None = None) -> None:
         """Upload what is new in the folder.
 

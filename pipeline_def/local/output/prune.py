@@ -93,13 +93,14 @@ def plan_removal(output: str, number: int) -> Removal:
 def _find_needed(records: Sequence[RunRecord], first: int, layout: Layout) -> Iterator[str]:
     """Yield the URIs that the runs from `first` on, and the lineage of the current model, name."""
     steps = [step for record in records[first:] for step in record.steps.values()]
-    for version in [*whole_versions(layout.pushed)][:1]:
-        try:
-            steps += (origin.step for origin in trace(records, original_version(version))[1])
-        except DataError as error:
+    for version in map(original_version, [*whole_versions(layout.pushed)][:1]):
+        lineage = [run.steps[name] for run, name in trace(records, version)]
+        if not lineage:
             raise DataError(
-                f"{error} Without a record of its lineage nothing is removed."
-            ) from error
+                f"No recorded run pushed {version!r}, the current model. Without a record of its "
+                "lineage nothing is removed."
+            )
+        steps += lineage
     for step in steps:
         yield from (output.uri for output in step.outputs.values())
         for uris in step.inputs.values():
