@@ -29,13 +29,13 @@ def report_progress(*, done: float, total: float, unit: str, note: str = "") -> 
     LOGGER.info(text, extra={"progress": (done, total)})
 
 
-def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int) -> None:
+def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int, name: str = "") -> None:
     """Log the end of an epoch in a short line that a runner may leave on the screen.
 
-    Epochs count from 1. Unlike `report_progress`, the record's `lasting` attribute is true.
-    Example: `12/60 acc .947 val .972 1,751/s`.
+    Epochs count from 1; a phase without epochs has a name. Unlike `report_progress`, the record's
+    `lasting` attribute is true. Examples: `12/60 acc .947 val .972 1,751/s`, `head acc .941 …`.
     """
-    text = f"{epoch:>{len(str(epochs))}}/{epochs} acc {_short(values['accuracy'])}"
+    text = f"{name or f'{epoch:>{len(str(epochs))}}/{epochs}'} acc {_short(values['accuracy'])}"
     # Training on all images has none to evaluate on.
     if not math.isnan(values["val_accuracy"]):
         text += f" val {_short(values['val_accuracy'])}"

@@ -99,7 +99,7 @@ class TransformConfig:
 
     size: Annotated[Positive, Interval(ge=8, le=2048)] | None = None
     """Side of the square images that the model sees, pixels. Unset: where training starts from
-    ImageNet's weights, their own, such as 224, or 128 for images below 64 pixels; else 32, 64, 96
+    ImageNet's weights, their own, such as 224, or 192 for images below 64 pixels; else 32, 64, 96
     or 224, the first that is at least the typical shorter side of the images, but at most 96 for
     the models cnn and resnet9."""
 

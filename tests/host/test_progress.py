@@ -27,9 +27,11 @@ def test_the_line_of_an_epoch(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, LOGGER.name):
         report_epoch({**values, "input_wait_fraction": 0.02}, epoch=2, epochs=60)
         report_epoch({**values, "input_wait_fraction": 0.34}, epoch=60, epochs=60)
+        report_epoch({**values, "input_wait_fraction": 0.0}, epoch=1, epochs=1, name="head")
     assert [record.getMessage() for record in caplog.records] == [
         " 2/60 acc .947 val 1.00 1,751/s",
         "60/60 acc .947 val 1.00 1,751/s wait 34%",
+        "head acc .947 val 1.00 1,751/s",
     ]
 
 

@@ -207,7 +207,8 @@ def _answer_first(
         judged, mode = np.flatnonzero(assigned == fold), Recorded({HEAD: 1})
         # Neither logs nor checkpoints come of the head alone.
         part = images.divide(data, judged, replicas=1)
-        Training(model, part, log_dir, log_dir, mode=mode, shared=shared).run()
+        with naming_fold(f"fold {fold + 1}/{folds}"):
+            Training(model, part, log_dir, log_dir, mode=mode, shared=shared).run()
         [logits] = mode.logits[HEAD]
         right += int((logits.argmax(axis=1) == images.labels[judged]).sum())
     report_result(

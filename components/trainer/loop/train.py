@@ -232,7 +232,7 @@ class Training:
             values |= {f"val_{name}": math.nan for name in [*values]}
         seconds = time.perf_counter() - started
         values |= {RATE: len(ids) / seconds, INPUT_WAIT_FRACTION: 0.0, LEARNING_RATE: 0.0}
-        report_epoch(values, epoch=1, epochs=1)
+        report_epoch(values, epoch=1, epochs=1, name=HEAD)
         watched = f"val_{data.config.training.metric}"
         history = {name: [value] for name, value in values.items()}
         done = Progress(watched, history=history, best_epoch=1, steps_per_epoch=1)
