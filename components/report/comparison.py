@@ -283,8 +283,8 @@ def _describe_conditions(facts: ComparisonFacts) -> Iterator[str]:
     for run in (first, second):
         if run.split == EVAL:
             yield (
-                f"{run.name} was evaluated on its {EVAL} split, which also selected its weights, "
-                "so its scores are slightly optimistic."
+                f"{run.name} was evaluated on its {EVAL} split: if that also selected its weights, "
+                "its scores are slightly optimistic."
             )
     if first.model and first.model == second.model:
         yield "Both runs evaluated the same model: nothing was trained in between."

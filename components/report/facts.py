@@ -193,7 +193,15 @@ class ReportFacts:
 
     @property
     def keeps_last(self) -> bool:
-        """Whether the last epoch was exported, whatever its metric."""
+        """Whether the last epoch was exported, whatever the eval split says.
+
+        From pretrained weights, it says whether fine-tuning is kept.
+        """
+        if (
+            any(p.name == "head" for p in self.phases)
+            and self.find_option("transfer.unfreeze") != "none"
+        ):
+            return False
         return bool(self.find_option("training.keep") == "last")
 
     @property
@@ -205,7 +213,7 @@ class ReportFacts:
             part = values[first : first + phase.epochs]
             if not phase.exported:
                 part[:] = math.nan
-            elif self.keeps_last:
+            elif self.find_option("training.keep") == "last":
                 part[: np.flatnonzero(np.isfinite(part)).max(initial=0)] = math.nan
             first += phase.epochs
         return _find_best(metric, values)
@@ -313,8 +321,8 @@ class ReportFacts:
             length = "all epochs" if self.keeps_last else best
             trained = f"The model was trained on all {TRAIN} and {EVAL} images, for {length}"
         else:
-            epoch = "last epoch" if self.keeps_last else f"best epoch on {self.selected_on}"
-            trained = f"The weights are those of the {epoch}"
+            how = f"were selected on {self.selected_on}"
+            trained = f"The weights {'are those of the last epoch' if self.keeps_last else how}"
         return (
             f"{trained}; the scores are from the {self.split} split, which training has not seen."
         )

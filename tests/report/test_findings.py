@@ -403,7 +403,10 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     assert healthy(history=curves, header=last).kept_epoch == (3, "loss", 0.25)
     partly = {"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS[1:], 100)}
     [finding] = examine(healthy(header=last, balance=partly)).findings
-    assert finding.why == "the last epoch is judged without them"
+    assert finding.why == "the weights are judged without them"
+    assert not examine(healthy(selection_folds=5, balance=partly)).findings
+    [finding] = examine(healthy(**CASES["an unbalanced set"][0], header=last)).findings
+    assert finding.advice == "use --training.balance weights", "the metric chooses no epoch"
     # No epoch is selected, so the eval split may judge.
     assert not replace(facts, split="eval").is_optimistic
     assert "those of the last epoch; the scores are from the eval" in (
@@ -417,7 +420,11 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     curves = history([0.5] * 4, [0.7, 0.8, 0.75, 0.9])
     facts = healthy(history=curves, header=last, phases=(HEAD, IN_VAIN))
     assert facts.kept_epoch == (1, "loss", 1 - 0.7)
+    # The eval split has said so, even where the last epoch is kept.
+    assert replace(facts, split="eval").is_optimistic
     facts = healthy(history=curves, header=last, phases=TWO_PHASES)
+    assert replace(facts, split="eval").is_optimistic
+    assert "The weights were selected on the eval split; the scores" in facts.roles_of_splits
     assert facts.kept_epoch == (4, "loss", 1 - 0.9)
 
 

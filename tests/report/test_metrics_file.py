@@ -84,7 +84,7 @@ def test_the_roles_of_splits(split: str, folds: int, selection: str, optimistic:
     assert (found["split"], found["selection_split"]) == (split, selection)
     assert (found["folds"], found["optimistic"]) == (0, optimistic)
     if split == "test":
-        weights = "The weights are those of the best epoch on the eval split"
+        weights = "The weights were selected on the eval split"
         if folds:
             weights = (
                 "The model was trained on all train and eval images, for as many epochs as were "

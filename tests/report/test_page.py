@@ -142,7 +142,7 @@ TEXTS = {
         "Most similar in training: zero zero",
         "Odd images 9 of 49 images, the most conspicuous first. Very dark zero",
         "300 of 3,000 images. Images that the model finds similar lie close together",
-        "from epoch 19, which had the best loss on the eval split: 0.482.",
+        "The weights are from epoch 19, with a loss of 0.482 on the eval split.",
         "1 image appears under two labels",
         "it divides its logits by 0.610, which was fitted on 240 images of the eval split",
     ],
@@ -249,7 +249,7 @@ def test_a_search_lists_its_trials_and_says_its_optimism() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_the_page_explains_the_splits() -> None:
     said = say("summary")
-    assert "best epoch on the eval split; the scores are from the test split" in said
+    assert "selected on the eval split; the scores are from the test split" in said
     assert "optimistic" not in said
     assert "Evaluation on the eval split, which also picked the model" in words(
         render(replace(report_sample.small(), split="eval"))
@@ -259,9 +259,7 @@ def test_the_page_explains_the_splits() -> None:
     config = report_sample.small().header.config
     last = {**config, "training": {**config["training"], "keep": "last"}}
     header = replace(report_sample.small().header, config=last)
-    assert "The weights are from the last epoch, 30, with a loss of " in say(
-        "training", header=header
-    )
+    assert "The weights are from epoch 30, with a loss of " in say("training", header=header)
 
 
 def test_the_result_in_words() -> None:

@@ -25,7 +25,7 @@ MIN_SPLIT_IMAGES = 100
 
 _HELD_OUT = 0.1
 _ONLY_HELD_OUT = 0.2
-_NOTE = "{}: scores on eval are slightly optimistic, as it also picks the checkpoint."
+_NOTE = "{}: where eval also picks the checkpoint, its scores are slightly optimistic."
 
 
 class SplitChoice(NamedTuple):

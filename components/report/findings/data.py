@@ -124,6 +124,8 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
     (most, many), (least, few) = (
         choose(counts.items(), key=lambda item: item[1]) for choose in (max, min)
     )
+    picked = facts.find_option("training.keep") == "best"
+    metric = ", and --training.metric balanced_accuracy to pick the epoch" if picked else ""
     if many >= _UNBALANCED * few:
         yield Finding(
             "balance",
@@ -131,8 +133,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
             "a model can score well and still ignore rare classes",
             "add images of rare classes, which training weighs up already"
             if facts.is_balanced
-            else "use --training.balance weights, and --training.metric balanced_accuracy to pick "
-            "the epoch",
+            else f"use --training.balance weights{metric}",
         )
     tiny = [label for label, count in counts.items() if count < _FEW_OF_A_CLASS]
     if tiny:
@@ -143,12 +144,11 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
             "add images, or merge classes",
         )
     missing = sorted(counts.keys() - facts.balance.get(EVAL, counts).keys())
-    if missing:
-        use = "last epoch is judged" if facts.keeps_last else "best epoch is picked"
+    if missing and not facts.selection_folds:
         yield Finding(
             "balance",
             f"the eval split has no images of {name_labels(missing)}",
-            f"the {use} without them",
+            f"the weights are {'judged' if facts.keeps_last else 'selected'} without them",
             "add images, or sort them into train/ and eval/ folders",
         )
 

@@ -49,7 +49,6 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     columns |= _list_columns(series, epochs)
     return {
         "epochs": epochs,
-        "last": facts.keeps_last,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],

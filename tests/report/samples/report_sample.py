@@ -41,6 +41,7 @@ _CONFIG: dict[str, dict[str, Any]] = {
     "transform": {"size": 32},
     "augmentation": {"policy": "none"},
     "model": {"name": "cnn", "weights": "none", "build_fn": None, "dropout": 0.2},
+    "transfer": {"unfreeze": "top"},
     "training": {
         "epochs": 30,
         "metric": "loss",
