@@ -19,6 +19,9 @@ would leave an accuracy of 0.9 uncertain by more than 0.06 either way."""
 FEW_FOR_WEIGHTS = 2_000
 """The same for a model that starts from pretrained weights, which folds hardly take longer."""
 
+LEAST_FOR_FOLDS = 20
+"""Images from which folds are made: fewer prove nothing in any case."""
+
 # On 160 photographs MobileNetV2 from random weights stayed below the majority class, the small
 # network at 96 pixels did not; a few thousand are still few for 2 million weights.
 # 8,000 training images are 10,000 with the other splits.

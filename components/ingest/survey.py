@@ -64,6 +64,11 @@ class Survey:
         """Median of the shorter sides, pixels."""
         return round(statistics.median(min(size) for size in self.sizes))
 
+    @property
+    def shown(self) -> float:
+        """Fraction of the median image that the largest square shows."""
+        return statistics.median(min(size) / max(size) for size in self.sizes)
+
 
 @dataclass(frozen=True)
 class TimedSample:

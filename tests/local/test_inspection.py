@@ -172,9 +172,27 @@ def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "few for random weights" not in out
     assert "Weights      ImageNet's for efficientnet_lite0\n" in out
     assert "judges all, to ± 0.22, unless that takes too long" in out
+    assert "central square" not in out
     _, out, _ = inspect(capsys, tmp_path, "--training.folds", "0")
     assert "cross-validation" not in out
     words = ("--model.weights", "none", "--augmentation.flip", "true")
     _, out, _ = inspect(capsys, tmp_path, *words)
     assert "training.epochs 60, training.patience 15\n" in out
     assert "--augmentation.flip true changes nothing: recipe photos sets it already" in out
+
+
+def test_advice_on_few_images_of_extreme_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(18):
+        file = tmp_path / "ab"[number % 2] / f"{number}.jpg"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(encode(picture(number, height=40, width=400), "JPEG"))
+    words = ("--evaluation.decide_by", "value")
+    _, out, _ = inspect(capsys, tmp_path, *words)
+    assert (
+        "the central square, 10% of the typical image: show all of it with --transform.fit" in out
+    )
+    assert "cross-validation" not in out, "there are fewer than 20 images"
+    _, out, _ = inspect(capsys, tmp_path, *words, "--transform.fit", "letterbox")
+    assert "central square" not in out

@@ -268,7 +268,7 @@ CASES |= {
         "--training.learning_rate 0.001, or unfreeze fewer blocks: --transfer.unfreeze 1",
     ),
     "overfitting to features": (
-        transfer([0.95], [0.7], HEAD),
+        transfer([0.95], [0.7], HEAD, transfer={"unfreeze": "none"}),
         "accuracy is 0.950 on train but 0.700 on eval",
         "add images, or fine-tune the last layers: --transfer.unfreeze top",
     ),
@@ -426,6 +426,17 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     assert replace(facts, split="eval").is_optimistic
     assert "The weights were selected on the eval split; the scores" in facts.roles_of_splits
     assert facts.kept_epoch == (4, "loss", 1 - 0.9)
+
+
+def test_where_fine_tuning_did_not_help_it_is_no_advice() -> None:
+    [finding] = examine(healthy(**transfer([0.95], [0.7], HEAD))).findings
+    assert finding.advice == "add images"
+    facts = healthy(**transfer([0.7, *FALL], [0.7, *FALL], HEAD, IN_VAIN))
+    metrics = facts.comparison.metrics
+    perfect = replace(metrics, scalars={**metrics.scalars, "accuracy": 1.0})
+    assert not examine(
+        replace(facts, comparison=replace(facts.comparison, metrics=perfect))
+    ).findings
 
 
 def test_a_balanced_training_is_not_advised_to_balance() -> None:

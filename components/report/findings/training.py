@@ -84,7 +84,8 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
         return
     advice, kept_out = ["add images"], facts.selection_split
     if _find_phase(facts, kept).phase.name == "head":
-        advice.append("fine-tune the last layers: --transfer.unfreeze top")
+        if facts.find_option("transfer.unfreeze") == "none":
+            advice.append("fine-tune the last layers: --transfer.unfreeze top")
     elif facts.find_option("augmentation.policy") == "none":
         advice.append("use stronger augmentation: --augmentation.policy trivial")
     if (weights := _advise_weights(facts)) and facts.find_option("transform.size") > SMALL_SIDE:
@@ -105,12 +106,13 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     if last.diverged:
         return
     if last.name != phase.name:
-        yield Finding(
-            "training",
-            "fine-tuning has not improved the model beyond chance",
-            "the model has the weights of the first phase, and fine-tuning only took time",
-            f"{_lower_rate(facts)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
-        )
+        if facts.metrics.scalars["accuracy"] < 1:
+            yield Finding(
+                "training",
+                "fine-tuning has not improved the model beyond chance",
+                "the model has the weights of the first phase, and fine-tuning only took time",
+                f"{_lower_rate(facts)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
+            )
         return
     # With training.keep last, it need not be the exported one.
     phase, epoch, end = _find_phase(facts, facts.best_epoch)

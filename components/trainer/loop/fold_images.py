@@ -17,7 +17,7 @@ import tf_keras
 
 from components.contract.confidence import Z
 from components.contract.example import ENCODED, EVAL, LABEL_ID, SHA256, TEST, TRAIN
-from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS, FEW_IMAGES
+from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS, FEW_IMAGES, LEAST_FOR_FOLDS
 from components.host.progress import report_result
 from components.records.record_index import write_indexed_shard
 from components.records.record_reader import read_features
@@ -36,8 +36,6 @@ _FOLDS, _FEWER_FOLDS, _SECONDS = 5, 3, 300
 _SECONDS_A_HUNDREDTH = 60
 # Or the fraction of a search that its first trial may take.
 _SEARCHED = 0.25
-# Fewer prove nothing in any case.
-_LEAST_IMAGES = 20
 
 # Multiplications a second on two cores: the own network trained on 300 images of 96 pixels a second
 # is at 7e10, networks with depthwise convolutions are slower. The estimate must not depend on the
@@ -205,8 +203,8 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
     few = FEW_FOR_WEIGHTS if data.config.model.pretrained else FEW_IMAGES
     if images >= few or "groups" not in index or EVAL not in index["splits"]:
         return f"there are {few:,} images or more, or you have named the eval split"
-    if images < _LEAST_IMAGES:
-        return f"there are fewer than {_LEAST_IMAGES} images"
+    if images < LEAST_FOR_FOLDS:
+        return f"there are fewer than {LEAST_FOR_FOLDS} images"
     if has_workers(strategy):
         return "several workers share the training"
     weights = data.config.model.weights_file

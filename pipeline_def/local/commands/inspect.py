@@ -17,6 +17,7 @@ from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     FEW_FOR_WEIGHTS,
     FEW_IMAGES,
+    LEAST_FOR_FOLDS,
     OWN_NETWORKS,
     SMALL_SIDE,
 )
@@ -57,6 +58,8 @@ _SECONDS = 5.0
 _FEW_OF_LABEL = 20
 # From this ratio, a model can look good while ignoring rare classes; a rule of thumb.
 _UNBALANCED = 10
+# With less of an image, an object may be cut off; photographs have 0.56 and more.
+_MUCH_SHOWN = 0.5
 
 
 def inspect(arguments: list[str]) -> int:
@@ -165,10 +168,15 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
             f"{images:,} photographs are few for random weights: start from pretrained weights "
             f"with --model.weights imagenet{network}, or from an earlier training"
         )
+    if config.transform.fit == "crop" and survey.shown < _MUCH_SHOWN:
+        yield (
+            f"the model sees the central square, {survey.shown:.0%} of the typical image: show all "
+            "of it with --transform.fit letterbox, or stretch"
+        )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
         # Half the width of the widest 95% confidence interval.
-        half_interval = 0.98 / math.sqrt(max(evaluated, 1))
+        half_interval = min(0.98 / math.sqrt(max(evaluated, 1)), 0.5)
         yield (
             f"the model will be evaluated on about {evaluated:,} images, so the accuracy will be "
             f"known only to ± {half_interval:.2f}: use {MIN_SPLIT_IMAGES} or more"
@@ -181,7 +189,7 @@ def _describe_folds(listing: Listing, config: Config) -> str:
     by_hash = listing.tally.labels.keys() == {None} and not config.ingest.splits
     unwanted = config.training.folds == 0 or config.export.false_alarms
     few = FEW_FOR_WEIGHTS if config.model.pretrained else FEW_IMAGES
-    if unwanted or not by_hash or len(listing.files) >= few:
+    if unwanted or not by_hash or not LEAST_FOR_FOLDS <= len(listing.files) < few:
         return ""
     doubt = "" if config.training.folds != "auto" else ", unless that takes too long"
     half_interval = 0.98 / math.sqrt(len(listing.files))
