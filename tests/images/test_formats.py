@@ -1,6 +1,5 @@
 """Formats beside JPEG and TIFF, of any depth: seen as by a person, or refused by their names."""
 
-import io
 import struct
 import zlib
 from typing import Any
@@ -94,7 +93,6 @@ SEEN: dict[str, tuple[bytes, Any]] = {
         for bits in (1, 2, 4, 8)
     },
     "PNG of 16 bits with a transparent gray": keyed(DEEP_GRAY, bits=16),
-    "PNG of 16 bits with a transparent color": keyed(DEEP_RGB, bits=16),
     "PNG of 8 bits with a transparent color": keyed(RGB, bits=8),
     "PNG of 16 bits with transparency": (
         cv2.imencode(".png", np.dstack([RGB[..., ::-1], ALPHA]).astype(np.uint16) * 257)[
@@ -143,6 +141,10 @@ def test_a_profile_in_jpeg_2000_counts() -> None:
 
 
 REFUSED = {
+    "PNG of 16 bits with a transparent color": (
+        keyed(DEEP_RGB, bits=16)[0],
+        "16 bits with a transparent color: store its transparency",
+    ),
     **{
         f"JPEG 2000 of {bits} bits": (jpeg_2000(GRAY << bits >> 8, bits=bits, dtype=dtype), reason)
         for bits, dtype, reason in [
@@ -168,28 +170,14 @@ REFUSED = {
     **{
         name: (data, f"^{name} is not supported: store images as PNG or JPEG")
         for name, data in {
-            **{kind: encode(picture(1), kind) for kind in ("QOI", "ICO", "TGA", "PCX", "SGI")},
-            **{kind: encode(picture(1), kind) for kind in ("DDS", "ICNS", "PDF")},
-            "PostScript": encode(picture(1), "EPS"),
+            "PDF": encode(picture(1), "PDF"),
             "PFM": encode(picture(1).convert("F"), "PPM"),
-            "PAM": b"P7\nWIDTH 32\n",
             "DICOM": bytes(128) + b"DICM" + bytes(50),
-            "FITS": b"SIMPLE  =                    T".ljust(2880),
             "PSD": b"8BPS\0\1" + bytes(60),
-            "JPEG XR": b"II\xbc\1" + bytes(40),
             "JPEG XL": b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(50),
-            "JPEG-LS": bytes(imagecodecs.jpegls_encode(GRAY.astype(np.uint8))),
-            "JPEG of 12 bits": bytes(
-                imagecodecs.jpeg8_encode((GRAY * 16).astype(np.uint16), bitspersample=12)
-            ),
-            "OpenEXR": b"v/1\1" + bytes(50),
             "SVG": b'<?xml version="1.0"?>\n<!-- drawn -->\n<svg xmlns="http://www.w3.org/2000/svg">',
             "video": b"\0\0\0\x18ftypisom" + bytes(12),
             "a camera's raw format": b"II*\0\x10\0\0\0CR\2\0" + bytes(60),
-            "NIfTI": bytes(344) + b"n+1\0",
-            "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(50),
-            "NumPy": b"\x93NUMPY\1\0" + bytes(50),
-            "ZIP": b"PK\3\4" + bytes(50),
         }.items()
     },
 }
@@ -205,10 +193,19 @@ def test_ingest_server_and_report_refuse_the_same_by_name(name: str) -> None:
     assert make_thumbnail(data) is None
 
 
-@pytest.mark.parametrize("kind", ["IM", "MSP", "SPIDER", "XBM", "DIB", "BLP"])
-def test_a_format_without_a_name_is_unknown(kind: str) -> None:
-    mode = {"MSP": "1", "XBM": "1", "SPIDER": "F", "BLP": "P"}.get(kind, "RGB")
-    buffer = io.BytesIO()
-    picture(1).convert(mode).save(buffer, kind)
-    with pytest.raises(Rejected, match="unknown image format"):
-        see(buffer.getvalue())
+UNKNOWN = {
+    **{kind: encode(picture(1), kind) for kind in ("ICO", "TGA", "EPS", "SGI", "IM")},
+    "JPEG-LS": bytes(imagecodecs.jpegls_encode(GRAY.astype(np.uint8))),
+    "JPEG of 12 bits": bytes(
+        imagecodecs.jpeg8_encode((GRAY * 16).astype(np.uint16), bitspersample=12)
+    ),
+    "JPEG XR": b"II\xbc\1" + bytes(40),
+    "NumPy": b"\x93NUMPY\1\0" + bytes(50),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_other_formats_are_unknown(name: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        see(UNKNOWN[name])
+    assert caught.value.category == Category.NOT_AN_IMAGE

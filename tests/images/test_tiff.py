@@ -3,22 +3,17 @@
 import io
 import itertools
 import struct
-import zlib
 from typing import Any
 
 import cv2
-import imagecodecs
 import numpy as np
 import pytest
-import simplejpeg
 import tifffile
 from PIL import Image
 
-from components.images import tiff
 from components.images.check import check_image
 from components.images.check_result import Category, Note, Rejected
 from components.images.formats import open_image, rejecting
-from components.images.lazy_image import LazyImage
 from components.images.options import ImageOptions
 from components.images.transcode import as_seen, turn
 from tests.images.tiff_files import (
@@ -39,26 +34,26 @@ HEIGHT, WIDTH = 24, 32
 Numbers = np.ndarray[Any, Any]
 
 UNSPECIFIED, PREMULTIPLIED, ALPHA = (0,), (1,), (2,)
-# Photometric interpretation, extra samples → bits that Pillow decodes, and those that it does not.
+# Photometric interpretation, extra samples → bits that are decoded, and some that are refused.
 LAYOUTS: dict[tuple[int, tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]] = {
-    (WHITE_IS_ZERO, ()): ((1, 2, 4, 8), (3, 6, 10, 12, 14, 16)),
-    (GRAY, ()): ((1, 2, 4, 8, 16), (3, 6, 10, 12, 14)),
+    (WHITE_IS_ZERO, ()): ((1, 2, 4, 8), (3, 12, 16)),
+    (GRAY, ()): ((1, 2, 4, 8, 16), (3, 12)),
     (GRAY, ALPHA): ((8,), (12, 16)),
-    (GRAY, PREMULTIPLIED): ((), (8, 12, 16)),
-    (RGB, ()): ((8, 16), (10, 12, 14)),
+    (GRAY, PREMULTIPLIED): ((), (8, 16)),
+    (RGB, ()): ((8, 16), (10, 12)),
     (RGB, UNSPECIFIED): ((8, 16), (12,)),
     (RGB, PREMULTIPLIED): ((8, 16), (12,)),
     (RGB, ALPHA): ((8, 16), (12,)),
     (CMYK, ()): ((8, 16), (12,)),
 }
 ROWS = [
-    (photometric, extra, bits, planar, compression, by_pillow)
-    for (photometric, extra), decoders in LAYOUTS.items()
-    for by_pillow, depths in zip((True, False), decoders, strict=True)
-    for bits in depths
+    (photometric, extra, bits, planar, compression, decoded)
+    for (photometric, extra), depths in LAYOUTS.items()
+    for decoded, some in zip((True, False), depths, strict=True)
+    for bits in some
     for planar in ((1, 2) if photometric in (RGB, CMYK) or extra else (1,))
     for compression in COMPRESSIONS
-    if compression != "lzma" or (by_pillow and photometric == RGB)
+    if compression != "lzma" or photometric == RGB
 ]
 
 
@@ -91,9 +86,9 @@ def seen_in(values: Numbers, photometric: int, *, bits: int, extra: tuple[int, .
 
 
 def test_each_layout_is_seen_as_the_specification_says() -> None:
-    """In strips and tiles, both byte orders, predicted or not; Pillow where it is right."""
+    """In strips and tiles, both byte orders, predicted or not; or it is refused."""
     forms = itertools.cycle(itertools.product("<>", (0, 16), (1, 2)))
-    for photometric, extra, bits, planar, compression, by_pillow in ROWS:
+    for photometric, extra, bits, planar, compression, decoded in ROWS:
         order, tile, predictor = next(forms)
         values = samples(bits, {RGB: 3, CMYK: 4}.get(photometric, 1) + len(extra))
         if extra == PREMULTIPLIED:
@@ -112,9 +107,10 @@ def test_each_layout_is_seen_as_the_specification_says() -> None:
         )
         data = write_tiff(stored, order=order)
         row = (photometric, extra, bits, planar, compression, order, tile, predictor)
-        in_planes = planar == 2 and (photometric, extra) == (GRAY, ALPHA)
-        is_lazy = isinstance(open_image(data, CONFIG), LazyImage)
-        assert is_lazy is (not by_pillow or in_planes), row
+        if not decoded or (planar == 2 and (photometric, extra) == (GRAY, ALPHA)):
+            with pytest.raises(Rejected, match="in a rare layout"):
+                see(data)
+            continue
         wanted = seen_in(values, photometric, bits=bits, extra=extra)
         assert np.abs(see(data) - wanted).max() <= 2, row
 
@@ -164,7 +160,7 @@ def subsampled(across: int, down: int) -> bytes:
     return write_tiff((tags | {530: [across, down]}, [bytes(units)]), page(samples(8, 1), GRAY))
 
 
-def indexed(bits: int, *, unit: int, fill_order: int = 1) -> tuple[bytes, Numbers]:
+def indexed(bits: int, *, unit: int = 257, fill_order: int = 1) -> tuple[bytes, Numbers]:
     random = np.random.default_rng(bits)
     places = random.integers(0, 2**bits, (HEIGHT, WIDTH, 1))
     colors = random.integers(0, 256, (3, 2**bits))
@@ -183,23 +179,18 @@ def above(one: Any, below: Any) -> tuple[dict[int, Any], list[bytes]]:
     return one[0] | {330: [below]}, one[1]
 
 
-ONE, SEVERAL = {"photometric": "minisblack"}, {"photometric": "ycbcr", "compression": "jpeg"}
 THUMBNAIL = page(cv2.resize(SMOOTH, (8, 6)).astype(int), RGB, tags={254: 1})
 PICTURE = page(SMOOTH.astype(int), RGB)
-NEGATIVE = page(65535 - DIM[..., None].astype(int) * 257, WHITE_IS_ZERO, bits=16)
+NEGATIVE = page(255 - DIM[..., None].astype(int), WHITE_IS_ZERO)
 SMALL_COPY = page(cv2.resize(SMOOTH, (8, 6)).astype(int), RGB)
 PLANES = {"photometric": "rgb", "planarconfig": "separate"}
 OPAQUE = np.uint8(255) * BLACK_OR_WHITE
 # Name → file and what a person sees.
 SEEN: dict[str, tuple[bytes, Numbers]] = {
-    "signed 8 bits": (written((DIM.astype(int) - 128).astype(np.int8), **ONE), gray(DIM)),
-    "signed 16 bits": (written((DIM * 257 - 32768).astype(np.int16), **ONE), gray(DIM)),
-    "BigTIFF": (written(DIM * 257, bigtiff=True, byteorder=">", photometric=0), 255 - gray(DIM)),
+    "BigTIFF": (written(DIM * 257, bigtiff=True, photometric=1), gray(DIM)),
     **{
-        f"palette of {bits} bits, colors in units of {unit}, fill order {order}": indexed(
-            bits, unit=unit, fill_order=order
-        )
-        for bits, unit, order in [(1, 257, 1), (4, 257, 2), (8, 257, 1), (2, 1, 1), (8, 1, 1)]
+        f"palette of {bits} bits": indexed(bits, fill_order=order)
+        for bits, order in [(1, 1), (4, 2), (8, 1)]
     },
     **{
         f"{kind}, {'black' if number else 'white'} is zero": (
@@ -214,7 +205,7 @@ SEEN: dict[str, tuple[bytes, Numbers]] = {
             reversed_bits(page(samples(bits, 1), WHITE_IS_ZERO, bits=bits)),
             seen_in(samples(bits, 1), WHITE_IS_ZERO, bits=bits, extra=()),
         )
-        for bits in (1, 4, 8, 16)
+        for bits in (1, 4, 8)
     },
     **{
         f"YCbCr {across} × {down}": (subsampled(across, down), SMOOTH)
@@ -223,10 +214,8 @@ SEEN: dict[str, tuple[bytes, Numbers]] = {
     "YCbCr in planes": (write_tiff(page(YCC, YCBCR, planar=2, tags={530: [1, 1]})), SMOOTH),
     "JPEG": (written(DIM, compression="jpeg", photometric="miniswhite"), 255 - gray(DIM)),
     "JPEG of RGB": (written(SMOOTH, compression="jpeg", photometric="rgb"), SMOOTH),
-    "JPEG of YCbCr": (written(YCC, **SEVERAL), SMOOTH),
+    "JPEG of YCbCr": (written(YCC, photometric="ycbcr", compression="jpeg"), SMOOTH),
     "JPEG in planes": (written(np.moveaxis(SMOOTH, 2, 0), compression="jpeg", **PLANES), SMOOTH),
-    "JPEG of 12 bits": (written(DIM << 4, compression="jpeg", bitspersample=12, **ONE), gray(DIM)),
-    "JPEG of 12-bit YCbCr": (written(YCC << 4, bitspersample=12, **SEVERAL), SMOOTH),
     "transparency": (by_opencv(OPAQUE), np.where(BLACK_OR_WHITE[..., None], SMOOTH, 255)),
     "a thumbnail above its picture": (write_tiff(above(THUMBNAIL, PICTURE)), SMOOTH),
     "a thumbnail that is not called so": (write_tiff(above(SMALL_COPY, PICTURE)), SMOOTH),
@@ -244,13 +233,11 @@ def test_a_person_sees(name: str) -> None:
     assert np.abs(see(data) - wanted).max() <= tolerance
 
 
-@pytest.mark.parametrize("photometric", ["minisblack", "miniswhite"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_whoever_decodes_it_is_upright(orientation: int, photometric: str) -> None:
+def test_it_is_upright(orientation: int) -> None:
     tags = [(274, 3, 1, orientation, True)]
-    data = written(DIM * 257, photometric=photometric, extratags=tags)
-    wanted = gray(DIM) if photometric == "minisblack" else 255 - gray(DIM)
-    turned = turn(wanted.astype(np.uint8), orientation)
+    data = written(DIM * 257, photometric="minisblack", extratags=tags)
+    turned = turn(gray(DIM).astype(np.uint8), orientation)
     assert open_image(data, CONFIG).size == turned.shape[1::-1]
     np.testing.assert_array_equal(see(data), turned)
 
@@ -274,14 +261,16 @@ REFUSED = {
     "two bands": (from_gdal(2, GRAY, [0]), "2 bands without colors: store the three"),
     "near infrared as transparency": (from_gdal(4, RGB, [2]), "neither clear nor opaque"),
     "near infrared by OpenCV": (by_opencv(DIM), "neither clear nor opaque"),
-    "near infrared of 12 bits": (
-        write_tiff(page(samples(12, 4), RGB, bits=12, tags={339: [1] * 4, 338: [2]})),
-        "neither clear nor opaque",
-    ),
     "five bands": (from_gdal(5, RGB, [2, 0]), "5 bands: store the three"),
     "a spot color": (write_tiff(page(samples(8, 5), CMYK, tags={338: [0]})), "5 bands"),
     "floats": (written(DIM.astype(np.float32)), "floating-point numbers, whose range"),
     "half floats": (written(DIM.astype(np.float16)), "floating-point numbers, whose range"),
+    "signed 16 bits": (written(DIM.astype(np.int16) - 99, photometric=1), "16-bit numbers, whose"),
+    "the palette of an old writer": (indexed(8, unit=1)[0], "8 bits in a rare layout"),
+    "16 bits, reversed": (
+        reversed_bits(page(samples(16, 1), GRAY, bits=16)),
+        "16 bits in a rare layout",
+    ),
     "32 bits": (written(DIM.astype(np.uint32)), "32-bit numbers, whose range"),
     "unlike bits": (
         write_tiff((PICTURE[0] | {258: [5, 6, 5]}, PICTURE[1])),
@@ -293,14 +282,10 @@ REFUSED = {
         "the raw data of a camera",
     ),
     "other inks": (write_tiff(page(samples(8, 4), CMYK, tags={332: 2})), "inks other than CMYK"),
-    "YCbCr of 16 bits": (write_tiff(page(samples(16, 3), YCBCR, bits=16)), "compressed with NONE"),
+    "YCbCr of 16 bits": (write_tiff(page(samples(16, 3), YCBCR, bits=16)), "in a rare layout"),
     "a signed palette": (
         write_tiff(page(samples(8, 1), PALETTE, tags={339: 2, 320: [0] * 768})),
         "8-bit numbers, whose range",
-    ),
-    "12 bits, predicted": (
-        write_tiff(page(samples(12, 1), GRAY, bits=12, compression="deflate", predictor=2)),
-        "a predictor of 12 bits",
     ),
     "no color space": (write_tiff(without_colors), "no color space"),
     "no palette": (write_tiff(page(samples(8, 1), PALETTE)), "no palette: convert it"),
@@ -310,7 +295,7 @@ REFUSED = {
     ),
     "JPEG 2000 inside": (
         written(SMOOTH, compression="jpeg2000", photometric="rgb"),
-        "compressed with JPEG2000: store it as RGB with LZW or Deflate",
+        "compressed with JPEG2000: store it with 8 bits and LZW or Deflate",
     ),
 }
 
@@ -323,23 +308,9 @@ def test_refused_as_what_it_is(name: str) -> None:
     assert caught.value.category == Category.UNSUPPORTED
 
 
-def with_part(values: bytes, compression: int) -> bytes:
-    tags, parts = page(samples(12, 1), GRAY, bits=12)
-    return write_tiff((tags | {259: compression}, [values, *parts[1:]]))
-
-
-def jpeg_of(side: int) -> bytes:
-    encoded = bytearray(simplejpeg.encode_jpeg(SMOOTH[..., 1:2].copy(), colorspace="GRAY"))
-    encoded[(place := encoded.index(b"\xff\xc0") + 5) : place + 4] = struct.pack(">HH", side, side)
-    return bytes(encoded)
-
-
 @pytest.mark.parametrize(
     ("data", "category"),
     [
-        (with_part(zlib.compress(bytes(10**8)), 8), Category.TOO_LARGE),
-        (with_part(jpeg_of(65_000), 7), Category.TOO_LARGE),
-        (with_part(bytes(imagecodecs.lzw_encode(bytes(10**7))), 5), Category.UNREADABLE),
         (write_tiff((PICTURE[0] | {322: 60_000, 323: 60_000}, PICTURE[1])), Category.TOO_LARGE),
         (write_tiff((NEGATIVE[0] | {256: 60_000, 257: 60_000}, [])), Category.TOO_LARGE),
         (write_tiff((NEGATIVE[0], NEGATIVE[1][:2])), Category.UNREADABLE),
@@ -347,7 +318,7 @@ def jpeg_of(side: int) -> bytes:
         (written(DIM, compression="jpeg")[:-200], Category.TRUNCATED),
         (written(SMOOTH, photometric="rgb")[:-200], Category.TRUNCATED),
     ],
-    ids=["inflates", "a large JPEG", "LZW", "tiles", "sides", "parts", "cut", "JPEG", "plain"],
+    ids=["tiles", "sides", "parts", "cut", "JPEG", "plain"],
 )
 def test_what_is_cut_or_larger_than_it_says_is_rejected(data: bytes, category: Category) -> None:
     with pytest.raises(Rejected) as caught:
@@ -370,12 +341,3 @@ def test_tags_that_share_their_values_exhaust_no_memory(code: int) -> None:
     tags = struct.pack("<H", known + count) + entries + bytes(4)
     with pytest.raises(Rejected, match="more than 16,777,216 B of tags"):
         see(data[:4] + struct.pack("<I", place) + data[8:] + values + tags)
-
-
-def test_without_imagecodecs_rare_layouts_say_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tiff, "tiff_codecs", lambda: "")
-    assert see(write_tiff(NEGATIVE)).shape == (HEIGHT, WIDTH, 3)
-    with pytest.raises(Rejected, match="install imagecodecs"):
-        see(write_tiff(page(samples(12, 1), GRAY, bits=12)))

@@ -477,16 +477,15 @@ def _render_pixels() -> Iterator[str]:
         "## Pixels of image files",
         "",
         "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000,",
-        "Netpbm and TIFF. Samples are scaled by their bits and sign, never by their smallest and",
-        "largest value. What tifffile decodes needs the extra `tiff`, unless it has 1, 8 or 16",
-        "bits and no compression, or Deflate.",
+        "Netpbm and TIFF. Samples are scaled by their bits, never by their smallest and largest",
+        "value.",
         "",
-        "|TIFF|bits that Pillow decodes|and tifffile|",
-        "|-|-|-|",
+        "|TIFF|bits|",
+        "|-|-|",
     )
-    for (colors, extra), depths in test_tiff.LAYOUTS.items():
-        bits = "|".join(", ".join(map(str, some)) for some in depths)
-        yield f"|{_COLORS[colors]}{_EXTRA[extra]}|{bits}|"
+    for (colors, extra), (bits, _) in test_tiff.LAYOUTS.items():
+        if bits:
+            yield f"|{_COLORS[colors]}{_EXTRA[extra]}|{', '.join(map(str, bits))}|"
     yield ""
     for what, seen in (("of TIFF", test_tiff.SEEN), ("of others", test_formats.SEEN)):
         yield textwrap.fill(f"Also right, {what}: {_join(seen)}.", 100)

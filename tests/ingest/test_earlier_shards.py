@@ -21,7 +21,7 @@ from components.ingest.plan.facts import read_facts
 from components.ingest.plan.shard_plan import is_unchanged
 from components.ingest.source.corrections import write_corrections
 from components.ingest.source.listing import ImageFile
-from components.ingest.write import earlier_shards, plan_writer
+from components.ingest.write import plan_writer
 from components.records.record_reader import read_frames
 from components.records.shard_files import PLANS, count_examples, read_index
 from tests.ingest import plain
@@ -434,15 +434,12 @@ def test_no_new_checksum_hides_damage(folder: Path, tmp_path: Path) -> None:
     assert {*after} <= {*before}
 
 
-def test_other_code_options_and_codecs_read_all_files(
-    folder: Path, tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+def test_other_code_and_options_read_all_files(
+    folder: Path, tmp_path: Path, reads: list[str]
 ) -> None:
-    with monkeypatch.context() as without:
-        without.setattr(earlier_shards, "tiff_codecs", lambda: "")
-        ingest(folder, tmp_path / "out", 1)
+    ingest(folder, tmp_path / "out", 1)
     for number, (config, code) in enumerate(
         (
-            (CONFIG, "code"),
             (CONFIG, "other code"),
             (dataclasses.replace(CONFIG, shrink=20), "code"),
             (dataclasses.replace(CONFIG, near_duplicates="keep"), "code"),
@@ -453,7 +450,7 @@ def test_other_code_options_and_codecs_read_all_files(
         reads.clear()
         made = ingest(folder, tmp_path / "out", number, config, code)
         assert len({*reads}) == made.read == 2 * IMAGES + 3
-    assert count_examples(read_index(str(tmp_path / "out/examples/5"))).keys() == {"train", "eval"}
+    assert count_examples(read_index(str(tmp_path / "out/examples/4"))).keys() == {"train", "eval"}
 
 
 def test_what_could_not_be_read_is_read_again(

@@ -14,7 +14,6 @@ from components.contract.artifact_files import list_names, make_folders, on_disk
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE
-from components.images.options import tiff_codecs
 from components.ingest.config import IngestConfig
 from components.ingest.plan.facts import (
     FACTS,
@@ -41,11 +40,11 @@ _PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images"}
 
 
 def reuse_key(config: IngestConfig, code: str) -> str:
-    """Return a digest of what decides how a file is stored: options, code of ingest, and codecs."""
+    """Return a digest of what decides how a file is stored: options, and the code of ingest."""
     used = {
         name: value for name, value in to_dict(config).items() if name not in _OTHERS | _PLANNING
     }
-    text = f"{code} {tiff_codecs()} {sorted(used.items())} {config.finds_near_duplicates}"
+    text = f"{code} {sorted(used.items())} {config.finds_near_duplicates}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
