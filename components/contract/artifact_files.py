@@ -1,5 +1,6 @@
 """Files of artifacts: TensorFlow, which takes seconds to load, is used for URLs only."""
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -16,8 +17,8 @@ CARD_FILE = "model_card.md"
 METRICS_FILE = "metrics.json"
 """File names of the report's artifacts in a local run, where each artifact is a folder."""
 
-# Beam runners that work in the step's own process, where its disk is.
-_LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
+# Beam runners that work on the step's own machine, where its disk is.
+_LOCAL_RUNNERS = {"", "fnapi", "direct", "bundlebaseddirect", "switchingdirect", "prism"}
 
 # A file of parts: the parts, the offset of each and the end of the last, and their number.
 _NUMBER = struct.Struct("<Q")
@@ -30,8 +31,18 @@ def on_disk(path: str) -> bool:
 
 def uses_other_machines(beam_args: Sequence[str]) -> bool:
     """Return whether Beam runs where a step's own disk cannot be seen."""
-    runners = [text.partition("=")[2] for text in beam_args if text.startswith("--runner=")]
-    return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
+    return find_runner(beam_args) not in _LOCAL_RUNNERS
+
+
+def find_runner(beam_args: Sequence[str]) -> str:
+    """Return which runner Beam's options name, such as "flink"; "" for none.
+
+    Beam takes `--runner=FlinkRunner`, `--runner flink`, and the path of a class.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--runner", nargs="?", default="", const="")
+    name: str = parser.parse_known_args(beam_args)[0].runner
+    return name.rpartition(".")[2].lower().removesuffix("runner")
 
 
 def open_file(path: str, mode: str = "r") -> Any:

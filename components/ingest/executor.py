@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import apache_beam as beam
 from tfx import types
 from tfx.components.example_gen import utils
 from tfx.components.util import examples_utils
@@ -11,7 +10,6 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.contract.artifact_files import uses_other_machines
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.properties import (
@@ -23,7 +21,6 @@ from components.ingest.config import IngestConfig
 from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.source.listing import Listing, check_labels, read_listing
 from components.ingest.write.plan_writer import IngestJob
-from components.ingest.write.processes import choose_way
 from components.ingest.write.run import WriteShards, ingest_listing
 
 
@@ -57,18 +54,13 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _note_source(examples, listing.root, config, exec_properties)
 
     def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
-        elsewhere = uses_other_machines(self._beam_pipeline_args)
-        # The second pass only rearranges what the first has written.
-        if choose_way(job) == "here" and (job.again or not elsewhere):
-            WriteShards(job).work_here(numbers)
-            return
-        with self._make_beam_pipeline() as pipeline:
-            _ = (
-                pipeline
-                | "Plans" >> beam.Create(numbers, reshuffle=False)
-                | "Spread" >> beam.Reshuffle()
-                | "WriteShards" >> beam.ParDo(WriteShards(job))
-            )
+        WriteShards(job).run(
+            numbers,
+            self._make_beam_pipeline,
+            self._beam_pipeline_args,
+            target=job.examples_uri,
+            images=job.unread,
+        )
 
 
 def _find_listing(exec_properties: dict[str, Any], config: IngestConfig) -> Listing:

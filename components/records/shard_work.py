@@ -1,14 +1,16 @@
-"""A Beam DoFn that processes whole shards, several at the same time."""
+"""A Beam DoFn that processes whole shards, several at the same time, with or without Beam."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import apache_beam as beam
 
+from components.contract import rules_of_thumb
+from components.contract.artifact_files import on_disk, uses_other_machines
 from components.contract.errors import UserError
 
 
@@ -28,8 +30,37 @@ class ConcurrentDoFn(beam.DoFn):
     def work(self, element: Any) -> None:
         """Process one element."""
 
-    def work_here(self, elements: Iterable[Any]) -> None:
-        """Process all elements without Beam."""
+    def run(
+        self,
+        elements: Sequence[Any],
+        make_pipeline: Callable[[], beam.Pipeline],
+        beam_args: Sequence[str],
+        *,
+        target: str,
+        images: int | None,
+    ) -> None:
+        """Process all elements, for which Beam is not started if it would only take time.
+
+        Args:
+            elements: what to process, in any order.
+            make_pipeline: makes a pipeline with the options `beam_args`.
+            beam_args: options of Beam.
+            target: path or URL of the folder that is written.
+            images: number of images of all elements, if it is known.
+        """
+        are_few = images is not None and images <= rules_of_thumb.FEW_FOR_BEAM
+        if are_few and on_disk(target) and not uses_other_machines(beam_args):
+            self._run_here(elements)
+            return
+        with make_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "Elements" >> beam.Create(elements, reshuffle=False)
+                | "Spread" >> beam.Reshuffle()
+                | type(self).__name__ >> beam.ParDo(self)
+            )
+
+    def _run_here(self, elements: Sequence[Any]) -> None:
         self.setup()
         try:
             self.start_bundle()

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -23,17 +22,10 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
-from components.contract.artifact_files import (
-    list_names,
-    make_folders,
-    on_disk,
-    open_file,
-    uses_other_machines,
-)
+from components.contract.artifact_files import list_names, make_folders, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
-from components.contract.rules_of_thumb import FEW_FOR_BEAM
 from components.images.canonical import canonicalize
 from components.images.options import read_custom_config
 from components.records.record_index import read_rows
@@ -106,11 +98,13 @@ class Executor(executor.Executor):
         places = [(split, name) for split, names in shards.items() for name in names]
         total = sum(index["splits"][split][name] for split, name in places) if index else None
         writer = TransformShard(graph_uri, examples.uri, transformed.uri, total)
-        here = on_disk(transformed.uri) and not uses_other_machines(self._beam_pipeline_args)
-        if here and total is not None and total <= FEW_FOR_BEAM:
-            writer.work_here(places)
-        else:
-            self._write(places, writer)
+        writer.run(
+            places,
+            self._make_beam_pipeline,
+            self._beam_pipeline_args,
+            target=transformed.uri,
+            images=total,
+        )
         if index is None:
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
         facts = {name: index[name] for name in ("labels", "groups") if name in index}
@@ -118,15 +112,6 @@ class Executor(executor.Executor):
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
-
-    def _write(self, shards: Sequence[tuple[str, str]], writer: TransformShard) -> None:
-        with self._make_beam_pipeline() as pipeline:
-            _ = (
-                pipeline
-                | "Shards" >> beam.Create(shards, reshuffle=False)
-                | "Spread" >> beam.Reshuffle()
-                | "TransformShards" >> beam.ParDo(writer)
-            )
 
 
 def _write_graph(graph_uri: str, schema_uri: str, custom_config: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import Assignment
 from components.ingest.plan.splits import SplitRule
 from components.ingest.write.plan_writer import IngestJob
-from components.ingest.write.processes import MIN_FILES, PlanProcesses, choose_way
+from components.ingest.write.processes import MIN_FILES, PlanProcesses, needs_processes
 from components.storage import retry
 from tests.ingest.plain import ingest, write_all
 from tests.pictures import encode, picture, write_folder
@@ -130,27 +130,22 @@ def test_processes_end_with_the_run_and_do_not_import_its_script(tmp_path: Path)
 
 
 BUCKET = "gs://bucket/x"
-FEW = {"unread": 5_000}
-WAYS: list[tuple[dict[str, Any], str]] = [
-    ({}, "processes"),
-    ({"folder": BUCKET}, "processes"),
-    ({"examples_uri": BUCKET}, "threads"),
-    ({"unread": MIN_FILES - 1}, "threads"),
-    ({"config": IngestConfig(threads=1)}, "threads"),
-    ({"for_tensorflow": True}, "threads"),
-    ({"for_tensorflow": True, "unread": 10 * MIN_FILES}, "processes"),
-    (FEW, "here"),
-    (FEW | {"unread": 5_001}, "threads"),
-    (FEW | {"examples_uri": BUCKET}, "threads"),
-    (FEW | {"folder": BUCKET}, "here"),
+WAYS: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"folder": BUCKET}, True),
+    ({"examples_uri": BUCKET}, False),
+    ({"unread": MIN_FILES - 1}, False),
+    ({"config": IngestConfig(threads=1)}, False),
+    ({"for_tensorflow": True}, False),
+    ({"for_tensorflow": True, "unread": 10 * MIN_FILES}, True),
 ]
 
 
-@pytest.mark.parametrize(("changes", "way"), WAYS)
+@pytest.mark.parametrize(("changes", "needed"), WAYS)
 def test_the_number_of_files_decides_who_writes_them(
-    tmp_path: Path, changes: dict[str, Any], way: str
+    tmp_path: Path, changes: dict[str, Any], *, needed: bool
 ) -> None:
-    assert choose_way(job_in(tmp_path, **changes)) == way
+    assert needs_processes(job_in(tmp_path, **changes)) == needed
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,54 @@ def test_nothing_is_written_after_a_failure_is_reported(elements: tuple[float, .
     assert work.written == [*reported, 0.0]
 
 
-def test_beam_does_not_change_messages_for_users() -> None:
+class BeamError(Exception):
+    """Beam has been started."""
+
+
+def start_beam() -> beam.Pipeline:
+    raise BeamError
+
+
+FEW, DISK = 5_000, "/out"
+
+
+@pytest.mark.parametrize(
+    ("images", "target", "options"),
+    [
+        (FEW, DISK, ""),
+        (FEW, DISK, "--direct_num_workers=2"),
+        (FEW, DISK, "--runner=FnApiRunner"),
+        (FEW, DISK, "--runner=FlinkRunner --runner=directrunner"),
+        (FEW, DISK, "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"),
+    ],
+)
+def test_few_images_on_a_disk_need_no_beam(images: int, target: str, options: str) -> None:
+    work = Work(1)
+    work.run([0.0], start_beam, options.split(), target=target, images=images)
+    assert work.written == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("images", "target", "options"),
+    [
+        (FEW + 1, DISK, ""),
+        (None, DISK, ""),
+        (FEW, "gs://bucket/out", ""),
+        (FEW, DISK, "--runner=FlinkRunner"),
+        (FEW, DISK, "--runner flink"),
+        (FEW, DISK, "--runner=apache_beam.runners.dataflow.DataflowRunner"),
+    ],
+)
+def test_beam_is_used_for(images: int | None, target: str, options: str) -> None:
+    with pytest.raises(BeamError):
+        Work(1).run([0.0], start_beam, options.split(), target=target, images=images)
+
+
+@pytest.mark.parametrize("images", [1, None])
+def test_beam_does_not_change_messages_for_users(images: int | None) -> None:
     arguments = ["--runner=FnApiRunner", "--direct_running_mode=in_memory"]
-    with pytest.raises(DataError) as caught, beam.Pipeline(argv=arguments) as pipeline:
-        _ = pipeline | beam.Create([1], reshuffle=False) | beam.ParDo(Mistake(1))
+    with pytest.raises(DataError) as caught:
+        Mistake(1).run(
+            [1], lambda: beam.Pipeline(argv=arguments), arguments, target=DISK, images=images
+        )
     assert str(caught.value) == "Add images."

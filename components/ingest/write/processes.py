@@ -18,9 +18,7 @@ from collections.abc import Iterator
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Literal
 
-from components.contract import rules_of_thumb
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ResourceError
 from components.ingest.write.plan_writer import IngestJob, write_plan
@@ -44,17 +42,13 @@ _VARIABLES = {
 _starting = threading.Lock()
 
 
-def choose_way(job: IngestJob) -> Literal["here", "threads", "processes"]:
-    """Return who writes the plans of a job: threads here, or Beam's threads or their processes.
+def needs_processes(job: IngestJob) -> bool:
+    """Return whether processes, instead of threads, write the plans of a job.
 
     Processes only write to a disk: for a bucket, each would load TensorFlow.
     """
-    to_disk = on_disk(job.examples_uri)
-    if to_disk and job.unread <= rules_of_thumb.FEW_FOR_BEAM:
-        return "here"
     least = MIN_FILES * (_FOR_TENSORFLOW if job.for_tensorflow else 1)
-    are_many = job.config.workers > 1 and job.unread >= least
-    return "processes" if to_disk and are_many else "threads"
+    return on_disk(job.examples_uri) and job.config.workers > 1 and job.unread >= least
 
 
 class PlanProcesses:

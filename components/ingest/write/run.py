@@ -40,7 +40,7 @@ from components.ingest.write.earlier_shards import (
     take_over,
 )
 from components.ingest.write.plan_writer import IngestJob, write_plan
-from components.ingest.write.processes import PlanProcesses, choose_way
+from components.ingest.write.processes import PlanProcesses, needs_processes
 from components.records.shard_files import remove_shards, write_index
 from components.records.shard_work import ConcurrentDoFn
 from components.storage.row_table import RowTables
@@ -223,7 +223,7 @@ class WriteShards(ConcurrentDoFn):
     def setup(self) -> None:
         """Choose between threads and processes."""
         self._processes: PlanProcesses | None = None
-        if choose_way(self._job) == "processes":
+        if needs_processes(self._job):
             self._processes = PlanProcesses(self._job)
 
     def work(self, number: int) -> None:

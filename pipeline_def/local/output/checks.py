@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Set
 from pathlib import Path
 
+from components.contract.artifact_files import find_runner
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
 from components.host.lock import locked
@@ -33,7 +34,7 @@ def check_runner(config: Config) -> None:
 
     Output in a bucket does not help: steps write to a working copy first.
     """
-    if any("dataflow" in text.lower() for text in config.beam_pipeline_args):
+    if "dataflow" in find_runner(config.beam_pipeline_args):
         raise ConfigurationError(
             "beam_pipeline_args names Dataflow, whose workers cannot see the folders of this "
             "machine: run the pipeline on Kubeflow or Vertex AI with kfp_runner.py and "
