@@ -57,7 +57,7 @@ def test_the_copy_has_corrected_labels_and_the_source_stays(folder: Path) -> Non
     assert new.startswith("red/001-")
     assert copied == expected | {new: moved}
     assert [of.result for of in made.outcomes] == ["relabeled", "removed", *["not_applied"] * 2]
-    assert (made.files, made.skipped, made.unread) == (11, 1, ())
+    assert (made.files, made.skipped, made.unread, made.has_groups) == (11, 1, (), False)
     assert {path: path.stat() for path in folder.rglob("*")} == stamps
     listing = list_images(str(folder.parent / "copy"))
     assert {f.label for f in listing.files if f.path == new} == {"red"}
@@ -76,19 +76,23 @@ def test_splits_stay(tmp_path: Path) -> None:
     assert len(contents(tmp_path / "copy")) == 12
 
 
-@pytest.mark.parametrize("splits", [("", ""), ("train", "eval")])
+@pytest.mark.parametrize("splits", [("", ""), ("train", "eval"), ("train", "test"), ("", "test")])
 def test_labels_of_a_manifest_become_folders(folder: Path, splits: tuple[str, str]) -> None:
     paths = [f"{path.parent.name}/{path.name}" for path in folder.glob("*/*")]
     split = {path: splits["003" in path] for path in [*paths, "gone.jpg"]}
-    rows = [f"{path},{path[0]}-class,{split[path]}" for path in split]
+    rows = [f"{path},{path[0]}-class,{split[path]},g" for path in split]
     manifest = folder.parent / "m.csv"
-    manifest.write_text("\n".join(["path,label,split", *rows]))
+    manifest.write_text("\n".join(["path,label,split,group", *rows]))
+    if any(splits):
+        splits = (splits[0] or "train", splits[1])
+        split = {path: of or "train" for path, of in split.items()}
     row = decide(folder, "blue/001.jpeg", "relabel", "r-class", from_label="b-class")
     made = copy(folder, row, manifest=str(manifest))
     found = {os.path.join(split[path], f"{path[0]}-class", path) for path in paths}
     moved = {os.path.join(splits[0], label, "blue/001.jpeg") for label in ("b-class", "r-class")}
     assert contents(folder.parent / "copy").keys() == found ^ moved
     assert [text.split(":")[0] for text in made.unread] == ["gone.jpg"]
+    assert made.has_groups
 
 
 def test_a_label_that_is_no_folder_name_is_refused(folder: Path) -> None:

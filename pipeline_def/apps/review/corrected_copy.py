@@ -16,6 +16,7 @@ from rich.console import Console
 from components.contract.artifact_files import on_disk
 from components.contract.configuration import from_dict
 from components.contract.errors import ConfigurationError, DataError
+from components.contract.example import TRAIN
 from components.contract.printable import describe_corrections, quote
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
@@ -50,6 +51,8 @@ class CorrectedCopy:
     """Paths and reasons of files that could not be read."""
     skipped: int
     """Number of files that are not images with a label."""
+    has_groups: bool
+    """Whether the images have groups, which a folder cannot hold."""
 
 
 def apply_to(target: str, options: ReviewOptions) -> None:
@@ -77,6 +80,9 @@ def apply_to(target: str, options: ReviewOptions) -> None:
             print_row(console, "", f"and {len(more):,} more")
     skipped = f"; {copied.skipped:,} files skipped" if copied.skipped else ""
     print_whole(console, "Copy", f"{target}, {copied.files:,} files{skipped}")
+    if copied.has_groups:
+        text = "the copy has no groups, so images of one group may fall into several splits"
+        print_row(console, "Note", f"{text}: train on the images with --ingest.corrections instead")
 
 
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
@@ -123,7 +129,8 @@ def write_corrected_copy(
     with _whole_folder(target) as unfinished:
         copied = _copy(listing, config, files, labels, unfinished)
     reasons = tuple(f"{path}: {reason}" for path, reason in unread.items())
-    return CorrectedCopy(copied, tuple(outcomes), reasons, len(listing.skipped))
+    has_groups = listing.tally.has_groups
+    return CorrectedCopy(copied, tuple(outcomes), reasons, len(listing.skipped), has_groups)
 
 
 def _check_target(target: str, folder: str) -> None:
@@ -172,12 +179,13 @@ def _copy(
     """Copy all files but those to remove; return their number."""
     kept = [file for file in files if labels.get(file.path, "") is not None]
     kept.sort(key=lambda file: file.path in labels)  # Unchanged files keep their names.
-    splits = listing.layout == "manifest" and all(file.split for file in listing.files)
+    # Images that a hash divides must not mix with those of a given split.
+    has_splits = listing.layout == "manifest" and any(file.split for file in listing.files)
     for file, content in read_files(listing.root, kept, config):
         if isinstance(content, Unread):
             raise DataError(f"{file.path} changed while it was copied: {content.reason}.")
         label = labels.get(file.path) or file.label
-        split = [file.split] if splits and file.split else []
+        split = [file.split or TRAIN] if has_splits else []
         place = os.path.join(target, *split, _place(file, label, listing))
         if os.path.exists(place):
             # Another image of the new label has the same name.
