@@ -80,7 +80,7 @@ def test_splits_stay(tmp_path: Path) -> None:
 def test_labels_of_a_manifest_become_folders(folder: Path, splits: tuple[str, str]) -> None:
     paths = [f"{path.parent.name}/{path.name}" for path in folder.glob("*/*")]
     split = {path: splits["003" in path] for path in [*paths, "gone.jpg"]}
-    rows = [f"{path},{path[0]}-class,{split[path]},g" for path in split]
+    rows = [f"{path},{path[0]}-class,{split[path]},of {split[path]}" for path in split]
     manifest = folder.parent / "m.csv"
     manifest.write_text("\n".join(["path,label,split,group", *rows]))
     if any(splits):
