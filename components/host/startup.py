@@ -67,26 +67,6 @@ def import_libraries() -> None:
     for name, unused in _UNUSED.items():
         with _without(unused):
             importlib.import_module(name)
-    _inspect_once()
-
-
-def _inspect_once() -> None:
-    """Have Beam inspect each method once, not again for each DoFn and step of a pipeline.
-
-    That took a tenth of the CPU time of a run on a thousand images.
-    """
-    core = vars(importlib.import_module("apache_beam.transforms.core"))
-    inspect, known = core["get_signature"], dict[object, object]()
-
-    def get_signature(function: object) -> object:
-        method = getattr(function, "__func__", None)
-        if method is None:
-            return inspect(function)
-        if method not in known:
-            known[method] = inspect(function)
-        return known[method]
-
-    core["get_signature"] = get_signature
 
 
 def stub_evaluator_module() -> None:

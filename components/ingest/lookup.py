@@ -25,18 +25,13 @@ from components.contract.span_pattern import find_root
 from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import (
-    ShardFiles,
+    check_table,
     find_layout,
     find_shards,
     read_images,
 )
 from components.ingest.datasets.record_listing import list_records
 from components.ingest.plan.splits import choose_splits, fill_splits
-from components.ingest.source.containers import (
-    explain_container,
-    find_container,
-    marks_container,
-)
 from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
 from components.ingest.source.folder_tree import exclude_option
@@ -61,7 +56,7 @@ from components.ingest.source.listing import (
 from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_spans
 from components.storage.fetch import Unread, read_files
-from components.storage.folder import GET_IT, LARGEST_POINTER, is_file
+from components.storage.folder import LARGEST_POINTER, POINTER, is_file
 from components.storage.folder_listing import Found, explain_ignored, find_file, find_images
 from components.storage.retry import digest
 from components.storage.row_table import keep, sort
@@ -263,11 +258,8 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
 def _find(folder: str, is_excluded: Exclusion) -> tuple[str, Sequence[Found]]:
     """List a folder, or a single shard as the only file of its folder."""
     name = posixpath.basename(folder.rstrip("/"))
-    is_shard, container = find_layout(name), find_container(name)
-    is_known = is_shard or container or name.lower().endswith((*ARCHIVES, *FORMATS))
-    if is_known and is_file(folder):
-        if container:
-            raise DataError(explain_container(folder, container))
+    is_shard = find_layout(name)
+    if (is_shard or name.lower().endswith((*ARCHIVES, *FORMATS))) and is_file(folder):
         if not is_shard:
             raise DataError(explain_file(folder))
         parent = folder.rpartition("/")[0]
@@ -281,7 +273,7 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     """List the records of the shards of a folder; return None for a folder of images.
 
     Raises:
-        DataError: the folder has both, its shards cannot be used, or it is a container that cannot.
+        DataError: the folder has both, or its shards cannot be used.
     """
     tables = {config.manifest, config.corrections}
 
@@ -291,16 +283,19 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
 
     # Most are pictures, which need no closer look.
     others = (entry for entry in found if not entry.path.lower().endswith(PICTURES))
-    named = find_shards(e for e in others if is_visible(e) or marks_container(e.path))
-    if not any(named):
+    shards, left = find_shards(filter(is_visible, others))
+    if not shards and not left:
         return None
-    shards, left, containers = named
     names = [file.path for files in shards.values() for file in files]
     is_metadata = all(posixpath.basename(name) in METADATA for name in names)
     loose = bool(config.manifest) or is_metadata
     visible = (entry for entry in found if is_visible(entry) and entry.path not in left)
     picture = find_picture((entry.path for entry in visible), loose=loose)
-    _check_readable(folder.rstrip("/"), named, has_pictures=bool(picture or config.manifest))
+    if not shards and not picture and not config.manifest:
+        path, why = next(iter(left.items()))
+        raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
+    for entry in (entry for entry in found if shards and not entry.problem):
+        check_table(folder.rstrip("/"), entry.path)
     # A table of labels, or the archive that the images come from.
     beside = not any("/" in name for name in names) and shards.keys() <= {"parquet", "webdataset"}
     if not shards or (picture and (loose or beside)):
@@ -314,20 +309,7 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     _check_table_above(folder)
     kept = [entry for entry in found if is_visible(entry) and entry.path not in left]
     records = list_records(folder, kept, shards, config)
-    unread = [f"Not read: {of.title}, {path}." for path, of in containers.items()]
-    return records._replace(skipped=left | records.skipped, notes=[*records.notes, *unread])
-
-
-def _check_readable(folder: str, named: ShardFiles, *, has_pictures: bool) -> None:
-    """Raise `DataError` if there are only files that cannot be read, or shards of a table."""
-    has_others = bool(named.by_layout) or has_pictures
-    for path, container in named.containers.items():
-        # Which shards of a table count depends on its metadata.
-        if not has_others or (container.is_table and named.by_layout):
-            raise DataError(explain_container(f"{folder}/{path}", container))
-    if named.left and not has_others:
-        path, why = next(iter(named.left.items()))
-        raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
+    return records._replace(skipped=left | records.skipped)
 
 
 def _check_pointers(
@@ -336,8 +318,8 @@ def _check_pointers(
     """Raise `DataError` if a shard only stands for the real one."""
     small = [file for files in shards.values() for file in files if file.size < LARGEST_POINTER]
     for file, content in read_files(folder, small, config):
-        if isinstance(content, Unread) and GET_IT in content.reason:
-            raise DataError(f"{folder}/{file.path} is {content.reason}.")
+        if content == Unread(POINTER):
+            raise DataError(f"{folder}/{file.path} is {POINTER}.")
 
 
 def _check_table_above(folder: str) -> None:
@@ -345,9 +327,8 @@ def _check_table_above(folder: str) -> None:
     above = os.path.dirname(os.path.abspath(folder)) if on_disk(folder) else ""
     for name in ("_delta_log", "metadata") if above else ():
         with contextlib.suppress(PermissionError):
-            for path in (f"{name}/{file}" for file in list_names(f"{above}/{name}")):
-                if (container := find_container(path)) and container.is_table:
-                    raise DataError(explain_container(f"{above}/{path}", container))
+            for file in list_names(f"{above}/{name}"):
+                check_table(above, f"{name}/{file}")
 
 
 def _bind_groups(files: Sequence[ImageFile]) -> Sequence[ImageFile]:

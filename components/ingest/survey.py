@@ -5,13 +5,12 @@ import hashlib
 import itertools
 import statistics
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
 
 from components.contract.errors import DataError
-from components.contract.example import TRAIN
 from components.images.check_result import Category, Rejected, usable
 from components.images.formats import open_image, rejecting
 from components.images.jpeg_check import check_jpeg
@@ -83,18 +82,6 @@ class TimedSample:
     """Images per second that one thread reads and checks."""
 
 
-@dataclass(frozen=True)
-class Copies:
-    """Images that are in several splits, as folders or a manifest give them."""
-
-    pairs: tuple[tuple[ImageFile, ImageFile], ...]
-    """A file, and its copy in another split."""
-    compared: int
-    """Number of files that were read."""
-    alike: int
-    """Number of files that may have a copy in another split."""
-
-
 def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping[str, int]]:
     """Raise what `require_splits` would raise after ingest; return split → label → images.
 
@@ -122,36 +109,6 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
     return found
 
 
-def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
-    """Compare files of equal size in different splits, for about `seconds`.
-
-    Files that a hash divides among the splits count as one split: there, ingest keeps copies
-    together.
-    """
-    if len(listing.labels_per_split()) < 2:
-        return Copies((), 0, 0)
-    by_size: dict[int, dict[str | None, list[ImageFile]]] = {}
-    for file in listing.files:
-        if file.size:
-            by_size.setdefault(file.size, {}).setdefault(file.split, []).append(file)
-    groups = [tuple(splits.values()) for splits in by_size.values() if len(splits) > 1]
-    groups.sort(key=lambda splits: sum(map(len, splits)))
-    alike = [file for splits in groups for file in _take_turns(splits)]
-    contents: dict[bytes, list[ImageFile]] = {}
-    compared = 0
-    for file, content in _read_for(seconds, listing, alike, config):
-        compared += 1
-        if isinstance(content, bytes):
-            contents.setdefault(hashlib.sha256(content).digest(), []).append(file)
-    return Copies(_pair(contents.values()), compared, len(alike))
-
-
-def _take_turns(splits: Collection[Sequence[ImageFile]]) -> list[ImageFile]:
-    """Return one file of each split, then another, so that the first ones are of all splits."""
-    rows = itertools.zip_longest(*splits)
-    return [file for row in rows for file in row if file is not None]
-
-
 def _read_for(
     seconds: float, listing: Listing, files: Sequence[ImageFile], config: IngestConfig
 ) -> Iterator[tuple[ImageFile, Content]]:
@@ -161,16 +118,6 @@ def _read_for(
         yield found
         if time.monotonic() - started > seconds:
             break
-
-
-def _pair(groups: Iterable[list[ImageFile]]) -> tuple[tuple[ImageFile, ImageFile], ...]:
-    """Return each file that is in another split than the first of its group, with that one."""
-    pairs = []
-    for files in groups:
-        # The image of train, or of the split that makes up train, is the original.
-        first, *others = sorted(files, key=lambda one: (one.split not in (None, TRAIN), one.path))
-        pairs += [(file, first) for file in others if file.split != first.split]
-    return tuple(sorted(pairs, key=str))
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:

@@ -13,7 +13,7 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.folder import explain_pointer, is_local, open_folder
+from components.storage.folder import POINTER, is_local, is_pointer, open_folder
 from components.storage.folder_listing import MISSING, local_version
 from components.storage.retry import checksum_matches
 
@@ -98,8 +98,8 @@ def read_files(
 
 def refuse(file: _ListedFile, config: _Options) -> Unread | None:
     """Return why a file need not be opened, if so."""
-    if file.version.startswith(MISSING):
-        return Unread(file.version.removeprefix(MISSING) or "there is no such file")
+    if file.version == MISSING:
+        return Unread("there is no such file")
     if file.size > config.max_image_mib * 2**20:
         reason = f"{file.size / 2**20:.1f} MiB exceeds max_image_mib ({config.max_image_mib:g})"
         return Unread(reason, too_large=True)
@@ -133,8 +133,7 @@ def _read_local(path: str, file: _ListedFile, config: _Options, first: int | Non
 
 def _resolve(content: Content) -> Content:
     """Return the content, or what to do with one that stands for that of the real file."""
-    reason = explain_pointer(content) if isinstance(content, bytes) else ""
-    return Unread(reason) if reason else content
+    return Unread(POINTER) if isinstance(content, bytes) and is_pointer(content) else content
 
 
 def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:

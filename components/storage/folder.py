@@ -24,14 +24,11 @@ from components.storage import object_store
 CLOUD_STORAGE = ("gs://", "gcs://")
 """URL prefixes of Google Cloud Storage."""
 
-GET_IT = ": run git "
-"""In the reason for a file that only stands for the real one."""
 LARGEST_POINTER = 1024
-"""Bytes, which no such file has."""
-_POINTERS = {
-    b"version https://git-lfs.github.com/spec": f"a pointer of Git LFS{GET_IT}lfs pull",
-    b"/annex/objects/": f"a pointer of git-annex{GET_IT}annex get",
-}
+"""Bytes, which no file has that only stands for the real one."""
+POINTER = "a pointer of Git LFS: run git lfs pull"
+"""The reason why such a file is not used."""
+_POINTER_START = b"version https://git-lfs.github.com/spec"
 
 # A request to a bucket takes 30 ms, however small.
 _REQUEST_BYTES = 8 * 2**20
@@ -110,16 +107,14 @@ def read_bytes(url: str) -> bytes:
         if is_local(fs):
             _check_regular(path)
         data = bytes(fs.cat_file(path))
-    if reason := explain_pointer(data):
-        raise StorageError(f"{url} is {reason}.")
+    if is_pointer(data):
+        raise StorageError(f"{url} is {POINTER}.")
     return data
 
 
-def explain_pointer(data: bytes) -> str:
-    """Return what to do with a file that stands for another one, by its content; or ""."""
-    if len(data) >= LARGEST_POINTER:
-        return ""
-    return next((reason for start, reason in _POINTERS.items() if data.startswith(start)), "")
+def is_pointer(data: bytes) -> bool:
+    """Return whether the content is that of a file that stands for another one."""
+    return len(data) < LARGEST_POINTER and data.startswith(_POINTER_START)
 
 
 def _check_regular(path: str) -> None:

@@ -22,7 +22,7 @@ from components.storage.folder import (
 from components.storage.row_table import RowSorter
 
 MISSING = "missing"
-"""Version of an entry without a file, such as a broken link; a reason may follow."""
+"""Version of an entry without a file, such as a broken link."""
 
 EXCLUDED = "excluded"
 """Why an entry is skipped that the caller of `find_images` leaves out."""
@@ -268,8 +268,7 @@ class _LocalFolder:
             status = entry.stat()
         except OSError as error:
             is_locked = self._is_lenient and isinstance(error, PermissionError)
-            version = MISSING + _explain_link(entry)
-            return Found(path, UNREADABLE if is_locked else "", 0, version, "")
+            return Found(path, UNREADABLE if is_locked else "", 0, MISSING, "")
         if not stat.S_ISDIR(status.st_mode):
             return _describe_file(path, status)
         is_of_system = self._is_lenient and entry.name.lower() in _LEFT_BY_SYSTEMS
@@ -282,14 +281,6 @@ def _list_folder(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError as error:
         raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
-
-
-def _explain_link(entry: os.DirEntry[str]) -> str:
-    """Return what to do with a broken link, if that is known."""
-    with contextlib.suppress(OSError):
-        if "/annex/objects/" in os.readlink(entry.path):
-            return "a link of git-annex without its file: run git annex get"
-    return ""
 
 
 def _identify(folder: str | Path) -> tuple[int, int]:

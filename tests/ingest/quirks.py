@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from components.ingest.datasets import example_records
-from components.ingest.source.containers import CONTAINERS
 from components.records.tfrecord import frame
 from tests.images import test_formats, test_tiff
 from tests.ingest import test_folder_layout
@@ -166,7 +165,7 @@ QUIRKS: Sequence[Quirk] = [
     _csv(
         "a column twice", "path,label,Label\n1.png,cat,dog\n", "", "it has the column label twice"
     ),
-    _csv("no header", "training,gs://b/1.png,cat\n", "", "put a line split,path,label above it"),
+    _csv("no header", "training,gs://b/1.png,cat\n", "", "its first line must be path,label"),
     _csv(
         "synonyms of splits",
         "path,label,split\n1.png,cat,Training\n2.png,cat,validation\n",
@@ -441,7 +440,7 @@ def render() -> str:
     refused = _group((of.quirk, of.format) for of in QUIRKS if not of.labels)
     for name in taken:
         lines.append(f"|{name}|{'; '.join(taken[name])}|{'; '.join(refused.get(name, ()))}|")
-    lines += ["", *_render_folders(), *_render_containers(), *_render_pixels()]
+    lines += ["", *_render_folders(), *_render_pixels()]
     return "\n".join(lines) + "\n"
 
 
@@ -462,13 +461,6 @@ def _render_folders() -> Iterator[str]:
     yield ""
     told = "Refused, with the folder to give or another way out"
     yield textwrap.fill(f"{told}: {', '.join(others)}.", 100)
-    yield ""
-
-
-def _render_containers() -> Iterator[str]:
-    yield from ("## Containers", "", "|not read|instead|", "|-|-|")
-    for way_out, titles in _group((title, way_out) for title, _, way_out, _ in CONTAINERS).items():
-        yield f"|{'; '.join(titles)}|{way_out}|"
     yield ""
 
 

@@ -137,7 +137,7 @@ def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) 
     plain = found(ingest(folder, tmp_path / "plain", replace(HEADER, max_reject_fraction=0.1)))
     assert found(made) == plain | {"green/002.jpeg": ("red", plain["green/002.jpeg"][1])}
     assert [line["reason"] for line in made.lines("corrections.jsonl")] == [
-        "no class is called 'grean' (did you mean 'green'?): give a new class an image first",
+        "no class is called 'grean': give a new class an image first",
         "the label is 'blue', not 'green'",
         "the label is 'blue', not 'red'",
         "the label is already 'green'",

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 import local_runner
-from components.ingest.config import IngestConfig
-from components.ingest.lookup import list_images
-from components.ingest.survey import find_copies
 from tests.pictures import encode, picture, write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -61,41 +58,6 @@ def test_what_would_go_wrong_is_said_before(
     assert "3% of the sample would be rejected; a run stops above 1%" in out
     assert "unbalanced: 62 images of 'red', 5 of 'blue'" in out
     assert "fewer than 20 images of 'blue'" in out
-
-
-def test_images_in_two_splits_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_folder(tmp_path / "train", each=30)
-    shutil.copytree(tmp_path / "train" / "red", tmp_path / "test" / "red")
-    for label in ("blue", "green"):
-        write_folder(tmp_path / "test", each=5, labels=(label,), first_seed=500)
-    _, out, _ = inspect(capsys, tmp_path)
-    assert (
-        "30 images of test are also in train or eval, such as test/red/000.png and "
-        "train/red/000.png: remove them from one of the splits" in " ".join(out.split())
-    )
-
-
-def test_copies_of_files_that_a_hash_divides_are_found(tmp_path: Path) -> None:
-    def write(split: str, label: str, name: str, content: bytes) -> None:
-        path = tmp_path / split / label / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-    for number in range(1000):
-        write("train", "ab"[number % 2], f"{number}.jpg", b"%09d" % number)
-    for number in range(0, 40, 2):
-        write("test", "a", f"{number}.jpg", b"%09d" % number)
-        write("test", "b", f"{number}.jpg", b"%09d" % (number + 5000))
-    for split in ("train", "test"):
-        write(split, "a", "empty.jpg", b"")
-    config = IngestConfig()
-    listing = list_images(str(tmp_path), config)
-    assert {file.split for file in listing.files} == {None, "test"}
-    copies = find_copies(listing, config, seconds=60)
-    assert (len(copies.pairs), copies.compared, copies.alike) == (20, 1040, 1040)
-    assert {(one.split, other.split) for one, other in copies.pairs} == {("test", None)}
-    some = find_copies(listing, config, seconds=0)
-    assert some.compared < some.alike
 
 
 def test_what_is_skipped_and_labels_that_look_alike(

@@ -12,7 +12,6 @@ from components.contract.errors import DataError
 from components.images.options import FileOptions
 from components.ingest.datasets import columnar, example_records, webdataset
 from components.ingest.datasets.record import Format, Origin, Shard, explain_damage
-from components.ingest.source.containers import Container, find_container
 from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import ImageFile, place_in_listing
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
@@ -46,6 +45,36 @@ _LEFT = {
 }
 
 
+# What marks a table, of whose files only some are in its current version, and what to read instead.
+_TABLES = (
+    (
+        re.compile("(^|/)_delta_log/"),
+        "a Delta table",
+        "read its current version, as with deltalake.DeltaTable(DIR).to_pyarrow_table()",
+    ),
+    (
+        re.compile(r"(^|/)metadata/[^/]*\.metadata\.json$|(^|/)version-hint\.text$"),
+        "an Iceberg table",
+        "read its current snapshot, as with pyiceberg's scan().to_arrow()",
+    ),
+    (
+        re.compile(r"(^|/)hoodie\.properties$"),
+        "a Hudi table",
+        "read its current version, as with Spark",
+    ),
+)
+
+
+def check_table(folder: str, path: str) -> None:
+    """Raise `DataError` if a file below a folder marks a table, whose shards may be old."""
+    for mark, title, way_out in _TABLES:
+        if mark.search(path):
+            raise DataError(
+                f"Cannot read {title}, {folder}/{path}: {way_out}, and write that as Parquet to a "
+                f"folder of its own."
+            )
+
+
 class ShardFiles(NamedTuple):
     """What the names of files say of the shards among them."""
 
@@ -53,8 +82,6 @@ class ShardFiles(NamedTuple):
     """Layout → its shards."""
     left: dict[str, str]
     """Path → why readers of its format pass over it."""
-    containers: dict[str, Container]
-    """Path of a file → the container that it belongs to, for the first file of each."""
 
 
 def find_layout(name: str) -> str | None:
@@ -66,16 +93,13 @@ def find_layout(name: str) -> str | None:
 
 
 def find_shards(found: Iterable[Found]) -> ShardFiles:
-    """Tell shards, files about them and containers from other files by their names."""
-    shards = ShardFiles({}, {}, {})
+    """Tell shards, and files about them, from other files by their names."""
+    shards = ShardFiles({}, {})
     for entry in found:
         # Five searches for each of a million images would take as long as the rest of a listing.
         if entry.path.lower().endswith(PICTURES):
             continue
-        if container := find_container(entry.path):
-            if container not in shards.containers.values():
-                shards.containers[entry.path] = container
-        elif layout := find_layout(entry.path.rpartition("/")[2]):
+        if layout := find_layout(entry.path.rpartition("/")[2]):
             if why := next((of for of, known in _LEFT.items() if known.search(entry.path)), ""):
                 shards.left[entry.path] = why
             else:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import collections
 import csv
-import difflib
-import functools
 import hashlib
 import io
 import json
@@ -260,7 +258,7 @@ def _find_reason(
     if not files:
         return "no file has this content"
     if row.action == "relabel" and row.to_label not in labels:
-        return _explain_unknown(row.to_label, labels)
+        return f"no class is called {quote(row.to_label)}: give a new class an image first"
     if all(file.path in rejected for file in files):
         return f"the file was rejected: {rejected[files[0].path]}"
     if row.action == "relabel" and given == {row.to_label}:
@@ -270,13 +268,6 @@ def _find_reason(
             f"the label is {' and '.join(map(quote, sorted(given)))}, not {quote(row.from_label)}"
         )
     return ""
-
-
-@functools.lru_cache(1_000)  # Comparing with thousands of labels is slow.
-def _explain_unknown(label: str, labels: frozenset[str]) -> str:
-    close = difflib.get_close_matches(label, labels, 1)
-    meant = f" (did you mean {quote(close[0])}?)" if close else ""
-    return f"no class is called {quote(label)}{meant}: give a new class an image first"
 
 
 def write_outcomes(rejects_uri: str, outcomes: Iterable[CorrectionOutcome]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from components.contract.artifact_files import list_names, on_disk
 from components.contract.errors import DataError, StorageError
 from components.contract.example import TRAIN, is_split_name
-from components.contract.printable import quote, quote_path
+from components.contract.printable import quote
 from components.ingest.config import LayoutOption
 from components.ingest.source.folder_tree import (
     SPLIT_OF_WORD,
@@ -295,21 +295,6 @@ def note_unused_folders(
     if locked := [path for path, reason in skipped.items() if reason == UNREADABLE]:
         notes.append(f"Skipped for lack of permission to read: {join_names(locked)}.")
     return notes
-
-
-def explain_paths(manifest: str, path: str, folder: str, found: Collection[str]) -> str:
-    """Explain why no path of a manifest, such as `path`, is one of the files `found`."""
-    text = f"None of the paths in {manifest} is a file in {folder}, such as {quote_path(path)}: "
-    inner, slashed = path.partition("/")[2], path.replace("\\", "/")
-    if slashed != path and slashed in found:
-        return f"{text}write / in the place of \\ between its parts."
-    if path.startswith("/") or "://" in path:
-        return f"{text}write paths relative to the folder."
-    if path.strip() in found:
-        return f"{text}remove the spaces at the end."
-    if inner in found and posixpath.basename(folder.rstrip("/")) == path.partition("/")[0]:
-        return f"{text}the folder to give is {posixpath.dirname(folder.rstrip('/'))}."
-    return f"{text}write paths relative to the folder, with / between parts."
 
 
 def explain_one_class(

@@ -15,7 +15,6 @@ from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
     PICTURES,
     explain_no_labels,
-    explain_paths,
     find_split_folders,
     note_odd_labels,
     note_other_splits,
@@ -248,7 +247,11 @@ def _by_rows(
         _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
         files.append(ImageFile(path, label or "", split, size, version, group, checksum, columns))
     if all(file.version == MISSING for file in files):
-        raise DataError(explain_paths(manifest, next(iter(rows), ""), folder, entries.keys()))
+        raise DataError(
+            f"None of the paths in {manifest} is a file in {folder}, such as "
+            f"{quote_path(next(iter(rows), ''))}: write paths relative to the folder, with / "
+            f"between parts."
+        )
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
     skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, EXCLUDED)

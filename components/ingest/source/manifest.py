@@ -16,7 +16,6 @@ from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import name_some, quote, quote_path
 from components.ingest.config import MOST_COLUMNS
 from components.ingest.source.columns import Several, spell
-from components.ingest.source.folder_layout import split_of_name
 from components.ingest.source.values import (
     LABEL_TEXTS,
     RefusedValueError,
@@ -270,24 +269,7 @@ def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictRe
     first = text.partition("\n")[0].strip()
     if not first:
         raise ValueError(f"it is empty; its first line must be {header}")
-    if re.search(r"\.\w+[\"']?([,;\t]|$)", first):
-        above = _guess_header(first) if required == _COLUMNS else ",".join(required)
-        raise ValueError(f"its first line is {quote(first)}: put a line {above} above it")
     raise ValueError(f"its first line must be {header}, but is {quote(first)}")
-
-
-def _guess_header(line: str) -> str:
-    """Return the header of a table without one, such as those of Vertex AI."""
-    cells = re.split(r"[,;\t]", line)
-    names = [
-        "path"
-        if re.search(r"\.\w+[\"']?$", cell)
-        else "split"
-        if split_of_name(cell) or cell == "UNASSIGNED"
-        else "label"
-        for cell in cells
-    ]
-    return ",".join(names) if len({*names}) == len(names) > 1 else ",".join(_COLUMNS)
 
 
 def _read_csv(data: bytes, _: Collection[str]) -> Iterator[_Fields]:

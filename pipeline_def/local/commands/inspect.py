@@ -24,13 +24,7 @@ from components.contract.rules_of_thumb import (
 from components.ingest.lookup import list_source
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES
 from components.ingest.source.listing import Listing
-from components.ingest.survey import (
-    Copies,
-    Survey,
-    TimedSample,
-    find_copies,
-    try_images,
-)
+from components.ingest.survey import Survey, TimedSample, try_images
 from components.ingest.write.accounting import check_usable
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
@@ -98,8 +92,7 @@ def _inspect(config: Config) -> None:
         print_row(console, name, text)
     for advice in _advice(listing, survey, seen.config):
         print_row(console, "Advice", advice)
-    leaks = _leak_warnings(find_copies(listing, config.ingest, seconds=_SECONDS))
-    for warning in (*leaks, *_warnings(listing, survey, trial, config)):
+    for warning in _warnings(listing, survey, trial, config):
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
@@ -198,24 +191,6 @@ def _describe_folds(listing: Listing, config: Config) -> str:
 
 def _range(values: tuple[int, ...]) -> str:
     return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
-
-
-def _leak_warnings(copies: Copies) -> Iterator[str]:
-    """Yield a sentence for each pair of splits, and one about what was not compared."""
-    between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
-    examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
-    for splits, count in between.items():
-        file, other = examples[splits]
-        yield (
-            f"{count:,} images of {file.split or 'train or eval'} are also in "
-            f"{other.split or 'train or eval'}, such as {file.path} and {other.path}: remove them "
-            f"from one of the splits, or the accuracy will be too high"
-        )
-    if missing := copies.alike - copies.compared:
-        yield (
-            f"{missing:,} files of equal sizes in several splits were not compared, for lack of "
-            f"time"
-        )
 
 
 def _warnings(
