@@ -57,7 +57,7 @@ from components.ingest.source.manifest import FORMATS
 from components.ingest.source.spans import Span, describe_gaps, find_spans
 from components.storage.fetch import Unread, read_files
 from components.storage.folder import LARGEST_POINTER, POINTER, is_file
-from components.storage.folder_listing import Found, explain_ignored, find_file, find_images
+from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
 from components.storage.retry import digest
 from components.storage.row_table import keep, sort
 
@@ -266,7 +266,8 @@ def _find(folder: str, is_excluded: Exclusion) -> tuple[str, Sequence[Found]]:
         file = find_file(folder)
         assert file is not None
         return parent or ("/" if folder.startswith("/") else "."), [file._replace(path=name)]
-    return folder, find_images(folder, is_excluded if is_excluded.patterns else None)
+    excluded = is_excluded if is_excluded.patterns else None
+    return folder, find_files(folder, excluded, is_lenient=True)
 
 
 def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled | None:

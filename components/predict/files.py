@@ -19,7 +19,7 @@ from components.storage.folder_listing import (
     explain_ignored,
     explain_name,
     find_file,
-    find_images,
+    find_files,
 )
 
 FOUND_KEY = "found_files"
@@ -71,7 +71,7 @@ def _find(named: str) -> Iterator[tuple[str, ListedFile]]:
         folder = named.rpartition("/")[0] or ("/" if named.startswith("/") else ".")
         yield folder, ListedFile(hide_login(named), file, file.problem)
         return
-    for entry in find_images(named):
+    for entry in find_files(named, is_lenient=True):
         name = os.path.join(hide_login(named), entry.path)
         yield named, ListedFile(name, entry, explain_ignored(entry) or explain_name(entry.path))
 

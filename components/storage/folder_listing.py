@@ -25,7 +25,7 @@ MISSING = "missing"
 """Version of an entry without a file, such as a broken link."""
 
 EXCLUDED = "excluded"
-"""Why an entry is skipped that the caller of `find_images` leaves out."""
+"""Why an entry is skipped that the caller of `find_files` leaves out."""
 UNREADABLE = "no permission to read"
 """Why a folder is skipped, with all that is in it."""
 
@@ -82,27 +82,18 @@ class Found(NamedTuple):
     """"crc32c:" and base64, or "etag:" and S3's; empty if the listing has none."""
 
 
-def find_files(folder: str) -> Sequence[Found]:
+def find_files(
+    folder: str, is_excluded: _IsExcluded = None, *, is_lenient: bool = False
+) -> Sequence[Found]:
     """List everything below `folder`, sorted by path; many entries stay on disk.
+
+    Folders that are excluded by their path, and if the listing is lenient also those that a system
+    has left or that are not readable, are one entry with a problem. A disk is not asked for what is
+    in them.
 
     Raises `DataError` if the folder does not exist or is a file, `StorageError` if it cannot be
     listed.
     """
-    return _find(folder)
-
-
-def find_images(folder: str, is_excluded: _IsExcluded = None) -> Sequence[Found]:
-    """List a folder like `find_files`, where people and systems may have left other things, too.
-
-    Folders that are excluded by their path, left by a system or not readable are one entry with a
-    problem. A disk is not asked for what is in them.
-    """
-    return _find(folder, is_excluded, is_lenient=True)
-
-
-def _find(
-    folder: str, is_excluded: _IsExcluded = None, *, is_lenient: bool = False
-) -> Sequence[Found]:
     fs, root = open_folder(folder)
     if is_local(fs):
         _require_folder(folder, root)
@@ -202,7 +193,7 @@ class _LocalFolder:
     """
 
     def __init__(self, root: str, is_excluded: _IsExcluded, *, is_lenient: bool) -> None:
-        """Find what is below `root`; with `is_lenient`, pass over folders as `find_images` does."""
+        """Find what is below `root`; `is_lenient` as in `find_files`."""
         self._root, self._is_excluded, self._is_lenient = root, is_excluded, is_lenient
         self._sorter = RowSorter(Found)
 

@@ -14,14 +14,12 @@ from google.protobuf.message import DecodeError
 
 from components.contract.configuration import from_dict, from_json
 from components.contract.errors import StorageError
-from components.contract.example import TRAIN
 from components.contract.printable import read_number
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.storage.folder import is_file, list_folders, read_bytes
 from components.validation.config import ValidationConfig
 from components.validation.tfdv_files import (
     Statistics,
-    digest_statistics,
     read_statistics,
     statistics_file,
 )
@@ -80,30 +78,7 @@ def find_earlier(folder: str, counted: LookupInput) -> str:
     """
     key = counted.examples_key
     entries = [entry for entry in list_history(folder) if not key or entry.examples_key != key]
-    return _choose(folder, entries, counted.span)
-
-
-def skip_equal(found: str, counted: LookupInput) -> str:
-    """Return `found`, or the entry before it to compare with if its statistics are the same ones.
-
-    Examples of another key may have the same statistics, as after a change of the code. An entry
-    that is newer than `found` is no choice, as it would not be part of the cache key.
-    """
-    entry = read_entry(found)
-    digest = digest_statistics(read_statistics(counted.uri, TRAIN))
-    if entry is None or entry.digest != digest:
-        return found
-    folder = os.path.dirname(found)
-    earlier = (candidate for candidate in list_history(folder) if candidate.time < entry.time)
-    return _choose(
-        folder, [candidate for candidate in earlier if candidate.digest != digest], counted.span
-    )
-
-
-def _choose(folder: str, entries: list[HistoryEntry], span: int) -> str:
-    """Return the newest entry of the latest span before `span`, or else the newest of all."""
-    before = [entry for entry in entries if entry.span < span]
-    if before:
+    if before := [entry for entry in entries if entry.span < counted.span]:
         entries = [max(before, key=lambda entry: (entry.span, entry.time))]
     return os.path.join(folder, str(entries[-1].time)) if entries else ""
 

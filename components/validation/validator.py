@@ -20,7 +20,6 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import to_json
 from components.contract.example import TRAIN
 from components.contract.lookup_driver import LookupDriver
-from components.contract.properties import LookupInput
 from components.validation.anomalies import (
     Reference,
     check_images,
@@ -38,7 +37,6 @@ from components.validation.lookup import (
     look_up,
     read_entry,
     read_entry_statistics,
-    skip_equal,
 )
 from components.validation.tfdv_files import Statistics, read_statistics
 
@@ -65,9 +63,8 @@ class Executor(executor.Executor):
             earlier = exec_properties.get(FOUND_KEY)
             if earlier is None:
                 earlier = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
-            counted = LookupInput(statistics.uri, int(statistics.span or 0))
-            earlier = earlier and skip_equal(earlier, counted)
-            self._drift = _read_reference(earlier, counted.span) if earlier else None
+            span = int(statistics.span or 0)
+            self._drift = _read_reference(earlier, span) if earlier else None
         return super().Do(input_dict, output_dict, exec_properties)
 
     def _Validate(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> anomalies_pb2.Anomalies:

@@ -175,28 +175,7 @@ def test_layout_errors_are_explained(tmp_path: Path, paths: list[str], message: 
     assert message.format(tmp_path) in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("folders", "given", "better"),
-    [
-        (("cat", "dog", "docs/x"), "dog", ""),
-        (("data/train/cat", "data/train/dog"), "data/train/dog", "data"),
-    ],
-)
-def test_one_level_too_deep(
-    tmp_path: Path, folders: tuple[str, ...], given: str, better: str
-) -> None:
-    touch(tmp_path, *(f"{folder}/1.jpg" for folder in folders))
-    with pytest.raises(
-        DataError, match="if it is a label itself, as cat beside it, give"
-    ) as caught:
-        list_images(str(tmp_path / given))
-    assert f", give {tmp_path / better}; else put them at label/image" in str(caught.value)
-
-
-def test_a_split_alone_and_a_table_among_the_images(tmp_path: Path) -> None:
-    touch(tmp_path, "train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg")
-    listing = list_images(f"{tmp_path}/train")
-    assert listing.notes[-1] == f"Not used: val beside train. To use it, give {tmp_path}."
+def test_a_table_among_the_images(tmp_path: Path) -> None:
     touch(tmp_path / "flat", "1.jpg", "my labels.tsv")
     with pytest.raises(DataError, match=r"--ingest.manifest '/.*/flat/my labels.tsv'\.$"):
         list_images(f"{tmp_path}/flat")

@@ -109,8 +109,6 @@ def test_who_may_not_read_all() -> None:
             if is_root:
                 os.seteuid(65534)
             listing = list_images(folder)
-            with pytest.raises(DataError, match="as dog beside it, give"):
-                list_images(f"{folder}/cat")
         finally:
             if is_root:
                 os.seteuid(0)

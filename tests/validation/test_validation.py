@@ -36,7 +36,6 @@ from components.validation.lookup import (
     list_history,
     look_up,
     read_entry_statistics,
-    skip_equal,
 )
 from components.validation.schema_gen import correct_schema, free_columns
 from components.validation.statistics_gen import statistics_options
@@ -478,27 +477,6 @@ def test_unchanged_examples_are_added_once_and_never_compared_with_themselves(
     assert digest_statistics(labelled(cat=30, dog=30)) != digest_statistics(
         labelled(cat=31, dog=30)
     )
-
-
-def test_equal_statistics_of_another_key_are_skipped(tmp_path: Path) -> None:
-    """New code gives another key; no key comes from another ExampleGen, or from an older run."""
-    runs = [
-        Run(tmp_path / f"{more}", labelled(cat=30 + more, dog=30), key=key)
-        for key, more in (("a", 0), ("b", 9), ("", 5))
-    ]
-    for run in runs:
-        add_to_history(run.history, run.statistics)
-    oldest, middle, newest = (
-        os.path.join(runs[0].history, str(entry.time)) for entry in list_history(runs[0].history)
-    )
-    for key in ("c", ""):
-        run = Run(tmp_path / "again", labelled(cat=35, dog=30), key=key)
-        assert find_earlier(run.history, looked_at(run.statistics)) == newest
-        assert skip_equal(newest, looked_at(run.statistics)) == middle
-        # What is newer than the entry found is no part of the cache key.
-        assert skip_equal(oldest, looked_at(run.statistics)) == oldest
-    run = Run(tmp_path / "first", labelled(cat=30, dog=30), key="c")
-    assert skip_equal(oldest, looked_at(run.statistics)) == ""
 
 
 def test_the_lookup_on_kubeflow_needs_no_statistics(tmp_path: Path) -> None:

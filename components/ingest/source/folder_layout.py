@@ -4,14 +4,12 @@ A layout that could mean both is refused: split folders taken for labels would t
 """
 
 import collections
-import contextlib
-import posixpath
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from components.contract.artifact_files import list_names, on_disk
-from components.contract.errors import DataError, StorageError
+from components.contract.artifact_files import on_disk
+from components.contract.errors import DataError
 from components.contract.example import TRAIN, is_split_name
 from components.contract.printable import quote
 from components.ingest.config import LayoutOption
@@ -193,55 +191,19 @@ def explain_no_labels(folder: str, loose: Sequence[str], others: Iterable[str]) 
         return explain_file(f"{folder}/{archives[0]}")
     if boxes := explain_annotations((*loose, *others)):
         return f"{folder} has no images in label folders: {boxes}"
-    parent, name = posixpath.split(folder.rstrip("/"))
-    above = ""
-    if pictures and (others := [label for label in _find_labels(parent) if label != name]):
-        # In a split folder, the labels are two levels above the images.
-        top = posixpath.dirname(parent) if split_of_name(posixpath.basename(parent)) else parent
-        above = f"if it is a label itself, as {join_names(others)} beside it, give {top}; else "
     table = shlex.quote(f"{folder}/{tables[0]}" if tables else "labels.csv")
     return (
-        f"{folder} has no images in label folders: {above}put them at label/image, such as "
+        f"{folder} has no images in label folders: put them at label/image, such as "
         f"cat/{next(iter(pictures), '1.jpg')}, or at split/label/image, such as train/cat/1.jpg, "
         f"or list the labels in a table with the columns path and label: --ingest.manifest "
         f"{table}."
     )
 
 
-def _find_labels(parent: str) -> list[str]:
-    """Return the names of the local folders in `parent` that contain pictures."""
-    found = []
-    for name in _list_folders(parent) if on_disk(parent) else ():
-        with contextlib.suppress(PermissionError):
-            files = list_names(posixpath.join(parent, name))
-            if any(file.lower().endswith(PICTURES) for file in files):
-                found.append(name)
-    return found
-
-
-def _list_folders(parent: str) -> list[str]:
-    """List the folders beside the images, if that is allowed."""
-    with contextlib.suppress(StorageError):
-        return list_folders(parent)
-    return []
-
-
 def find_picture(paths: Iterable[str], *, loose: bool) -> str | None:
     """Return the first path of a picture, by its name; unless `loose`, of one in a folder."""
     found = (path for path in paths if path.lower().endswith(PICTURES))
     return next((path for path in found if loose or "/" in path), None)
-
-
-def note_other_splits(folder: str) -> list[str]:
-    """Return a note if the folder is one of several splits, so that the others are not used."""
-    parent, name = posixpath.split(folder.rstrip("/"))
-    found = _list_folders(parent) if on_disk(folder) and split_of_name(name) else []
-    others = [other for other in found if split_of_name(other) and other != name]
-    return (
-        [f"Not used: {join_names(others)} beside {name}. To use it, give {parent}."]
-        if others
-        else []
-    )
 
 
 def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:

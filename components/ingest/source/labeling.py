@@ -17,7 +17,6 @@ from components.ingest.source.folder_layout import (
     explain_no_labels,
     find_split_folders,
     note_odd_labels,
-    note_other_splits,
     note_unused_folders,
     split_of_name,
 )
@@ -95,7 +94,7 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
         unlabelled = (path for path, reason in skipped.items() if reason == _UNLABELLED)
         loose = [path for path in unlabelled if "/" not in path]
         raise DataError(explain_no_labels(folder, loose, tree.others))
-    notes = note_other_splits(folder)
+    notes = []
     for place in (place for place in splits if not labels[place]):
         count = sum(path.startswith(f"{place}/") for path in skipped)
         notes.append(f"{place}/ has no label folders, so its {count:,} files are skipped.")
