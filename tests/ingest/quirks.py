@@ -6,7 +6,6 @@
 import io
 import json
 import math
-import re
 import tarfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ import pyarrow.parquet
 
 from components.ingest.datasets import example_records
 from components.records.tfrecord import frame
-from tests.images import test_formats, test_tiff
 from tests.ingest import test_folder_layout
 from tests.repository import ROOT
 
@@ -440,8 +438,23 @@ def render() -> str:
     refused = _group((of.quirk, of.format) for of in QUIRKS if not of.labels)
     for name in taken:
         lines.append(f"|{name}|{'; '.join(taken[name])}|{'; '.join(refused.get(name, ()))}|")
-    lines += ["", *_render_folders(), *_render_pixels()]
+    lines += ["", *_render_folders(), *_PIXELS]
     return "\n".join(lines) + "\n"
+
+
+_PIXELS = (
+    "## Pixels of image files",
+    "",
+    "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000, Netpbm",
+    "and TIFF. PNG, Netpbm and TIFF may have 1, 2, 4, 8 or 16 bits, AVIF and HEIF also 10 or 12.",
+    "Samples are scaled by their bits, never by their smallest and largest value.",
+    "",
+    "A TIFF may be gray, RGB, CMYK, YCbCr or have a palette. Its first full picture counts, not a",
+    "thumbnail. Refused with the reason: bands without colors, floats, signed and 32-bit numbers,",
+    "12 bits, inks other than CMYK, volumes, and a fourth band that is no transparency. JPEG 2000",
+    "must have 8 bits. DICOM, PSD, JPEG XL, PFM, PDF, SVG, videos and cameras' raw formats are",
+    "refused by name.",
+)
 
 
 def _group(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -462,49 +475,6 @@ def _render_folders() -> Iterator[str]:
     told = "Refused, with the folder to give or another way out"
     yield textwrap.fill(f"{told}: {', '.join(others)}.", 100)
     yield ""
-
-
-def _render_pixels() -> Iterator[str]:
-    yield from (
-        "## Pixels of image files",
-        "",
-        "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000,",
-        "Netpbm and TIFF. Samples are scaled by their bits, never by their smallest and largest",
-        "value.",
-        "",
-        "|TIFF|bits|",
-        "|-|-|",
-    )
-    for (colors, extra), (bits, _) in test_tiff.LAYOUTS.items():
-        if bits:
-            yield f"|{_COLORS[colors]}{_EXTRA[extra]}|{', '.join(map(str, bits))}|"
-    yield ""
-    for what, seen in (("of TIFF", test_tiff.SEEN), ("of others", test_formats.SEEN)):
-        yield textwrap.fill(f"Also right, {what}: {_join(seen)}.", 100)
-        yield ""
-    refused = (test_tiff.REFUSED | test_formats.REFUSED).items()
-    by_name = [name for name, (_, reason) in refused if reason.startswith("^")]
-    others = [name for name, _ in refused if name not in by_name]
-    yield textwrap.fill(f"Refused by name: {', '.join(by_name)}.", 100)
-    yield ""
-    yield textwrap.fill(f"Refused with the reason, TIFF if not named: {_join(others)}.", 100)
-
-
-def _join(names: Iterable[str]) -> str:
-    """Join names without colors and their order; those that differ in one number become one."""
-    stems = [re.split(", (?:colors|white|black)", name)[0] for name in names]
-    numbered = [(re.findall(_NUMBER, stem), re.sub(_NUMBER, "#", stem)) for stem in stems]
-    groups = _group((" ".join(number), stem) for number, stem in numbered)
-    by_size = {
-        stem: sorted(set(found), key=lambda text: (len(text), text))
-        for stem, found in groups.items()
-    }
-    return "; ".join(stem.replace("#", ", ".join(found)) for stem, found in by_size.items())
-
-
-_NUMBER = r"(?<!JPEG )\b\d+\b(?: × \d+)?"
-_COLORS = {0: "gray, white is zero", 1: "gray", 2: "RGB", 5: "CMYK"}
-_EXTRA = {(): "", (0,): ", an unspecified band", (1,): ", premultiplied alpha", (2,): ", alpha"}
 
 
 if __name__ == "__main__":
