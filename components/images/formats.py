@@ -7,7 +7,6 @@ other pixels than a person sees.
 import contextlib
 import io
 import re
-import struct
 from collections.abc import Iterator
 
 import pi_heif
@@ -17,7 +16,7 @@ from components.images.check_result import Category, Rejected, check_size
 from components.images.options import ImageOptions
 from components.images.transcode import drop_png_profile
 
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "AVIF", "HEIF", "JPEG2000", "PPM")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "AVIF", "HEIF", "PPM")
 """Pillow's names of all formats beside TIFF, common ones first; JPEG includes phones' MPO."""
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -26,6 +25,7 @@ _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _OTHERS = {
     "DICOM": rb".{128}DICM|\x02\x00[\x00\x02]\x00UL",
     "PSD": rb"8BPS",
+    "JPEG 2000": rb".{4}jP  |\xff\x4f\xff\x51",
     "JPEG XL": rb"\xff\x0a|\x00\x00\x00\x0cJXL ",
     "a camera's raw format": rb"II\*\x00.{4}CR|II(?:RO|RS|U\x00)|FUJIFILMCCD|\x00MRM|.{4}ftypcrx",
     "video": rb".{4}ftyp(?:isom|iso\d|mp4|avc1|M4V|qt|3g)|\x1aE\xdf\xa3|RIFF.{4}AVI ",
@@ -39,10 +39,6 @@ _OTHER = re.compile(b"|".join(b"(%s)" % start for start in _OTHERS.values()), re
 _PILLOW_LIMIT = 89_478_485
 
 _PNG_GRAY, _PNG_RGB = 0, 2
-_JPEG_2000 = b"\xff\x4f\xff\x51"
-# CMYK, sRGB, gray, YCC.
-_JPEG_2000_SPACES = (12, 16, 17, 18)
-
 
 _FILE_TYPE = b"ftyp"
 # Length and type of the box that states the size of an image.
@@ -94,8 +90,6 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
     except ValueError:
         image = Image.open(io.BytesIO(drop_png_profile(data)), formats=FORMATS)
-    if image.format == "JPEG2000":
-        _check_components(data, image)
     if image.format == "PNG" and "transparency" in image.info:
         _correct_key(data, image)
     return image
@@ -132,7 +126,15 @@ def _check_boxes(data: bytes, config: ImageOptions) -> None:
         sides = data[place + 12 : place + 16], data[place + 16 : place + 20]
         width, height = (int.from_bytes(side, "big") for side in sides)
         _check_large(width, height, config)
-    end = max((end for _, _, end in _walk_boxes(data)), default=0)
+    end = 0
+    for _ in range(_MOST_BOXES):
+        if end + 8 > len(data):
+            break
+        size = int.from_bytes(data[end : end + 4], "big")
+        if size == 1:
+            size = int.from_bytes(data[end + 8 : end + 16], "big")
+        # The last box may be as long as the file.
+        end = end + size if size >= 8 else len(data)
     if end > len(data):
         reason = f"the file ends after {len(data):,} of {end:,} bytes"
         raise Rejected(Category.TRUNCATED, reason)
@@ -144,48 +146,6 @@ def _check_large(width: int, height: int, config: ImageOptions) -> None:
     except Rejected as rejected:
         if rejected.category == Category.TOO_LARGE:  # Thumbnails and tiles may be small.
             raise
-
-
-def _walk_boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield type, start of the content and end of each box; the last ends with the file if open."""
-    place = 0
-    for _ in range(_MOST_BOXES):
-        if place + 8 > len(data):
-            return
-        size, kind = struct.unpack_from(">I4s", data, place)
-        start = 8
-        if size == 1:
-            size, start = int.from_bytes(data[place + 8 : place + 16], "big"), 16
-        end = place + size if size >= 8 else len(data)
-        yield kind, place + start, end
-        place = end
-
-
-def _check_components(data: bytes, image: Image.Image) -> None:
-    """Reject a JPEG 2000 that Pillow would show in other colors, and find its color profile.
-
-    Source: ITU-T T.800, A.5.1 (components) and I.5.3.3 (colors).
-    """
-    boxes = {kind: start for kind, start, _ in _walk_boxes(data)}
-    start = 0 if data.startswith(_JPEG_2000) else boxes.get(b"jp2c", 0)
-    right, bottom, left, top = struct.unpack_from(">4I", data, start + 8)
-    [count] = struct.unpack_from(">H", data, start + 40)
-    parts = [struct.unpack_from("BBB", data, start + 42 + 3 * i) for i in range(min(count, 5))]
-    problem = ""
-    if {*parts} != {(7, 1, 1)} or count > 4:
-        depths = "/".join(f"{depth % 128 + 1}" for depth, *_ in parts)
-        signed = "signed " if any(depth > 127 for depth, *_ in parts) else ""
-        problem = f"components of {depths} {signed}bits"
-    if (right - left, bottom - top) != image.size:
-        problem = f"{right - left} x {bottom - top} pixels in a header of others"
-    if (place := data.find(b"colr", 0, start)) > 0:
-        size, _, method, space = struct.unpack_from(">I4sB2xI", data, place - 4)
-        if method == 1 and space not in _JPEG_2000_SPACES:
-            problem = f"color space {space}"
-        elif method > 1:
-            image.info["icc_profile"] = data[place + 7 : place - 4 + size]
-    if problem:
-        raise Rejected(Category.UNSUPPORTED, f"JPEG 2000 with {problem}: store it as PNG")
 
 
 @contextlib.contextmanager

@@ -445,15 +445,14 @@ def render() -> str:
 _PIXELS = (
     "## Pixels of image files",
     "",
-    "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, JPEG 2000, Netpbm",
+    "Ingest, `predict` and `serve` take JPEG, PNG, GIF, BMP, WebP, AVIF, HEIF, Netpbm",
     "and TIFF. PNG, Netpbm and TIFF may have 1, 2, 4, 8 or 16 bits, AVIF and HEIF also 10 or 12.",
     "Samples are scaled by their bits, never by their smallest and largest value.",
     "",
     "A TIFF may be gray, RGB, CMYK, YCbCr or have a palette. Its first full picture counts, not a",
     "thumbnail. Refused with the reason: bands without colors, floats, signed and 32-bit numbers,",
-    "12 bits, inks other than CMYK, volumes, and a fourth band that is no transparency. JPEG 2000",
-    "must have 8 bits. DICOM, PSD, JPEG XL, PFM, PDF, SVG, videos and cameras' raw formats are",
-    "refused by name.",
+    "12 bits, inks other than CMYK, volumes, and a fourth band that is no transparency. DICOM,",
+    "PSD, JPEG 2000, JPEG XL, PFM, PDF, SVG, videos and cameras' raw formats are refused by name.",
 )
 
 
