@@ -405,6 +405,8 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     [finding] = examine(healthy(header=last, balance=partly)).findings
     assert finding.why == "the weights are judged without them"
     assert not examine(healthy(selection_folds=5, balance=partly)).findings
+    folds = {"train": dict.fromkeys(LABELS, 19), "eval": dict.fromkeys(LABELS, 1)}
+    assert not examine(healthy(selection_folds=5, balance=folds)).findings, "it learns from both"
     [finding] = examine(healthy(**CASES["an unbalanced set"][0], header=last)).findings
     assert finding.advice == "use --training.balance weights", "the metric chooses no epoch"
     # No epoch is selected, so the eval split may judge.

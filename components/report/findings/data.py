@@ -1,5 +1,6 @@
 """Findings about the images: their files, classes, sizes and anomalies."""
 
+import collections
 import math
 from collections.abc import Iterator, Sequence
 
@@ -120,7 +121,9 @@ def check_labels(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_balance(facts: ReportFacts) -> Iterator[Finding]:
     """Look for classes with few images, or none."""
-    counts = facts.balance[TRAIN]
+    counts = collections.Counter(facts.balance[TRAIN])
+    if facts.selection_folds:
+        counts.update(facts.balance.get(EVAL, {}))
     (most, many), (least, few) = (
         choose(counts.items(), key=lambda item: item[1]) for choose in (max, min)
     )
