@@ -105,13 +105,14 @@ class TrainingInput:
         batches = self.read(0, tf.distribute.InputContext()).as_numpy_iterator()
         return itertools.islice((image for batch in batches for image in batch[0]), count)
 
-    def class_weights(self, classes: int) -> list[float] | None:
+    def class_weights(self, classes: int, *, sampled: bool = False) -> list[float] | None:
         """Return the loss factor of each class if `training.balance` is weights.
 
+        With `sampled` also if it is sampling, for a fit to all images, none of which is drawn.
         All classes with images have the same total weight, and the mean over all images is 1. A
         class of the vocabulary without training images weighs 0.
         """
-        if self.config.training.balance != "weights":
+        if self.config.training.balance not in ("weights", "sampling" if sampled else ""):
             return None
         labels = RecordTable.read(self.train).label
         counts = np.bincount(labels, minlength=classes).tolist()

@@ -219,7 +219,7 @@ class Training:
         )
         features, ids = seen.first_views(data.train)
         predict = fit_head(
-            parts.head, features, ids, class_weights=data.class_weights(self._classes)
+            parts.head, features, ids, class_weights=data.class_weights(self._classes, sampled=True)
         )
         logits = predict(features)
         values = measure(logits, ids)

@@ -97,7 +97,8 @@ def divide(model: tf_keras.Model, *, blocks: int) -> tuple[tf_keras.Model, tf_ke
     names, cut = {layer.name for layer in network.layers}, blocks_before[-1][-1]
     if cut.name not in names:
         return None
-    activations = cut.output
+    # The last one: a network that `clone_model` copied shares layers with the original.
+    activations = cut.get_output_at(-1)
     try:
         below, above = (
             tf_keras.Model(network.input, activations),

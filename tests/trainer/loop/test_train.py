@@ -197,6 +197,23 @@ def test_class_weights_reach_the_step(
     assert given == [[0.5] * 4]
 
 
+@pytest.mark.slow
+def test_the_head_is_balanced_where_fine_tuning_draws_all_classes_alike(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def record(*_: Any, class_weights: Any) -> None:
+        given.append(class_weights)
+        raise Killed
+
+    monkeypatch.setattr(train, "fit_head", record)
+    training = TrainingConfig(balance="sampling")
+    with pytest.raises(Killed):
+        Case(digits(10), tmp_path, pretrained, training=training).run()
+    assert given == [[1.0] * 4]
+
+
 def weights_by_layer(model: tf_keras.Model) -> dict[str, list[Any]]:
     backbone = Parts.of(model).backbone
     return {v.name: v.numpy() for v in backbone.variables}

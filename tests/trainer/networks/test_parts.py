@@ -116,9 +116,18 @@ def test_dropout_differs_in_every_step_and_resumes() -> None:
     np.testing.assert_array_equal(model(IMAGES, training=True), second)
 
 
-@pytest.mark.parametrize("blocks", [1, 9, 17])
-def test_a_network_divided_before_its_last_blocks_computes_the_same(blocks: int) -> None:
-    config = ModelConfig(name="efficientnet_lite0", weights="none")
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        ("efficientnet_lite0", 1),
+        ("efficientnet_lite0", 9),
+        ("efficientnet_lite0", 17),
+        # Its dropout is replaced.
+        pytest.param("efficientnet_v2_b0", 11, marks=pytest.mark.slow),
+    ],
+)
+def test_a_network_divided_before_its_last_blocks_computes_the_same(name: str, blocks: int) -> None:
+    config = ModelConfig(name=name, weights="none")
     model = build_model(config, size=64, classes=3, mean=(90.0,) * 3, variance=(3000.0,) * 3)
     divided = divide(model, blocks=blocks)
     assert divided
