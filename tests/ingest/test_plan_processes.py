@@ -80,7 +80,7 @@ def test_errors_are_those_of_a_thread_and_a_killed_process_is_explained(tmp_path
     processes = PlanProcesses(job_in(tmp_path))
     with pytest.raises(FileNotFoundError, match="plans") as caught:
         processes.write_plan(0)
-    assert "read_plan" in caught.value.__notes__[0]
+    assert "read_plan" in str(caught.value.__cause__)
     list_workers(psutil.Process())[0].kill()
     with pytest.raises(ResourceError, match=r"set ingest\.threads to a smaller number, or free"):
         processes.write_plan(0)

@@ -11,12 +11,14 @@ import pickle
 import queue
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from logging.handlers import QueueHandler
-from multiprocessing.connection import Connection
 from types import ModuleType
 
 from components.contract.artifact_files import on_disk
@@ -40,6 +42,9 @@ _VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _starting = threading.Lock()
+# Of such a process.
+_jobs: list[IngestJob] = []
+_log: queue.Queue[logging.LogRecord] = queue.Queue()
 
 
 def needs_processes(job: IngestJob) -> bool:
@@ -52,18 +57,22 @@ def needs_processes(job: IngestJob) -> bool:
 
 
 class PlanProcesses:
-    """One process per thread of the job; each writes one plan at a time.
-
-    Each has a pipe of its own, and no lock is shared: ProcessPoolExecutor can wait for ever when a
-    process is killed while it, or another one, starts (Python 3.11).
-    """
+    """One process per thread of the job; each writes one plan at a time."""
 
     def __init__(self, job: IngestJob) -> None:
         """Prepare the processes, which start with the first plans."""
         self._job = job
-        self._idle = [_PlanProcess() for _ in range(job.config.workers)]
-        self._all = list(self._idle)
-        self._free = threading.Semaphore(len(self._idle))
+        # Of millions of images, it is too large to go with each plan. The start of a process that
+        # is killed would wait for ever to hand over more than a pipe holds.
+        self._file = tempfile.NamedTemporaryFile()  # noqa: SIM115
+        pickle.dump(job, self._file)
+        self._file.flush()
+        # A fork would copy locks that threads of TensorFlow and Beam hold.
+        context = multiprocessing.get_context("spawn")
+        with _starting_plainly():  # The tracker of its semaphores, too.
+            self._pool = ProcessPoolExecutor(
+                job.config.workers, context, _prepare, (self._file.name,)
+            )
 
     def write_plan(self, number: int) -> None:
         """Have an idle process write a plan, and wait until it is written.
@@ -71,57 +80,24 @@ class PlanProcesses:
         Raises:
             ResourceError: a process has been killed.
         """
-        with self._free:
-            process = self._idle.pop()
-            try:
-                files, retries = process.write_plan(number, self._job)
-            except (EOFError, ConnectionError) as error:
-                raise ResourceError(
-                    "A process of ingest was killed or crashed, probably because memory ran out: "
-                    "set ingest.threads to a smaller number, or free memory, and run again."
-                ) from error
-            finally:
-                self._idle.append(process)
+        try:
+            with _starting_plainly():
+                written = self._pool.submit(_write_plan, number)
+            files, retries, said = written.result()
+        except BrokenProcessPool as error:
+            raise ResourceError(
+                "A process of ingest was killed or crashed, probably because memory ran out: "
+                "set ingest.threads to a smaller number, or free memory, and run again."
+            ) from error
+        for record in said:
+            logging.getLogger(record.name).handle(record)
         retry.add_retries(retries)
         self._job.count(files)
 
     def close(self) -> None:
-        """End the processes."""
-        for process in self._all:
-            process.close()
-
-
-class _PlanProcess:
-    """A process that starts with its first plan."""
-
-    def __init__(self) -> None:
-        self._pipe: Connection | None = None
-
-    def write_plan(self, number: int, job: IngestJob) -> tuple[int, Counter[str]]:
-        """Return what `_write_plan` returns, or raise what it raises, there."""
-        if not self._pipe:
-            # A fork would copy locks that threads of TensorFlow and Beam hold.
-            context = multiprocessing.get_context("spawn")
-            pipe, there = context.Pipe()
-            self._process = context.Process(target=_write_plans, args=[there], daemon=True)
-            with _starting_plainly():
-                self._process.start()
-            there.close()  # So that the pipe ends with the process.
-            self._pipe = pipe
-            pipe.send(job)
-        self._pipe.send(number)
-        while isinstance(answer := self._pipe.recv(), logging.LogRecord):
-            logging.getLogger(answer.name).handle(answer)
-        if isinstance(answer, Exception):
-            raise answer
-        files, retries = answer
-        return files, retries
-
-    def close(self) -> None:
-        """End the process after its plan."""
-        if self._pipe:
-            self._pipe.close()
-            self._process.join()
+        """End the processes after their plans."""
+        self._pool.shutdown()
+        self._file.close()
 
 
 @contextlib.contextmanager
@@ -140,27 +116,13 @@ def _starting_plainly() -> Iterator[None]:
                 os.environ |= {name: value} if value is not None else {}
 
 
-def _write_plans(pipe: Connection) -> None:
-    """Write the plans of a job whose numbers come through the pipe, until it is closed.
-
-    What is logged goes back through it, before the answer on the plan.
-    """
+def _prepare(path: str) -> None:
+    """Prepare a new process for the job in a file; what it logs goes back with each plan."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on a terminal is for the run alone.
     threading.Thread(target=_end_with_run, daemon=True).start()
-    job = pipe.recv()
-    answer, sending = pipe.send, threading.Lock()
-
-    class Log(QueueHandler):
-        def enqueue(self, record: logging.LogRecord) -> None:
-            with sending:
-                answer(record)
-
-    logging.getLogger().addHandler(Log(queue.Queue()))
-    with contextlib.suppress(EOFError):
-        while True:
-            written = _write_plan(pipe.recv(), job)
-            with sending:
-                answer(written)
+    logging.getLogger().addHandler(QueueHandler(_log))
+    with open(path, "rb") as file:
+        _jobs.append(pickle.load(file))
 
 
 def _end_with_run() -> None:
@@ -171,16 +133,16 @@ def _end_with_run() -> None:
     os._exit(1)
 
 
-def _write_plan(number: int, job: IngestJob) -> tuple[int, Counter[str]] | Exception:
-    """Write a plan; return the number of its files, and the retries by their causes."""
+def _write_plan(number: int) -> tuple[int, Counter[str], list[logging.LogRecord]]:
+    """Write a plan; return the number of its files, the retries by their causes, and the log."""
     before, counts = retry.count_retries(), list[int]()
     try:
-        write_plan(number, job, counts.append)
+        write_plan(number, _jobs[0], counts.append)
     except Exception as error:
-        error.add_note(traceback.format_exc())
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # Each class pickles in its own way.
-            return RuntimeError(traceback.format_exc())
-        return error
-    return sum(counts), Counter(retry.count_retries()) - Counter(before)
+            raise RuntimeError(traceback.format_exc()) from None
+        raise
+    retries = Counter(retry.count_retries()) - Counter(before)
+    return sum(counts), retries, [_log.get() for _ in range(_log.qsize())]
