@@ -71,7 +71,9 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     except Rejected:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise Rejected(Category.TOO_LARGE, str(error)) from error
+        # Its text names a limit of Pillow's, which nobody has set.
+        reason = f"its pixels exceed max_image_mpixels ({config.max_image_mpixels:g})"
+        raise Rejected(Category.TOO_LARGE, reason) from error
     except UnidentifiedImageError as error:
         raise Rejected(Category.NOT_AN_IMAGE, "unknown image format") from error
     except Exception as error:  # Format plugins raise what their parsers raise.
@@ -156,7 +158,7 @@ def rejecting(image: Image.Image) -> Iterator[None]:
     except Rejected:
         raise
     except (Image.DecompressionBombError, MemoryError) as error:
-        raise Rejected(Category.TOO_LARGE, str(error)) from error
+        raise Rejected(Category.TOO_LARGE, str(error) or "memory ran out") from error
     except Exception as error:  # Decoders raise anything from IndexError to RuntimeError.
         text = str(error).lower()
         cut = "truncated" in text or "premature" in text or "end of file" in text

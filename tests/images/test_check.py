@@ -395,3 +395,4 @@ def test_rejected_with_category_and_reason(name: str) -> None:
         check_image(data, CONFIG)
     assert caught.value.category == category
     assert str(caught.value)
+    assert ("max_image_mpixels" in str(caught.value)) == (category is Category.TOO_LARGE)
