@@ -1,6 +1,5 @@
 """An undisturbed run, to compare all others with."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +9,6 @@ from pipeline_def.runs.record import read_records
 from tests.faults.outputs import Names, Result, count_running, name_live, read_result
 from tests.faults.programs import Program
 from tests.pictures import write_folder
-
-KILLS = bool(os.environ.get("KILLS"))
-"""Whether to try every signal at every moment of all steps."""
 
 # The smallest useful run.
 OPTIONS = [

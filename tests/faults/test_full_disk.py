@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import KILLS, Undisturbed
+from tests.faults.conftest import Undisturbed
 from tests.faults.outputs import check_live, check_result
 from tests.faults.programs import EXECUTE, PUBLISH, Program
 from tests.missing import lack
-from tests.nodes import NODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
@@ -74,9 +73,9 @@ def make_space(disk: Path) -> None:
 
 
 # When a step begins, and when only the record of the last one is missing. These steps write with
-# Beam, TFX, TensorFlow Data Validation, TensorFlow, SQLite and our own code; KILLS=1 takes all.
+# Beam, TFX, TensorFlow Data Validation, TensorFlow, SQLite and our own code.
 STEPS = ("ImageExampleGen", "StatisticsGen", "SchemaGen", "Transform", "Trainer", "Evaluator")
-MOMENTS = [*((step, EXECUTE) for step in (NODES if KILLS else STEPS)), ("Pusher", PUBLISH)]
+MOMENTS = [*((step, EXECUTE) for step in STEPS), ("Pusher", PUBLISH)]
 
 
 def run_with_full_disk(

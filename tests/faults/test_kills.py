@@ -1,9 +1,5 @@
-"""Kill and stop runs in every step, at moments that their output tells.
+"""Kill and stop runs in every step, at moments that their output tells."""
 
-`KILLS=1` sends every signal at every moment.
-"""
-
-import itertools
 import os
 import signal
 import time
@@ -13,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from components.host.machine import available_cpus
-from tests.faults.conftest import KILLS, Undisturbed
+from tests.faults.conftest import Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
 from tests.nodes import NODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 # In a shorter step, the middle is hardly apart from start and end.
 LEAST_SECONDS = 0.5
 STOPPED = "local_runner.py: stopped; finished steps are kept.\n"
@@ -64,9 +59,6 @@ def choose_stops(step: str) -> Iterator[tuple[int, Wait]]:
 
     The program treats SIGTERM and SIGINT alike.
     """
-    if KILLS:
-        yield from itertools.product(SIGNALS, MOMENTS)
-        return
     number = NODES.index(step)
     for moment, wait in enumerate(MOMENTS):
         polite = (signal.SIGTERM, signal.SIGINT)[number % 2]
@@ -103,7 +95,7 @@ def kill_process_of_ingest(arguments: list[str], folder: Path) -> None:
 
 
 def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """About 28 or 99 times; each run resumes where the one before was stopped."""
+    """About 28 times; each run resumes where the one before was stopped."""
     output = tmp_path / "out"
     arguments = undisturbed.arguments(output)
     # With one CPU, ingest starts no processes.
@@ -111,7 +103,7 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
         kill_process_of_ingest(arguments, tmp_path)
     for step in NODES:
         for number, wait in choose_stops(step):
-            if not KILLS and wait is wait_for_middle and undisturbed.seconds[step] < LEAST_SECONDS:
+            if wait is wait_for_middle and undisturbed.seconds[step] < LEAST_SECONDS:
                 continue
             program = Program(arguments, tmp_path, held=step)
             wait(program, output, step, undisturbed.seconds[step])

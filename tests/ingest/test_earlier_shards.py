@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import os
 import shutil
 import time
@@ -126,14 +125,6 @@ def put(path: str, data: bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / path).write_bytes(data)
 
 
-def add_twins(folder: Path) -> None:
-    for path in sorted(folder.glob("*/*.jpg")):
-        if path.read_bytes() != b"broken":
-            image = Image.open(path)
-            image.load()
-            path.with_name(f"twin of {path.name}").write_bytes(encode(image, "JPEG", quality=60))
-
-
 CHANGES: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "nothing": (lambda _: None, set()),
     "a new image": (add_one, {"cat/new.jpg"}),
@@ -210,24 +201,6 @@ def test_images_stay_where_they_are_and_the_records_are_those_of_reading_all_fil
     assert {path: digest for path, (digest, _) in new.items()} == {
         path: digest for path, (digest, _) in scratch.items()
     }
-
-
-@pytest.mark.slow
-def test_twins_that_arrive_later_follow_their_images(folder: Path, tmp_path: Path) -> None:
-    ingest(folder, tmp_path / "out", 1)
-    add_twins(folder)
-    ingest(folder, tmp_path / "out", 2)
-    ingest(folder, tmp_path / "scratch", 2)
-    old, new, scratch = (
-        {path: split for path, (_, split) in list_splits(*place).items()}
-        for place in ((tmp_path / "out", 1), (tmp_path / "out", 2), (tmp_path / "scratch", 2))
-    )
-    assert {path: new[path] for path in old} == old
-    assert {path: scratch[path] for path in old} != old
-    assert new.keys() == scratch.keys()
-    [*clusters] = map(json.loads, (tmp_path / "out/rejects/2/near_duplicates.jsonl").open())
-    assert len(clusters) > 10
-    assert all(len({*cluster["splits"]}) == 1 for cluster in clusters)
 
 
 def test_groups_keep_their_split_though_copies_have_left_them(tmp_path: Path) -> None:

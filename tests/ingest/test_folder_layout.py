@@ -209,7 +209,6 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "several (amazon and dslr) have the same folders (cat and dog): set ingest.layout to label "
         "or split, or give one of them, such as {0}/amazon/images",
     ),
-    "Office-Home": ("{Art,Real}/{cat,dog}/1.jpg", "such as {0}/Art"),
     "Oxford Pets": (
         "images/cat_1.jpg annotations/{trimaps/cat_1.png,xmls/cat_1.xml}",
         f"The folders annotations and images of {{0}} are {PARTS}",
@@ -222,8 +221,6 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "{images,segmentations}/{001.Albatross,002.Auklet}/1.png",
         f"{PARTS}. {{0}}/images has several",
     ),
-    "Food-101": ("images/{cat,dog}/1.jpg meta/train.json", "{0}/images has several"),
-    "DTD": ("images/{cat,dog}/1.jpg imdb/imdb.mat labels/1.txt", "{0}/images has several"),
     "Caltech-101": (
         "101_ObjectCategories/{cat,dog}/1.jpg Annotations/{cat,dog}/1.mat",
         "{0}/101_ObjectCategories has several",
@@ -231,10 +228,6 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
     "Stanford Dogs": (
         "Images/{cat,dog}/1.jpg Annotation/{cat,dog}/n1_1",
         "Only Images of {0} has pictures. {0}/Images has several",
-    ),
-    "MIT Indoor": (
-        "Images/{cat,dog}/1.jpg Annotations/{cat,dog}/1.xml TestImages.txt",
-        "{0}/Images has several",
     ),
     "ImageNet": (
         "ILSVRC/Data/CLS-LOC/{train/cat,train/dog,val}/1.JPEG ILSVRC/ImageSets/CLS-LOC/val.txt "
@@ -342,7 +335,6 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "Final_Training/Images/{cat,dog}/1.ppm Final_Test/Images/1.ppm",
         "(Final_Test and Final_Training): set ingest.layout to split, or to label if they are",
     ),
-    "EuroSAT": ("2750/{cat,dog}/1.jpg", "{0}/2750 has several"),
     "digits": ("{n01,n02}/1.jpg", {"n01", "n02"}),
 }
 
