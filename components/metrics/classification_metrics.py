@@ -8,13 +8,7 @@ import numpy as np
 
 from components.contract.confidence import Interval, proportion_interval
 from components.metrics.calibration import Bins, bin_by_count, bin_by_width
-from components.metrics.curves import (
-    ClassCurves,
-    Roc,
-    measure_areas,
-    trace_roc,
-    trace_worst,
-)
+from components.metrics.curves import Roc, measure_areas, trace_roc
 from components.metrics.intervals import estimate_intervals, f1_interval, paired_interval
 from components.metrics.metric_table import AUC, METRICS
 from components.metrics.predictions import (
@@ -121,8 +115,6 @@ class Comparison:
     """Metric → candidate minus baseline on these images; empty without any."""
     changes: Mapping[str, Interval]
     """Metric → interval of the difference, where there is one."""
-    curves: tuple[ClassCurves, ...]
-    """Curves of the classes with the smallest areas."""
     slices: tuple[SliceMetrics, ...]
     """Ordered by slicing, then by value."""
     confused: tuple[ConfusedPair, ...]
@@ -184,9 +176,6 @@ def compare_models(evaluated: Evaluated) -> Comparison:
         if theirs
         else {},
         changes={metric: changes[metric] for metric in METRICS if metric in changes},
-        curves=trace_worst(
-            candidate.held, metrics.labels, auc=metrics.auc, precision=metrics.average_precision
-        ),
         slices=measure_slices(
             evaluated.slices, right, baseline.stats.right if baseline else None, known=known
         ),

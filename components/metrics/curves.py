@@ -1,7 +1,5 @@
-"""ROC and precision-recall curves, and the areas under them."""
+"""The ROC curve, and the areas under ROC and precision-recall curves."""
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +13,7 @@ from components.metrics.predictions import (
     mean_known,
 )
 
-_MOST_POINTS, _MOST_CURVES = 100, 6
-# Shown as 1.000.
-_PERFECT = 0.9995
+_MOST_POINTS = 100
 # Scores of all classes that scikit-learn sorts at once for a micro-average; it takes a second.
 _MOST_SCORES = 4_000_000
 
@@ -36,27 +32,6 @@ class Roc:
     """Area under the curve before thinning."""
     positive: str | None
     """The positive label; None for the one-vs-rest micro-average."""
-
-
-@dataclass(frozen=True)
-class PrecisionRecall:
-    """A one-vs-rest precision-recall curve, thinned to its shape."""
-
-    recall: Floats
-    """[points], never rising, as in scikit-learn."""
-    precision: Floats
-    """[points]."""
-    average: float
-    """Average precision before thinning."""
-
-
-@dataclass(frozen=True)
-class ClassCurves:
-    """The one-vs-rest curves of a class."""
-
-    label: str
-    roc: Roc
-    precision_recall: PrecisionRecall
 
 
 def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
@@ -132,37 +107,6 @@ def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
         area=float(metrics.auc(false_positive_rate, recall)),
         positive=positive,
     )
-
-
-def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
-    """Return the one-vs-rest curves of a class; None where `measure_areas` gives NaN."""
-    column = predictions.labels.index(label)
-    truth, scores = predictions.ids == column, predictions.probabilities[:, column]
-    roc = _trace(truth, scores, positive=label)
-    if not roc:
-        return None
-    from sklearn import metrics
-
-    precision, recall, _ = metrics.precision_recall_curve(truth, scores)
-    kept = _thin(recall, precision)
-    average = float(-(np.diff(recall) * precision[:-1]).sum())
-    return ClassCurves(label, roc, PrecisionRecall(recall[kept], precision[kept], average))
-
-
-def trace_worst(
-    predictions: Predictions, labels: Sequence[str], *, auc: Floats, precision: Floats
-) -> tuple[ClassCurves, ...]:
-    """Return the curves of the 6 classes with the smallest areas, the smallest first.
-
-    Perfectly separated classes are left out: their curves show nothing. Of two classes, the curves
-    of the second suffice. The areas are in the order of `labels`, which is ascending.
-    """
-    perfect = np.minimum(auc, precision) >= _PERFECT
-    worst = [labels[row] for row in np.argsort(auc, kind="stable") if not perfect[row]]
-    if len(labels) == 2:
-        worst = [label for label in worst if label == labels[1]]
-    traced = (trace_class(predictions, label) for label in worst)
-    return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))
 
 
 def _thin(x: Floats, y: Floats) -> Ints:

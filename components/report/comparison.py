@@ -212,7 +212,6 @@ def _compare_shared(
         compared=len(pairs),
         differences={name: metrics.scalars[name] - baseline.scalars[name] for name in METRICS},
         changes=changes,
-        curves=(),
         slices=tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0))),
         confused=(),
     )

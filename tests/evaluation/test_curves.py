@@ -6,16 +6,12 @@ import pytest
 from sklearn import metrics
 
 from components.metrics import curves
-from components.metrics.classification_metrics import compare_models, measure
-from components.metrics.curves import Roc, trace_class, trace_roc
+from components.metrics.classification_metrics import measure
+from components.metrics.curves import Roc, trace_roc
 from components.metrics.predictions import Predictions, PredictionStats
 from tests.evaluation.predictions_sample import (
     TABLE,
-    as_evaluated,
     draw_predictions,
-    make_labels,
-    normalize,
-    predict,
 )
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
@@ -42,25 +38,17 @@ def test_areas_are_those_of_scikit_learn(predictions: Predictions, digits: int) 
 def test_roc_curves_are_thinned_to_their_shape(classes: int) -> None:
     predictions = draw_predictions([200] * classes)
     average = measure(predictions).roc
-    of_class = trace_class(predictions, "class 001")
     assert average
-    assert of_class
     assert average.positive == ("class 001" if classes == 2 else None)
     chosen = np.eye(classes, dtype=bool)[predictions.ids]
     column = predictions.labels.index("class 001")
     every = [column] if classes == 2 else list(range(classes))
-    for roc, columns in ((average, every), (of_class.roc, [column])):
-        truth, scores = chosen[:, columns], predictions.probabilities[:, columns]
-        area = metrics.roc_auc_score(truth.ravel(), scores.ravel())
-        assert roc.area == pytest.approx(area)
-        thinned = metrics.auc(roc.false_positive_rate, roc.recall)
-        assert thinned == pytest.approx(area, abs=2e-3)
-        check_roc(roc)
-    truth, scores = predictions.ids == column, predictions.probabilities[:, column]
-    found = of_class.precision_recall
-    assert len(found.recall) <= 100
-    assert found.average == pytest.approx(metrics.average_precision_score(truth, scores))
-    assert metrics.auc(found.recall, found.precision) == pytest.approx(found.average, abs=0.01)
+    truth, scores = chosen[:, every], predictions.probabilities[:, every]
+    area = metrics.roc_auc_score(truth.ravel(), scores.ravel())
+    assert average.area == pytest.approx(area)
+    thinned = metrics.auc(average.false_positive_rate, average.recall)
+    assert thinned == pytest.approx(area, abs=2e-3)
+    check_roc(average)
 
 
 def check_roc(roc: Roc) -> None:
@@ -71,33 +59,6 @@ def check_roc(roc: Roc) -> None:
         assert (sign * np.diff(rates) >= 0).all()
     assert roc.thresholds.max() == 1
     assert roc.thresholds.min() >= 0
-
-
-def test_classes_whose_curves_show_nothing_have_none() -> None:
-    comparison = compare_models(as_evaluated(TABLE["two classes"]))
-    assert [of.label for of in comparison.curves] == ["class 001"]
-    # Perfectly separated ones.
-    comparison = compare_models(as_evaluated(predict("abcd", "aaabbbcccddd", "aaabbbcccddc")))
-    assert comparison.metrics.auc[:2].tolist() == [1, 1]
-    assert [of.label for of in comparison.curves] == ["d", "c"]
-    comparison = compare_models(as_evaluated(predict("abc", truth="bbbb", said="abba")))
-    assert comparison.metrics.roc is None
-    assert comparison.curves == ()
-    assert np.isnan(comparison.metrics.scalars["auc"])
-
-
-def test_curves_show_the_classes_with_the_smallest_areas() -> None:
-    sureness = np.tile([0.3, 3, 1], 10)[:, np.newaxis] * np.eye(30)
-    ids = np.repeat(np.arange(29), 20)
-    logits = np.random.default_rng(0).normal(0, 1, (580, 30)) + sureness[ids]
-    probabilities = normalize(np.exp(logits)).astype(np.float32)
-    comparison = compare_models(as_evaluated(Predictions(make_labels(30), ids, probabilities)))
-    shown = [of.label for of in comparison.curves]
-    auc = dict(zip(comparison.metrics.labels, comparison.metrics.auc, strict=True))
-    known = sorted((label for label in auc if not np.isnan(auc[label])), key=auc.__getitem__)
-    assert len(known) == 29
-    assert shown == known[:6]
-    assert [of.roc.area for of in comparison.curves] == pytest.approx([auc[of] for of in shown])
 
 
 def test_a_micro_average_of_too_many_scores_is_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:

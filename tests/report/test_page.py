@@ -334,7 +334,7 @@ def only_roc(facts: ReportFacts, *, positive: str | None) -> Any:
     roc = facts.metrics.roc
     assert roc
     metrics = replace(facts.metrics, roc=replace(roc, positive=positive))
-    return replace(facts.comparison, metrics=metrics, curves=())
+    return replace(facts.comparison, metrics=metrics)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Calibration, unknown images, ROC and precision-recall curves."""
+"""Calibration, unknown images and the ROC curve."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from components.contract.confidence import Interval, proportion_interval
 from components.metrics.calibration import Bins
-from components.metrics.curves import ClassCurves, Roc
+from components.metrics.curves import Roc
 from components.metrics.predictions import Scores
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
@@ -100,20 +100,17 @@ def _draw_scores(scores: Scores, threshold: float) -> Drawing:
 
 
 def describe_curves(facts: ReportFacts) -> dict[str, Any]:
-    """Draw the ROC curve over all classes, and small curves of the worst classes."""
+    """Draw the ROC curve over all classes."""
     roc = facts.metrics.roc
-    return {
-        "roc": roc,
-        "drawing": _draw_roc(roc) if roc else None,
-        "classes": [(curves.label, _draw_class(curves)) for curves in facts.comparison.curves],
-    }
+    return {"roc": roc, "drawing": _draw_roc(roc) if roc else None}
 
 
 def _draw_roc(roc: Roc) -> Drawing:
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="false positive rate", ylabel="recall")
         axes.set(xlim=WHOLE, ylim=WHOLE)
-        _paint_roc(axes, roc)
+        axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
+        axes.plot(roc.false_positive_rate, roc.recall, color=FIRST)
 
     area = number(roc.area)
     return draw(
@@ -122,25 +119,3 @@ def _draw_roc(roc: Roc) -> Drawing:
         name=f"ROC curve over all images, AUC {area}",
         height=3.4,
     )
-
-
-def _paint_roc(axes: Axes, roc: Roc) -> None:
-    axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-    axes.plot(roc.false_positive_rate, roc.recall, color=FIRST)
-
-
-def _draw_class(curves: ClassCurves) -> Drawing:
-    def paint(figure: Figure) -> None:
-        left, right = figure.subplots(1, 2, sharey=True)
-        for axes in (left, right):
-            axes.set(xlim=WHOLE, ylim=WHOLE, xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-        _paint_roc(left, curves.roc)
-        left.set(xlabel="false positive rate", ylabel="recall")
-        points = curves.precision_recall
-        right.plot(points.recall, points.precision, color=SECOND)
-        right.set(xlabel="recall", ylabel="precision")
-
-    area, average = number(curves.roc.area), number(curves.precision_recall.average)
-    numbers = f"AUC {area}, average precision {average}"
-    name = f"ROC and precision-recall curves of {curves.label}: {numbers}"
-    return draw(paint, caption=numbers, name=name, height=1.9)

@@ -37,7 +37,7 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "slices": ("Slices", lambda facts: describe_slices(facts.comparison)),
     "calibration": ("Calibration", describe_calibration),
     "unknowns": ("Unknown images", describe_unknowns),
-    "curves": ("ROC and precision-recall", describe_curves),
+    "curves": ("ROC curve", describe_curves),
     "training": ("Training", describe_training),
     "balance": ("Class balance", describe_balance),
     "samples": ("Training samples", lambda facts: {}),

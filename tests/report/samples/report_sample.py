@@ -200,8 +200,7 @@ def huge(classes: int = 300) -> ReportFacts:
         small(),
         balance={"train": counts, "test": dict.fromkeys(labels, 20)},
         files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
-        # The small page has such figures.
-        comparison=replace(comparison, curves=()),
+        comparison=comparison,
         samples=samples,
         mistakes=mistakes,
         images=keep_within(make_large_images(comparison.metrics), left),
