@@ -1,6 +1,6 @@
 """The REST API of TensorFlow Serving: requests and responses in JSON, by row or by column.
 
-Beside JSON, a request may be an image or a form.
+Beside JSON, a request may be an image.
 
 Source: https://www.tensorflow.org/tfx/serving/api_rest.
 """
@@ -8,7 +8,6 @@ Source: https://www.tensorflow.org/tfx/serving/api_rest.
 import base64
 import binascii
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +19,6 @@ from pipeline_def.apps.serve.limits import RequestError
 # not occur in base64, so a request with images contains few of them.
 _STRUCTURE = (b"[", b"{", b",")
 _STRUCTURE_PER_IMAGE = 16
-
-_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
-# Fields of a form beside its images.
-_FORM_FIELDS = 16
 
 
 @dataclass(frozen=True)
@@ -46,16 +41,13 @@ class PredictRequest(ImageRequest):
 def parse_request(
     body: bytes | bytearray, *, max_images: int, content_type: str = ""
 ) -> PredictRequest:
-    """Parse the body of a request: JSON, an image, or a form with images, as by `curl --form`.
+    """Parse the body of a request: JSON, or an image.
 
     Raises:
         RequestError: the body is not a valid request, or has too many images.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind.startswith("image/"):
+    if content_type.strip().lower().startswith("image/"):
         return PredictRequest(DEFAULT_SIGNATURE, (bytes(body),), by_rows=True)
-    if kind == "multipart/form-data":
-        return _parse_form(bytes(body), content_type, max_images)
     fields = parse_object(body, max_images=max_images)
     signature = fields.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(signature, str):
@@ -70,38 +62,12 @@ def parse_request(
         )
     by_rows = given == ["instances"]
     values = _list_values(fields[given[0]], by_rows=by_rows)
-    _check_count(len(values), max_images)
+    if len(values) > max_images:
+        raise RequestError(
+            413, f"The request has {len(values)} images; at most {max_images} are allowed."
+        )
     images = tuple(_to_bytes(value, number) for number, value in enumerate(values))
     return PredictRequest(signature or DEFAULT_SIGNATURE, images, by_rows)
-
-
-def _parse_form(body: bytes, content_type: str, max_images: int) -> PredictRequest:
-    """Parse a form: files are images, and the field `signature_name` is optional.
-
-    Source: RFC 7578; RFC 2046, 5.1.1.
-    """
-    found = _BOUNDARY.search(content_type)
-    boundary = b"\r\n--" + (found[1] or found[2]).encode("latin-1") if found else b""
-    if not boundary or not (b"\r\n" + body).startswith(boundary):
-        raise RequestError(400, "The form does not begin with its boundary.")
-    # The first part is before the first boundary, the last after the last one.
-    parts = (b"\r\n" + body).split(boundary, max_images + _FORM_FIELDS)[1:-1]
-    images, signature = [], DEFAULT_SIGNATURE
-    for part in parts:
-        head, _, content = part.partition(b"\r\n\r\n")
-        if re.search(rb";\s*filename\*?=", head, re.IGNORECASE):
-            images.append(content)
-        elif b'name="signature_name"' in head:
-            signature = content.decode("utf-8", "replace")
-    _check_count(len(images), max_images)
-    if not images:
-        raise RequestError(400, "The form has no file: send one, as in curl --form file=@IMAGE.")
-    return PredictRequest(signature, tuple(images), by_rows=True)
-
-
-def _check_count(count: int, most: int) -> None:
-    if count > most:
-        raise RequestError(413, f"The request has {count} images; at most {most} are allowed.")
 
 
 def parse_object(body: bytes | bytearray, *, max_images: int) -> Mapping[str, Any]:

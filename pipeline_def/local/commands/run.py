@@ -43,7 +43,7 @@ commands
   review         look at images with doubtful labels, and correct them
   predict FILES  predict files or folders with the pushed model
   schema [DIR]   write the inferred schema of the examples for review
-  runs           list earlier runs, compare two, or trace a pushed model
+  runs           list earlier runs, compare two, or remove what they left
   serve          serve the pushed model: a web page and a REST API
   rollback       make an earlier pushed version the one in use
   help COMMAND   describe a command; --version prints versions

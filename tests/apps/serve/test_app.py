@@ -181,46 +181,14 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
         assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR), "after a crash"
 
 
-def form(*files: bytes, signature: str = "") -> bytes:
-    """What `curl --form` sends."""
-    parts = [
-        b'name="file"; filename="x.jpg"\r\nContent-Type: image/jpeg\r\n\r\n' + of for of in files
-    ]
-    if signature:
-        parts.append(b'name="signature_name"\r\n\r\n' + signature.encode())
-    lines = b"".join(b"--=_x\r\nContent-Disposition: form-data; %s\r\n" % part for part in parts)
-    return lines + b"--=_x--\r\n"
-
-
-FORM = {"Content-Type": "multipart/form-data; boundary==_x"}
-# Bytes of an image that look like the end of a line.
-TRICKY = png(13, 10, 45, kind="BMP") + b"\r\n\r\n--\r\n"
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "answers"),
-    [
-        (form(TRICKY, png(2)), FORM, ["13 10 45", "2 0 0"]),
-        (form(png(2)), {"Content-Type": 'multipart/form-data; boundary="=_x"'}, ["2 0 0"]),
-        (TRICKY, {"Content-Type": "image/bmp"}, ["13 10 45"]),
-    ],
-    ids=["form", "quoted", "image"],
-)
-def test_an_image_may_come_in_a_form_or_alone(
-    port: int, body: bytes, headers: dict[str, Any], answers: list[str]
-) -> None:
-    status, answer = ask(port, body=body, **headers)
-    assert (status, [row["label"] for row in answer["predictions"]]) == (200, answers)
+def test_an_image_may_come_alone(port: int) -> None:
+    status, answer = ask(port, body=png(13, 10, 45, kind="BMP"), **{"Content-Type": "image/bmp"})
+    assert (status, [row["label"] for row in answer["predictions"]]) == (200, ["13 10 45"])
 
 
 @pytest.mark.parametrize(
     ("body", "headers", "status", "says"),
     [
-        (form(*[png(1)] * 5), FORM, 413, "5 images; at most 4"),
-        (form(), FORM, 400, "The form has no file"),
-        (form(signature="explain"), FORM, 400, "The form has no file"),
-        (form(png(1), signature="other"), FORM, 400, '"other" not found or not served'),
-        (form(png(1)), {"Content-Type": "multipart/form-data"}, 400, "The form does not begin"),
         (b"text", {"Content-Type": "image/png"}, 400, "Instance 0: not an image"),
         (b"\x1f\x8b", {"Content-Encoding": "gzip"}, 415, "Send the body uncompressed"),
     ],
