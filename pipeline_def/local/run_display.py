@@ -73,7 +73,7 @@ PLAIN_INTERVAL = 10.0
 
 # Fits the longest note of an epoch on a line of 80 characters.
 _BAR_WIDTH = 12
-# Most lines of a step that stay on the screen.
+# Most lines of a phase that stay on the screen.
 _MOST_LINES = 20
 
 
@@ -129,8 +129,6 @@ class RunDisplay(logging.Handler):
         """Current or last step; "" before the first."""
         self._printed = 0.0
         self._bars = make_bars(self._console)
-        self._units = 0.0
-        self._skipped: list[str] = []
 
     @contextlib.contextmanager
     def running(self, *, total: int) -> Iterator[None]:
@@ -147,7 +145,6 @@ class RunDisplay(logging.Handler):
     def step_started(self, name: str) -> None:
         """Display the start of a step."""
         self.step, self._printed = name, time.monotonic()
-        self._units = 0.0
         self._bars.add_task(name, total=None, note="")
         if not self._console.is_terminal:
             self._print(f"{name} …")
@@ -156,9 +153,6 @@ class RunDisplay(logging.Handler):
         """Display the end of a step."""
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
-        # The last line of a step that stopped early.
-        for line in self._take_skipped():
-            self._print(f"{name:<17} {line}")
         cached = step.state == "cached"
         took = "unchanged, taken from the cache" if cached else f"{step.seconds:.1f} s"
         self._print(f"{name:<17} {took}")
@@ -175,31 +169,15 @@ class RunDisplay(logging.Handler):
             self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
     def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
-        kept = self._keep(note, done, total) if lasting else []
         time_left = ""
         for task in self._bars.tasks:
             update_bar(self._bars, task, done=done, total=total, note=note)
             time_left = describe_time_left(task)
         due = time.monotonic() - self._printed > PLAIN_INTERVAL
-        if not kept and due and not lasting and not self._console.is_terminal:
-            kept = [note]
-        for line in kept:
+        kept = lasting and (done % math.ceil(total / _MOST_LINES) == 0 or done == total)
+        if kept or (due and not lasting and not self._console.is_terminal):
             self._printed = time.monotonic()
-            self._print(f"{self.step:<17} {line}", time_left)
-
-    def _keep(self, line: str, done: float, total: float) -> list[str]:
-        """Return the lines to print permanently after `done` units: about 20, with the last one."""
-        restarted, self._units = done <= self._units, done
-        lines = self._take_skipped() if restarted else []
-        if done % math.ceil(total / _MOST_LINES) == 0 or done == total:
-            self._skipped = []
-            return [*lines, line]
-        self._skipped = [line]
-        return lines
-
-    def _take_skipped(self) -> list[str]:
-        lines, self._skipped = self._skipped, []
-        return lines
+            self._print(f"{self.step:<17} {note}", time_left)
 
     def _print(self, text: str, end: str = "") -> None:
         """Print a line of the current step; on a narrow terminal truncate `text`, not `end`."""
