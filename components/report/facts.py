@@ -54,8 +54,6 @@ class RunHeader:
     started: str
     """Start of training, ISO 8601 in UTC."""
     training_seconds: float
-    user: str = ""
-    """Who trained; "" if unknown, as in a container."""
 
     @property
     def title(self) -> str:

@@ -179,7 +179,6 @@ def _make_header(
         versions={"python": platform.python_version(), **installed},
         started=training["started"],
         training_seconds=training["seconds"],
-        user=training["user"],
     )
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import getpass
 import json
 import logging
 import os
@@ -48,7 +47,6 @@ def describe_training(
     description: dict[str, Any] = {
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
-        "user": name_user(),
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
@@ -60,15 +58,6 @@ def describe_training(
     _write(training.history, directory, HISTORY_FILE)
     _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)
     _write(description, directory, TRAINING_FILE)
-
-
-def name_user() -> str:
-    """Return the login name; "" for the users of containers."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # Python before and from 3.13, for an unknown user.
-        return ""
-    return "" if name == "root" else name
 
 
 def _describe_phase(phase: Phase) -> dict[str, Any]:

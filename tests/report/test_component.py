@@ -142,7 +142,6 @@ def write_model_run(folder: Path) -> types.Artifact:
     training = {
         "started": "2026-01-02T03:04:05+00:00",
         "seconds": 6.0,
-        "user": "",
         "config": config,
         "phases": [phase],
         "exported": "train",

@@ -126,7 +126,7 @@ TEXTS = {
         "Evaluated on 400 images 10 classes, test split",
         "Architecture cnn Input 32 × 32 pixels Parameters 131,402 "
         "Started from random weights Size on disk 0.72 MB Training speed 1,548 images/s",
-        "digits Trained on 2026-11-20 08:15 UTC by ada with images of ",
+        "digits Trained on 2026-11-20 08:15 UTC with images of ",
         "Evaluation on the test split; the weights were selected on the eval split",
         "Span 3, version 1",
         "Training took 1 h 23 min",

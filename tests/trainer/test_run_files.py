@@ -11,7 +11,7 @@ from components.trainer.config.training import TrainerConfig
 from components.trainer.input.shards import Shards
 from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.train import Phase
-from components.trainer.run_files import describe_input, name_user
+from components.trainer.run_files import describe_input
 from components.trainer.training_input import TrainingInput
 
 
@@ -68,16 +68,3 @@ def test_advice_when_training_waits(
 
 def test_no_advice_on_the_input_for_features_in_memory() -> None:
     assert describe([0.9, 0.4, 0.4, 0.4], on_features=True)["advice"] is None
-
-
-@pytest.mark.parametrize(
-    ("login", "name"), [("ada", "ada"), ("root", ""), (KeyError("getpwuid"), "")]
-)
-def test_who_trained(monkeypatch: pytest.MonkeyPatch, login: str | Exception, name: str) -> None:
-    def find() -> str:
-        if isinstance(login, Exception):
-            raise login
-        return login
-
-    monkeypatch.setattr("getpass.getuser", find)
-    assert name_user() == name

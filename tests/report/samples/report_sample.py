@@ -64,7 +64,6 @@ _HEADER = RunHeader(
     config=_CONFIG,
     versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
     started="2026-11-20T08:15:00Z",
-    user="ada",
     training_seconds=5025.4,
 )
 _FILES = {
