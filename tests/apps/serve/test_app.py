@@ -182,7 +182,8 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
 
 
 def test_an_image_may_come_alone(port: int) -> None:
-    status, answer = ask(port, body=png(13, 10, 45, kind="BMP"), **{"Content-Type": "image/bmp"})
+    headers: dict[str, Any] = {"Content-Type": "image/bmp"}
+    status, answer = ask(port, body=png(13, 10, 45, kind="BMP"), **headers)
     assert (status, [row["label"] for row in answer["predictions"]]) == (200, ["13 10 45"])
 
 
