@@ -174,47 +174,31 @@ def select(wanted: str, output: str) -> SelectedRun:
     """Find the run that `wanted` names.
 
     Args:
-        wanted: number in the list of runs, starting at 1; prefix of an id; version that the run
-            pushed; another output folder, for its newest run that evaluated a model; or the folder
-            of a record, `OUTPUT/runs/ID`.
+        wanted: number in the list of runs, starting at 1; version that the run pushed, the first
+            one of several; id; or another output folder, for its newest run that evaluated a model.
         output: output folder of the runs.
 
     Raises:
-        DataError: no run matches, or several do.
+        DataError: no run matches.
         StorageError: the folder has no runs, or they cannot be read.
     """
-    if read_number(wanted) is None and os.path.isdir(wanted):
-        return _select_in(os.path.abspath(wanted))
+    number = read_number(wanted)
+    if number is None and os.path.isdir(wanted):
+        output = os.path.abspath(wanted)
+        records = read_runs(output)
+        number = (list_evaluated(records) or [len(records)])[-1]
+        return SelectedRun(records[number - 1], output, number)
     records = read_runs(output)
-    matches = _find(wanted, records)
-    if len(matches) == 1:
-        return SelectedRun(matches[0], output, records.index(matches[0]) + 1)
-    problem = f"{len(matches)} runs match" if matches else "No run matches"
+    if number and number <= len(records):
+        return SelectedRun(records[number - 1], output, number)
+    for number, run in enumerate(records, 1):
+        if wanted in (run.id, run.pushed and run.pushed.version):
+            return SelectedRun(run, output, number)
     numbers = f"runs 1 to {len(records)}" if len(records) > 1 else "only run 1"
     raise DataError(
-        f"{problem} {wanted!r} in {output}, which has {numbers}. "
+        f"No run matches {wanted!r} in {output}, which has {numbers}. "
         f"`local_runner.py runs --output {output}` lists them."
     )
-
-
-def _find(wanted: str, records: Sequence[RunRecord]) -> list[RunRecord]:
-    number = read_number(wanted)
-    if number and number <= len(records):
-        return [records[number - 1]]
-    if pushed := [run for run in records if run.pushed and run.pushed.version == wanted]:
-        return pushed[:1]
-    # Digits alone are not an id, because all ids of a year start with the same digits.
-    return [run for run in records if number is None and run.id.startswith(wanted)]
-
-
-def _select_in(folder: str) -> SelectedRun:
-    above = os.path.dirname(os.path.dirname(folder))
-    for number, record in enumerate(read_records(above), 1):
-        if os.path.dirname(Layout(above).record(record.id)) == folder:
-            return SelectedRun(record, above, number)
-    records = read_runs(folder)
-    number = (list_evaluated(records) or [len(records)])[-1]
-    return SelectedRun(records[number - 1], folder, number)
 
 
 def find_run(

@@ -125,19 +125,15 @@ def test_a_run_is_named_in_several_ways(tmp_path: Path) -> None:
     write_run(other, 5, until="Trainer", state="stopped")
     for wanted, found in {
         "2": "2026-11-22T10:02",
-        "2026-11-23": "2026-11-23T10:00",
-        f"{output}/runs/2026-11-22T10:01/": "2026-11-22T10:01",
+        "2026-11-23T10:00": "2026-11-23T10:00",
         f"{other}/": "5",
-        f"{other}/runs/4": "4",
     }.items():
         assert select(wanted, str(output)).record.id == found
     write_evaluated_run(other, 6, right=1, pushed=Pushed("1795345131", "/pushed/1795345131"))
     write_run(other, 7, until="Trainer", state="stopped")
     assert select(str(other), "/nowhere").record.id == "6"
     assert select("1795345131", str(other)).record.id == "6"
-    with pytest.raises(DataError, match="2 runs match '2026-11-22' in"):
-        select("2026-11-22", str(output))
-    for odd in ("²", "9" * 5_000):
+    for odd in ("²", "9" * 5_000, "2026-11-22"):
         with pytest.raises(DataError, match="No run matches"):
             select(odd, str(output))
 
