@@ -5,18 +5,15 @@ loads the model into a session as TensorFlow Serving does. IMAGES is a JSON list
 """
 
 import base64
-import ctypes
 import importlib
 import importlib.util
 import json
 import os
-import signal
 import sys
 import types
 from typing import Any
 
 _WHOLE = "--whole-tensorflow"
-_PR_SET_PDEATHSIG = 1
 _SIGNATURE, _INPUT = "serving_default", "image_bytes"
 _OUTPUTS = ("labels", "probabilities")
 
@@ -53,12 +50,6 @@ def _leave_out_most_of_tensorflow() -> None:
     sys.modules["tensorflow"] = package
 
 
-def _end_with_parent() -> None:
-    """Have Linux kill this process when its parent ends: PR_SET_PDEATHSIG in prctl(2)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _main(arguments: list[str]) -> None:
     if _WHOLE in arguments:
         arguments.remove(_WHOLE)
@@ -72,5 +63,4 @@ def _main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _end_with_parent()
     _main(sys.argv[1:])

@@ -1,9 +1,5 @@
-import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +7,6 @@ import numpy as np
 import psutil
 import pytest
 
-from components.evaluation import fresh_process
 from components.evaluation.smoke_test import SmokeTest, explain_difference
 from components.metrics.predictions import Evaluated, Predictions
 
@@ -57,27 +52,3 @@ def test_broken_and_slow_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not psutil.Process().children()
     with SmokeTest(str(tmp_path), {}, seconds=60) as none:
         assert none.find_failure(lambda _: EVALUATED) == ""
-
-
-PARENT = """
-import subprocess, sys
-print(subprocess.Popen([sys.executable, *sys.argv[1:]]).pid, flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
-def test_the_process_ends_with_its_parent(tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    # Nobody writes to it, so the process waits.
-    os.mkfifo(images)
-    arguments = [str(fresh_process.__file__), "model", str(images), "predictions"]
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as parent:
-        assert parent.stdout is not None
-        child = psutil.Process(int(parent.stdout.readline()))
-        while "libtensorflow" not in Path(f"/proc/{child.pid}/maps").read_text():
-            time.sleep(0.02)
-        parent.kill()
-    assert not psutil.wait_procs([child], timeout=20)[1]

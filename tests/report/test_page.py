@@ -444,10 +444,3 @@ def one_class() -> ReportFacts:
         for predicted, sure in answers
     ]
     return replace(facts, images=tuple(images))
-
-
-@pytest.mark.slow
-def test_the_largest_page_stays_within_its_limit(pages: dict[str, str]) -> None:
-    facts = report_sample.huge()
-    assert 300 < len(facts.images) < 1000, "the sample does not reach the limit"
-    assert 7e6 < len(pages["huge"].encode()) < 10e6
