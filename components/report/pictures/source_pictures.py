@@ -85,7 +85,8 @@ def read_pictures(root: str, paths: Sequence[str]) -> list[Thumbnail | None]:
 
 def read_files(fs: AbstractFileSystem, folder: str, paths: Iterable[str]) -> list[bytes | None]:
     """Read files, concurrently from a store; None for those that cannot be shown."""
-    full = {path: f"{folder}/{path}" for path in paths if _is_below(path)}
+    # Those of a manifest may leave the folder.
+    full = {path: f"{folder}/{path}" for path in paths if ".." not in path.split("/")}
     if is_local(fs):
         # A pipe would block.
         full = {path: name for path, name in full.items() if os.path.isfile(name)}
@@ -100,8 +101,3 @@ def read_files(fs: AbstractFileSystem, folder: str, paths: Iterable[str]) -> lis
         if isinstance(content, bytes) and len(content) <= _MOST_BYTES
     }
     return [usable.get(path) for path in paths]
-
-
-def _is_below(path: str) -> bool:
-    """Say whether a path stays in its folder; those of a manifest may not."""
-    return ".." not in path.split("/")

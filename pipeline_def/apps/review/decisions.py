@@ -122,11 +122,9 @@ class Decisions:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             raise StorageError(f"Cannot write {self.path}: {error.strerror}.") from error
-        return locked(f"{folder}/.{os.path.basename(self.path)}.lock", self.path, say=_ignore)
-
-
-def _ignore(_: str) -> None:
-    """Wait without a word: the other holder needs milliseconds."""
+        lock = f"{folder}/.{os.path.basename(self.path)}.lock"
+        # The other holder needs milliseconds.
+        return locked(lock, self.path, say=lambda _: None)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ class Metrics:
                 await app(scope, receive, note)
             finally:
                 self._open.dec()
-                seconds, route = time.perf_counter() - started, _find_route(scope)
+                seconds = time.perf_counter() - started
+                # Without names and versions, of which clients could make any number.
+                route = getattr(scope.get("endpoint"), "__name__", "other")
                 self._requests.labels(route, str(status)).inc()
                 self._seconds.labels(route).observe(seconds)
 
@@ -109,12 +111,6 @@ def _read_id(scope: Scope) -> bytes:
     """Return the id that a client or proxy gave the request, if it is plain, or a new one."""
     given: bytes = dict(scope["headers"]).get(REQUEST_ID, b"")
     return given if _PLAIN_ID.fullmatch(given) else uuid.uuid4().hex.encode()
-
-
-def _find_route(scope: Scope) -> str:
-    """Return the route without names and versions, of which clients could make any number."""
-    endpoint = scope.get("endpoint")
-    return getattr(endpoint, "__name__", "other")
 
 
 class AnswerLog:

@@ -105,12 +105,9 @@ def _is_named(row: Any) -> bool:
 
 def _take_input(fields: Mapping[str, Any]) -> Any:
     if fields.keys() != {INPUT}:
-        raise RequestError(400, f"Expecting one named input, {INPUT}, but found {_names(fields)}.")
+        names = ", ".join(name[:40] for name in list(fields)[:5]) or "none"
+        raise RequestError(400, f"Expecting one named input, {INPUT}, but found {names}.")
     return fields[INPUT]
-
-
-def _names(fields: Mapping[str, Any]) -> str:
-    return ", ".join(name[:40] for name in list(fields)[:5]) or "none"
 
 
 def _to_bytes(value: Any, number: int) -> bytes:
