@@ -15,7 +15,6 @@ from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.report_sample import small
 
 LABELS = ("bird", "cat", "dog")
-SIZES = ("64 to 127 px", "1024 px and more")
 
 
 def header(**sections: Mapping[str, Any]) -> RunHeader:
@@ -51,7 +50,7 @@ def healthy(**changes: Any) -> ReportFacts:
     calm = replace(
         facts.comparison,
         metrics=replace(metrics, scalars=scalars),
-        slices=tuple(s for s in facts.comparison.slices if s.value in SIZES),
+        slices=(),
         changes={},
     )
     return replace(facts, **{"comparison": calm, **changes})
@@ -65,18 +64,13 @@ def test_a_healthy_run_has_no_findings() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
-    assert len(examination.looked_at) == 15
-
-
-def test_images_enlarged_for_imagenets_weights_are_no_finding() -> None:
-    enlarged = header(transform={"size": 224}, model={"weights": "imagenet"})
-    assert examine(healthy(header=enlarged)).findings == ()
+    assert len(examination.looked_at) == 14
 
 
 def test_checks_without_data_are_listed() -> None:
     examination = examine(healthy(suspects=None, history={}))
     assert examination.unknown == ("overfitting", "training length", "labels", "input wait")
-    assert len(examination.looked_at) + len(examination.unknown) == 15
+    assert len(examination.looked_at) + len(examination.unknown) == 14
 
 
 def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
@@ -211,11 +205,6 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"anomalies": {"train": ("label: new value x",)}},
         "1 anomaly in the data, such as label: new value x",
         "validation",
-    ),
-    "images that are enlarged": (
-        {"header": header(transform={"size": 224}, model={"weights": "w.h5"})},
-        "50% of the test images are smaller than the model's input of 224 pixels",
-        "--transform.size",
     ),
     "waiting": (
         {

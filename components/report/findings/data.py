@@ -1,7 +1,6 @@
-"""Findings about the images: their files, classes, sizes and anomalies."""
+"""Findings about the images: their files, classes and anomalies."""
 
 import collections
-import math
 from collections.abc import Iterator, Sequence
 
 from components.contract.example import EVAL, TRAIN
@@ -12,7 +11,6 @@ from components.report.shown import Finding
 # Images of the most frequent class per image of the rarest.
 _UNBALANCED = 10
 _FEW_OF_A_CLASS = 20
-_MANY_SMALL = 0.2
 _MANY_WRONG = 0.01
 # Labels that are named; others are counted.
 _NAMED = 3
@@ -154,32 +152,6 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
             f"the weights are {'judged' if facts.keeps_last else 'selected'} without them",
             "add images, or sort them into train/ and eval/ folders",
         )
-
-
-def check_sizes(facts: ReportFacts) -> Iterator[Finding]:
-    """Look for images smaller than the model's input."""
-    side = facts.find_option("transform.size")
-    counts = {s.value: s.examples for s in facts.comparison.slices if s.slicing == "size"}
-    if not counts:
-        raise UnknownError
-    if facts.find_option("model.weights") == "imagenet":
-        # They were trained on large images, so that small ones are enlarged on purpose.
-        return
-    small = sum(count for name, count in counts.items() if _largest(name) < side)
-    if small > _MANY_SMALL * sum(counts.values()):
-        yield Finding(
-            "slices",
-            f"{small / sum(counts.values()):.0%} of the {facts.split} images are smaller than the "
-            f"model's input of {side} pixels",
-            "enlarging adds no detail, but large images take longer",
-            "choose the size of most images: --transform.size",
-        )
-
-
-def _largest(size: str) -> float:
-    """Return the longest shorter side, pixels, of a slice such as `32 to 63 px`."""
-    numbers = [int(word) for word in size.split() if word.isdigit()]
-    return numbers[-1] if numbers and "more" not in size else math.inf
 
 
 def check_anomalies(facts: ReportFacts) -> Iterator[Finding]:

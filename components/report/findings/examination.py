@@ -125,7 +125,6 @@ _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
     "overfitting": training.check_fit,
     "training length": training.check_length,
     "search": training.check_search,
-    "image sizes": data.check_sizes,
     "calibration": check_calibration,
     "class balance": data.check_balance,
     "labels": data.check_labels,
