@@ -1,12 +1,10 @@
-"""The table that ends a run: verdict, figures, paths, next commands and times."""
+"""The table that ends a run: verdict, figures, paths and next commands."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -15,14 +13,10 @@ from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
 from pipeline_def.local.results import Summary
-from pipeline_def.local.run_display import INDENT, print_row, print_whole, wrap
+from pipeline_def.local.run_display import print_row, print_whole, wrap
 
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
-_MOST_CLASSES = 10
-# Characters of a class name; a folder's name can have 255 bytes.
-_LONGEST_NAME = 60
-_LONGEST_BAR = 30
 # Outcome of the verdict → sign before it, color; only what is significant is green.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
@@ -57,9 +51,6 @@ def print_summary(
         print_whole(console, name, text)
     for number, command in enumerate(_list_commands(summary, output, evaluated)):
         print_whole(console, "" if number else "Next", f"uv run local_runner.py {command}")
-    console.print()
-    for number, text in enumerate(list_times(summary.nodes, seconds, width=console.width)):
-        print_row(console, "" if number else "Times", text)
     console.print(f"\nDone in {format_duration(seconds)}.", soft_wrap=True)
 
 
@@ -97,7 +88,6 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         copies = "copy" if summary.duplicates == 1 else "copies"
         yield "Duplicates", f"{summary.duplicates:,} extra {copies}{more}"
     yield from _list_first("Warnings", summary.warnings, _MOST_WARNINGS)
-    yield "Classes", _shorten(summary.classes)
     rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_fraction"))
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
@@ -162,25 +152,3 @@ def _shown(path: str) -> str:
         return path
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
-
-
-def _shorten(names: list[str]) -> str:
-    more = f", … and {len(names) - _MOST_CLASSES:,} more" if len(names) > _MOST_CLASSES else ""
-    shown = (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names)
-    return f"{len(names):,}: {', '.join(itertools.islice(shown, _MOST_CLASSES))}{more}"
-
-
-def list_times(
-    nodes: Mapping[str, Mapping[str, Any]], total: float, *, width: int
-) -> Iterator[str]:
-    """Yield a line with a bar for each step in running order, and for the rest of the run."""
-    rest = max(0.0, total - sum(node["seconds"] for node in nodes.values()))
-    rows = [(name, node["seconds"], node["cached"]) for name, node in nodes.items()]
-    rows.append(("loading and rest", rest, False))
-    longest = max(len(name) for name, _, _ in rows)
-    for name, seconds, cached in rows:
-        took = "cached" if cached else format_duration(seconds)
-        fraction = seconds / total if total else 0.0
-        line = f"{name:<{longest}}  {took:>12}  {fraction:>4.0%}"
-        room = max(0, min(width - INDENT - len(line) - 3, _LONGEST_BAR))
-        yield f"{line}  {'█' * round(fraction * room)}".rstrip()

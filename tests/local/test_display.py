@@ -184,10 +184,8 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert "Rejects      /out/rejects.jsonl\n" in text
     assert "3 extra copies; 1 image appears under two labels\n" in text
     assert "Copies       /out/d.jsonl\n" in text
-    assert "30: class 0, class 1" in text
     assert text.count(": warning") == 5
     assert "… and 2 more, in the report" in text
-    assert "… and 20 more" in text
     assert "Try first    run again with --model.weights none\n" in text
     assert "Findings     finding 0: do 0\n" in text
     assert "finding 3" not in text
@@ -200,14 +198,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
         "uv run local_runner.py predict DIR --output /out",
         "uv run local_runner.py runs --compare 1 3 --output /out",
     ]
-    assert [" ".join(line.split()) for line in lines[-6:]] == [
-        f"Times Trainer 30.2 s 49% {'█' * 14}",
-        "Transform 5.0 s 8% ██",
-        "Pusher cached 0%",
-        f"loading and rest 26.1 s 43% {'█' * 12}",
-        "",
-        "Done in 1 min 1 s.",
-    ]
+    assert lines[-1] == "Done in 1 min 1 s."
 
 
 def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
