@@ -90,8 +90,6 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield from _list_first("Warnings", summary.warnings, _MOST_WARNINGS)
     rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_fraction"))
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
-    if summary.training["advice"]:
-        yield "", summary.training["advice"]
     if summary.search:
         yield "Search", summary.search["text"]
     if retries := summary.store_retries:
