@@ -4,7 +4,9 @@ TFX's LocalDagRunner launches them the same way, but does not report the current
 cache hits and outputs.
 """
 
+import contextlib
 import functools
+import io
 import json
 import os
 import re
@@ -12,6 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.runner import create_runner
 from google.protobuf import text_format
 from google.protobuf.message import Message
 from ml_metadata.errors import StatusError
@@ -45,6 +49,7 @@ _LONGEST_PROPERTY = 1_000
 def list_steps(pipeline: Pipeline, run_id: str) -> Steps:
     """Yield the name of each step, in topological order, and the function that runs it."""
     compiled = compiler.Compiler().compile(pipeline)
+    _check_beam(pipeline.beam_pipeline_args)
     _check_metadata(pipeline)
     runtime_parameter_utils.substitute_runtime_parameter(
         compiled, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
@@ -98,7 +103,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=driver,
     )
-    info = _launch(step, name, Layout(output))
+    info = _launch(step, Layout(output))
     trim_memory()
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
@@ -117,6 +122,23 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     )
 
 
+def _check_beam(arguments: Sequence[str]) -> None:
+    """Raise `ConfigurationError` for options that Beam refuses.
+
+    Few images do without Beam until the Evaluator, so that a training would be in vain.
+    """
+    # Beam parses its options with argparse, which prints what is wrong and exits.
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            options = PipelineOptions([*arguments])
+            options.get_all_options()
+            create_runner(options.view_as(StandardOptions).runner or "DirectRunner")
+    except (SystemExit, ValueError, ImportError, AttributeError) as error:
+        reason = printed.getvalue().strip().rpartition("error: ")[2] or str(error)
+        raise ConfigurationError(f"beam_pipeline_args: {reason.rstrip('.')}.") from error
+
+
 def _check_metadata(pipeline: Pipeline) -> None:
     """Connect to ML Metadata, and explain its errors, and TFX's for a failed connection."""
     layout = Layout(os.path.dirname(pipeline.pipeline_info.pipeline_root))
@@ -127,15 +149,9 @@ def _check_metadata(pipeline: Pipeline) -> None:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 
 
-def _launch(step: launcher.Launcher, name: str, layout: Layout) -> data_types.ExecutionInfo:
+def _launch(step: launcher.Launcher, layout: Layout) -> data_types.ExecutionInfo:
     try:
         return step.launch()
-    except SystemExit as error:
-        # Beam parses its options with argparse, which exits for a wrong one.
-        raise ConfigurationError(
-            f"{name} exited with status {error.code}, most likely because Apache Beam does not "
-            "support an option in beam_pipeline_args: see the log."
-        ) from error
     except StatusError as error:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 

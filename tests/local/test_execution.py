@@ -44,8 +44,6 @@ def Consume(used: InputArtifact[standard_artifacts.Model], failure: Parameter[st
         raise DataError("The images are gone.")
     if failure == "bug":
         raise ValueError("Boom.\nMore of it.")
-    if failure == "option":
-        sys.exit(2)
     if failure == "Ctrl-C":
         raise KeyboardInterrupt
 
@@ -62,6 +60,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             components=[produce, consume],
             enable_cache=True,
             metadata_connection_config=sqlite_metadata_connection_config(metadata),
+            beam_pipeline_args=config.beam_pipeline_args,
         )
 
     monkeypatch.setattr("pipeline_def.pipeline.create_pipeline", create_pipeline)
@@ -267,13 +266,6 @@ def test_a_run_up_to_a_step(config: Config) -> None:
     [
         ("mistake", DataError, "failed", "The images are gone."),
         ("Ctrl-C", KeyboardInterrupt, "stopped", ""),
-        (
-            "option",
-            ConfigurationError,
-            "failed",
-            "Consume exited with status 2, most likely because Apache Beam does not support an "
-            "option in beam_pipeline_args: see the log.",
-        ),
     ],
 )
 def test_what_stops_a_run_is_recorded(
@@ -283,6 +275,23 @@ def test_what_stops_a_run_is_recorded(
         execute(failing(config, how))
     record = newest(config)
     assert (record.state, record.error, states(record)) == (state, said, ["done", state])
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--direct_num_workers=x", "argument --direct_num_workers: invalid int value: 'x'."),
+        ("--runner=Foo", "Unexpected pipeline runner: Foo. Valid values are "),
+        ("--runner=foo.Bar", "No module named 'foo'."),
+    ],
+)
+def test_options_that_beam_refuses_stop_a_run_at_once(
+    config: Config, option: str, said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        execute(dataclasses.replace(config, beam_pipeline_args=[option]))
+    assert str(caught.value).startswith(f"beam_pipeline_args: {said}")
+    assert states(newest(config)) == []
 
 
 def test_a_bug_is_one_sentence_and_its_traceback_is_in_the_log(
