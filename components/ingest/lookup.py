@@ -21,7 +21,6 @@ from components.contract.errors import DataError
 from components.contract.example import SPAN
 from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
-from components.contract.span_pattern import find_root
 from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import (
@@ -54,7 +53,7 @@ from components.ingest.source.listing import (
     write_listing,
 )
 from components.ingest.source.manifest import FORMATS
-from components.ingest.source.spans import Span, describe_gaps, find_spans
+from components.ingest.source.spans import Span, describe_gaps, find_root, find_spans
 from components.storage.fetch import Unread, read_files
 from components.storage.folder import LARGEST_POINTER, POINTER, is_file
 from components.storage.folder_listing import Found, explain_ignored, find_file, find_files

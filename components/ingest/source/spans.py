@@ -1,15 +1,18 @@
 """Find the newest folders that a pattern such as `day-{YYYY}-{MM}-{DD}` matches."""
 
 import datetime
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
 from components.contract.errors import ConfigurationError, DataError
-from components.contract.span_pattern import DATE, PLACEHOLDER, compile_part
 from components.storage.folder import list_folders
 
+_PLACEHOLDER = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)(?::(\d+))?\}")
+_DATE = ("YYYY", "MM", "DD")
+_DIGITS = {"YYYY": 4, "MM": 2, "DD": 2}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -35,7 +38,7 @@ def find_spans(
         ConfigurationError: the pattern is invalid.
         DataError: it matches nothing, or two folders of the same span.
     """
-    names = [name for name, _ in PLACEHOLDER.findall(pattern)]
+    names = [name for name, _ in _PLACEHOLDER.findall(pattern)]
     _check_pattern(pattern, names, span)
     if not names:
         return [Span(0, None, pattern)]
@@ -53,6 +56,16 @@ def find_spans(
     return [group[-1] for group in chosen]
 
 
+def find_root(pattern: str) -> str:
+    """Return the folder above the first placeholder of a pattern, or raise `ConfigurationError`."""
+    if not (first := _PLACEHOLDER.search(pattern)):
+        raise ConfigurationError(
+            f"ingest.window is set, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
+        )
+    above, slash, _ = pattern[: first.start()].rpartition("/")
+    return above or slash or "."
+
+
 def describe_gaps(spans: Sequence[Span], window: int | Literal["all"]) -> list[str]:
     """Return notes on spans that are missing between others, and on a window without enough."""
     notes = []
@@ -67,14 +80,14 @@ def describe_gaps(spans: Sequence[Span], window: int | Literal["all"]) -> list[s
 
 
 def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:
-    dates = set(names) & set(DATE)
+    dates = set(names) & set(_DATE)
     if not names and span:
         raise ConfigurationError(
             f"ingest.span is {span}, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
         )
     if len(set(names)) < len(names):
         raise ConfigurationError(f"{pattern} contains a placeholder twice.")
-    if dates and dates != set(DATE):
+    if dates and dates != set(_DATE):
         raise ConfigurationError(f"{pattern} needs all of {{YYYY}}, {{MM}} and {{DD}}, or none.")
     if names and ("SPAN" in names) == bool(dates):
         raise ConfigurationError(f"{pattern} needs either {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}.")
@@ -98,12 +111,12 @@ def _expand(
     above: str, parts: list[str], values: Mapping[str, int]
 ) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Yield each folder below `above` that `parts` match, with the values of its placeholders."""
-    fixed = next((i for i, part in enumerate(parts) if PLACEHOLDER.search(part)), len(parts))
+    fixed = next((i for i, part in enumerate(parts) if _PLACEHOLDER.search(part)), len(parts))
     above += "/".join(parts[:fixed])
     if fixed == len(parts):
         yield above, values
         return
-    expression = compile_part(parts[fixed])
+    expression = _compile(parts[fixed])
     above += "/" if fixed else ""
     for name in list_folders(above):
         if match := expression.fullmatch(name):
@@ -111,3 +124,14 @@ def _expand(
             # The rest of the pattern starts with a slash.
             rest = ["", *parts[fixed + 1 :]] if parts[fixed + 1 :] else []
             yield from _expand(above + name, rest, {**values, **found})
+
+
+def _compile(part: str) -> re.Pattern[str]:
+    """Turn one part of a pattern into a regular expression."""
+    text, end = "", 0
+    for match in _PLACEHOLDER.finditer(part):
+        name, width = match.group(1), match.group(2) or _DIGITS.get(match.group(1))
+        digits = f"{{{width}}}" if width else "+"
+        text += f"{re.escape(part[end : match.start()])}(?P<{name}>[0-9]{digits})"
+        end = match.end()
+    return re.compile(text + re.escape(part[end:]))
