@@ -26,13 +26,6 @@ logging.getLogger("tifffile").propagate = False
 
 _WHITE_IS_ZERO, _GRAY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6
 _BANDS = {_WHITE_IS_ZERO: 1, _GRAY: 1, _RGB: 3, _PALETTE: 1, _CMYK: 4, _YCBCR: 3}
-_OTHER_COLORS = {
-    -1: "no color space",
-    4: "a transparency mask",
-    **dict.fromkeys((8, 9, 10), "CIELab colors"),
-    **dict.fromkeys((32803, 34892), "the raw data of a camera"),
-    **dict.fromkeys((32844, 32845), "logarithmic luminance"),
-}
 
 _NONE, _FAX, _JPEG = 1, (2, 3, 4), 7
 # The others are LZW, Deflate by either number, PackBits, LZMA and Zstandard.
@@ -41,7 +34,7 @@ _CODECS = frozenset({_NONE, _JPEG, 5, 8, 32946, 32773, 34925, 50000})
 # What the samples beyond the colors are.
 _UNSPECIFIED, _PREMULTIPLIED, _ALPHA, _UNDECLARED = (0,), (1,), (2,), (-1,)
 
-_UNSIGNED, _FLOAT = 1, 3
+_UNSIGNED = 1
 
 # Photometric interpretation and meaning of extra samples → bits that Pillow decodes right, in one
 # plane or several.
@@ -83,52 +76,41 @@ class _Layout(NamedTuple):
     compression: int
     fill_order: int
 
-    def refuse(self, page: Any) -> str:
-        """Return why the picture has no colors that can be shown; empty if it has."""
-        colors, tags = _BANDS.get(self.photometric, 0), page.tags
-        is_gray = self.photometric in (_WHITE_IS_ZERO, _GRAY)
-        has_alpha = self.extra in (_ALPHA, _PREMULTIPLIED) and self.photometric == _GRAY
-        numbers = f"{self.bits}-bit numbers" if self.bits else "bands of unlike bits"
-        numbers = "floating-point numbers" if self.kind == _FLOAT else numbers
-        has_range = 0 < self.bits <= 16 and self.kind == _UNSIGNED
-        color_space = _OTHER_COLORS.get(self.photometric, f"color space {self.photometric}")
-        wrong = {
-            f"{color_space}: convert it to RGB": not colors,
-            f"a volume of {page.imagedepth} slices: store one as a file": page.imagedepth > 1,
-            f"{self.bands} bands: store the three to be seen as RGB": self.bands > 4,
-            f"{numbers}, whose range from black to white is unknown: scale them to 8 bits without "
-            "a sign": not has_range,
-            f"{self.bands} bands without colors: store the three to be seen as RGB": (
-                is_gray and self.bands > 1 and not has_alpha
-            ),
-            f"{self.bands} bands, of which not all have a meaning: store three as RGB": (
-                self.bands != colors + len(self.extra) or len(self.extra) > 1
-            ),
-            "an extra band that is not transparency: leave it out": (
-                self.extra > _ALPHA or (bool(self.extra) and self.photometric not in (_GRAY, _RGB))
-            ),
-            "no palette: convert it to RGB": (
-                self.photometric == _PALETTE and _COLORMAP not in tags
-            ),
-            "inks other than CMYK: convert it to RGB": tags.valueof(_INK_SET, 1) != 1,
-        }
-        return next((reason for reason, is_so in wrong.items() if is_so), "")
-
-    def suits_pillow(self, colors: Any) -> bool:
-        """Return whether Pillow decodes it right; `colors` are those of the palette."""
+    def is_decoded_right(self, page: Any) -> bool:
+        """Return whether Pillow shows the colors of a page with this layout."""
         key = (self.photometric, self.extra)
         if self.kind != _UNSIGNED or self.bits not in _BY_PILLOW.get(key, ()):
+            return False
+        if self.bands != _BANDS[self.photometric] + len(self.extra):
+            return False
+        if page.imagedepth > 1 or page.tags.valueof(_INK_SET, 1) != 1:
             return False
         if self.planes == 2 and key in _IN_ONE_PLANE:
             return False
         if self.fill_order == 2 and (self.bands > 1 or self.bits > 8):
             return False
         # Old writers fill the palette with 8 of its 16 bits.
-        if self.photometric == _PALETTE and np.max(colors) < 256:
+        if self.photometric == _PALETTE and np.max(page.tags.valueof(_COLORMAP, (0,))) < 256:
             return False
         if self.compression in _FAX:
             return self.bits == 1 and self.bands == 1
         return self.compression in _CODECS and (self.compression != _JPEG or self.bits == 8)
+
+    def __str__(self) -> str:
+        """Describe it by the names that the specification gives."""
+        bits = f"{self.bits} bits" if self.bits else "unlike bits"
+        bands = "1 band" if self.bands == 1 else f"{self.bands} bands"
+        colors = _name(tifffile.PHOTOMETRIC, self.photometric)
+        kind = _name(tifffile.SAMPLEFORMAT, self.kind)
+        packed = _name(tifffile.COMPRESSION, self.compression)
+        return f"{bands} of {bits} ({kind}), {colors}, compression {packed}"
+
+
+def _name(numbers: Any, number: int) -> str:
+    try:
+        return str(numbers(number).name)
+    except ValueError:
+        return f"number {number}"
 
 
 def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
@@ -146,8 +128,11 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
     if not all(isinstance(side, int) for side in sides):
         raise ValueError(f"the size is {sides}")
     layout = _read_layout(page)
-    if reason := layout.refuse(page):
-        raise Rejected(Category.UNSUPPORTED, f"TIFF with {reason}")
+    if not layout.is_decoded_right(page):
+        raise Rejected(
+            Category.UNSUPPORTED,
+            f"TIFF of {layout}: store what is to be seen as gray or RGB with 8 bits",
+        )
     if page.is_tiled and page.tilewidth * page.tilelength > most_pixels:
         raise Rejected(
             Category.TOO_LARGE, f"TIFF with tiles of {page.tilewidth} x {page.tilelength} pixels"
@@ -157,24 +142,11 @@ def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
     codes = page.tags.keys()
     is_doubted = layout.extra == _UNDECLARED
     is_doubted |= layout.extra == _ALPHA and _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
-    if not layout.suits_pillow(page.tags.valueof(_COLORMAP, (0,))):
-        raise Rejected(
-            Category.UNSUPPORTED,
-            f"TIFF of {layout.bits} bits in a rare layout, compressed with "
-            f"{_name_compression(layout.compression)}: store it with 8 bits and LZW or Deflate",
-        )
     image = _PillowImage(_TagReader(_with_first(data, page)))
     image.is_doubted = is_doubted
     image.cut = _explain_cut(data, page)
     image.is_animated = several
     return image
-
-
-def _name_compression(number: int) -> str:
-    try:
-        return f"{tifffile.COMPRESSION(number).name}"
-    except ValueError:
-        return f"method {number}"
 
 
 def _find_picture(file: Any) -> tuple[Any, bool]:
