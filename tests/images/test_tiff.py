@@ -108,7 +108,7 @@ def test_each_layout_is_seen_as_the_specification_says() -> None:
         data = write_tiff(stored, order=order)
         row = (photometric, extra, bits, planar, compression, order, tile, predictor)
         if not decoded or (planar == 2 and (photometric, extra) == (GRAY, ALPHA)):
-            with pytest.raises(Rejected, match="^TIFF of [^:]+: store what is"):
+            with pytest.raises(Rejected, match=r"^TIFF of [^:]+: store what is"):
                 see(data)
             continue
         wanted = seen_in(values, photometric, bits=bits, extra=extra)
