@@ -78,6 +78,7 @@ def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("schema", "--data=gs:/b", "--data is gs:/b: write it as gs://b."),
         ("inspect", "--data=", "data is empty"),
         ("inspect", "--validation.schema=/no/such", "validation.schema: /no/such does not exist"),
+        ("inspect", "--predict.folder=/no/such", "There is no file or folder /no/such"),
         ("inspect", "--model.build_fn=no_such.network", "no_such"),
         ("inspect", "--output={data}/out", "lies in --data"),
         ("run", "--output={data}/out", "lies in --data"),

@@ -25,6 +25,7 @@ from components.ingest.source.listing import (
     find_look_alikes,
 )
 from components.ingest.survey import Survey, check_splits, take_survey
+from components.predict.files import find_sources
 from components.trainer.config.model import APPLICATIONS
 from components.trainer.config.recipes import Recipe, resolve
 from components.trainer.config.training import TrainingConfig
@@ -78,13 +79,15 @@ def look(listing: Listing, config: Config) -> FirstLook:
     """Make the choices that follow from the images, and reject what would fail later.
 
     Raises:
-        UserError: labels or splits cannot be trained on; accelerator, weights, schema or code are
-            missing; or the network does not fit in memory.
+        UserError: labels or splits cannot be trained on; accelerator, weights, schema, code or the
+            images to predict are missing; or the network does not fit in memory.
     """
     if config.validation.schema:
         from components.validation.tfdv_files import read_schema
 
         read_schema(config.validation.schema)
+    if config.predict.folder:
+        find_sources([config.predict.folder])
     check_accelerator(config.training)
     require_formats(config.export.formats)
     if config.model.build_fn or config.augmentation.fn:
