@@ -9,15 +9,12 @@ from components.contract.confidence import Interval, proportion_interval
 from components.metrics.predictions import (
     EDGES,
     Counts,
-    Floats,
     Predictions,
     PredictionStats,
     Scores,
     divide,
 )
 
-# With fewer examples in a bin, its accuracy is mostly noise.
-_LEAST_IN_BIN, _MOST_BINS = 10, 10
 # The smallest number that float32 holds at full precision; probabilities may be 0.
 _LEAST = float(np.finfo(np.float32).tiny)
 
@@ -88,33 +85,9 @@ def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -
 
 def bin_by_width(counts: Counts) -> Bins:
     """Return the bins of equal width that define the expected calibration error."""
-    return _make_bins(EDGES, counts.bins)
-
-
-def bin_by_count(stats: PredictionStats) -> Bins:
-    """Divide the examples into up to 10 bins of about equal size, at least 10 examples each.
-
-    Bins of equal width would hold next to no examples where the model is rarely that confident.
-    Examples of the same confidence stay together, so there may be fewer bins. NaN is left out.
-    """
-    known = np.isfinite(stats.confidence)
-    confidence, right = stats.confidence[known], stats.right[known]
-    if not len(confidence):
-        return ()
-    bins = int(np.clip(len(confidence) // _LEAST_IN_BIN, 1, _MOST_BINS))
-    edges = np.unique(np.quantile(confidence, np.linspace(0, 1, bins + 1)))
-    edges = edges if len(edges) > 1 else edges.repeat(2)
-    columns = edges[1:-1].searchsorted(confidence)
-    weights = np.ones(len(right)), confidence, right
-    sums = np.stack([np.bincount(columns, weight, len(edges) - 1) for weight in weights])
-    return _make_bins(edges, sums.astype(np.float64))
-
-
-def _make_bins(edges: Floats, sums: Floats) -> Bins:
-    """Make bins from their edges, [bins + 1], and sums, [3, bins] as in `Counts.bins`."""
-    examples, confidence, right = sums
+    examples, confidence, right = counts.bins
     means = divide(confidence, examples), divide(right, examples)
-    columns = (edges[:-1], edges[1:], examples.astype(np.int64), *means)
+    columns = (EDGES[:-1], EDGES[1:], examples.astype(np.int64), *means)
     return tuple(
         ConfidenceBin(*row) for row in zip(*(column.tolist() for column in columns), strict=True)
     )

@@ -125,30 +125,6 @@ def test_reliability_bins_exclude_their_lower_edge() -> None:
     assert np.isnan([of.accuracy for of in bins[:8]]).all()
 
 
-@pytest.mark.parametrize(
-    ("confidence", "examples"),
-    [
-        (np.linspace(0.5, 1, 100), [10] * 10),
-        (np.linspace(0.5, 1, 33), [11] * 3),  # at least 10 in each
-        (np.repeat([0.6, 1.0], [20, 80]), [20, 80]),  # equals stay together
-        (np.ones(50), [50]),
-        (np.full(3, np.nan), []),
-    ],
-)
-def test_calibration_bins_are_of_about_equal_size(confidence: Floats, examples: list[int]) -> None:
-    ids = np.arange(len(confidence)) % 2
-    bins = measure(
-        Predictions(("a", "b"), ids, np.column_stack([confidence, 1 - confidence]))
-    ).calibration
-    assert [of.examples for of in bins] == examples
-    # The first class is predicted throughout.
-    if examples:
-        right = sum(of.accuracy * of.examples for of in bins)
-        assert right == pytest.approx(np.sum(ids == 0))
-        total = sum(of.confidence * of.examples for of in bins)
-        assert total == pytest.approx(confidence.sum())
-
-
 def test_slices_are_sorted_by_number() -> None:
     sizes = ("128 to 255 px", "under 32 px", "32 to 63 px", "1024 and more px", "32 to 63 px")
     model = predict("ab", truth="aaaab", said="aabba")

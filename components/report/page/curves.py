@@ -1,26 +1,24 @@
 """Calibration, unknown images and the ROC curve."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from components.contract.confidence import Interval, proportion_interval
-from components.metrics.calibration import Bins
+from components.metrics.calibration import ConfidenceBin
 from components.metrics.curves import Roc
 from components.metrics.predictions import Scores
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number
 
-# Area of the dot of a bin with all images, in square points, and of the smallest dot.
-_LARGEST, _SMALLEST = 220, 12
-
 
 def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
     """Draw the reliability diagram, and list its bins with their intervals."""
-    metrics, bins = facts.metrics, facts.metrics.calibration
+    metrics = facts.metrics
+    bins = [bin_ for bin_ in metrics.reliability if bin_.examples]
     if not bins:
         return {"drawing": None}
     intervals = [
@@ -31,46 +29,35 @@ def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
         "error": error,
         "loss": metrics.scalars["loss"],
         "scaling": facts.scaling,
-        "drawing": _draw_reliability(bins, intervals, metrics.reliability, error),
+        "drawing": _draw_reliability(bins, intervals, error),
         "rows": list(zip(bins, intervals, strict=True)),
     }
 
 
 def _draw_reliability(
-    bins: Bins, intervals: list[Interval], histogram: Bins, error: float
+    bins: Sequence[ConfidenceBin], intervals: Sequence[Interval], error: float
 ) -> Drawing:
+    low, high, examples, confidence, accuracy = np.array(bins).T
+
     def paint(figure: Figure) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-        _paint_dots(above, bins, intervals)
+        above.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
+        ends = ([of.low for of in intervals], [of.high for of in intervals])
+        above.vlines(confidence, *ends, color=FIRST)
+        above.plot(confidence, accuracy, "o", color=FIRST)
         above.set(ylabel="accuracy", xlim=WHOLE, ylim=WHOLE)
-        low, high, examples, _, _ = np.array(histogram).T
-        fractions = examples / max(1, examples.sum())
-        width = 0.9 * (high - low)
+        fractions, width = examples / examples.sum(), 0.9 * (high - low)
         below.bar(low, fractions, width, align="edge", color=FIRST, edgecolor="none")
         below.set(xlabel="confidence", ylabel="fraction\nof images")
         below.locator_params(axis="y", nbins=3)
 
     return draw(
         paint,
-        caption="Top: accuracy against confidence with 95% confidence intervals; the size of a dot "
-        "is the fraction of the images. Bottom: histogram of confidence",
+        caption="Top: accuracy against confidence with 95% confidence intervals. Bottom: histogram "
+        "of confidence",
         name=f"Reliability diagram: accuracy against confidence; calibration error {number(error)}",
         height=4.4,
     )
-
-
-def _paint_dots(axes: Axes, bins: Bins, intervals: list[Interval]) -> None:
-    axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-    confidence = [bin_.confidence for bin_ in bins]
-    axes.vlines(
-        confidence,
-        [of.low for of in intervals],
-        [interval.high for interval in intervals],
-        color=FIRST,
-    )
-    total = sum(bin_.examples for bin_ in bins)
-    sizes = [max(_SMALLEST, _LARGEST * bin_.examples / total) for bin_ in bins]
-    axes.scatter(confidence, [bin_.accuracy for bin_ in bins], sizes, color=FIRST, zorder=3)
 
 
 def describe_unknowns(facts: ReportFacts) -> dict[str, Any]:
