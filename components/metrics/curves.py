@@ -110,15 +110,7 @@ def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
 
 
 def _thin(x: Floats, y: Floats) -> Ints:
-    """Return the points that keep the shape of a curve: both ends, then the farthest off it."""
-    # A vertical stretch is a function of the arc length, too.
+    """Return points at equal distances along a curve, both ends among them."""
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
-    kept = np.array([0, len(x) - 1])
-    while len(kept) < _MOST_POINTS:
-        off = [np.abs(values - np.interp(along, along[kept], values[kept])) for values in (x, y)]
-        distance = np.maximum(*off)
-        farthest = distance.argmax()
-        if distance[farthest] < 1e-9:
-            break
-        kept = np.sort(np.append(kept, farthest))
+    kept: Ints = np.unique(np.searchsorted(along, np.linspace(0, along[-1], _MOST_POINTS)))
     return kept
