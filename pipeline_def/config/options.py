@@ -253,9 +253,17 @@ def _find_missing(name: str, config: Config) -> str:
     """Return what an option needs to have an effect; "" if nothing is missing."""
     if name.startswith("transfer.") and not config.model.pretrained:
         return "without pretrained weights"
+    tuning = name.startswith("augmentation.") or name in (
+        "training.epochs",
+        "training.learning_rate",
+    )
+    if tuning and config.model.pretrained and config.transfer.unfreeze == "none":
+        return "with transfer.unfreeze none"
     if name == "training.momentum" and config.training.optimizer != "sgd":
         return f"with training.optimizer {config.training.optimizer}"
-    if name == "training.patience" and config.training.keep == "last":
+    searched = name == "training.metric" and config.training.minutes
+    names = ("training.patience", "training.metric")
+    if name in names and config.training.keep == "last" and not searched:
         return "with training.keep last"
     if name == "model.width" and config.model.title not in OWN_NETWORKS:
         return f"with {config.model.title}"

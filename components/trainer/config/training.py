@@ -127,9 +127,9 @@ class TrainingConfig:
     GPUs, else the CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
 
     deterministic: bool | None = None
-    """Same seed, same weights, bit for bit with cnn. On several CPU threads, larger networks may
-    differ in the last bits. Unset: on for CPU; off for accelerators, where it is slower and some
-    operations do not support it."""
+    """Same seed, same weights on as many CPUs: bit for bit with cnn, while larger networks may
+    differ in the last bits on several. Unset: on for CPU; off for accelerators, where it is slower
+    and some operations do not support it."""
 
     seed: Count = 0
     """Seed of the initial weights, shuffling and augmentation."""

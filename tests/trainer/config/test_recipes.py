@@ -154,6 +154,11 @@ INEFFECTIVE = {
     "pretrained weights",
     "--transfer.unfreeze 2": "",
     "--training.patience 7": "--training.patience 7 changes nothing with training.keep last",
+    "--training.metric accuracy": "--training.metric accuracy changes nothing with training.keep "
+    "last",
+    "--training.metric accuracy --training.minutes 9": "",
+    "--transfer.unfreeze none --augmentation.hue 0.1": "--augmentation.hue 0.1 changes nothing "
+    "with transfer.unfreeze none",
     "--augmentation.flip false": "",
     "--training.keep best --training.patience 5": "",
     "--training.optimizer sgd --training.momentum 0.8": "",
