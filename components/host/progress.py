@@ -26,6 +26,7 @@ def report_progress(*, done: float, total: float, unit: str, note: str = "") -> 
     a Kubeflow step shows the line itself. `done` may be fractional, such as 2.5 epochs.
     """
     text = f"{math.floor(done):,} of {total:,.0f} {unit}" + (f", {note}" if note else "")
+    text = " ".join((*_folds, text))
     LOGGER.info(text, extra={"progress": (done, total)})
 
 

@@ -2,7 +2,13 @@ import logging
 
 import pytest
 
-from components.host.progress import LOGGER, add_progress, report_epoch, report_progress
+from components.host.progress import (
+    LOGGER,
+    add_progress,
+    naming_fold,
+    report_epoch,
+    report_progress,
+)
 
 
 def test_counts_add_up_per_task_and_are_reported_now_and_then(
@@ -38,5 +44,7 @@ def test_the_line_of_an_epoch(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_unfinished_epoch_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, LOGGER.name):
         report_progress(done=2.75, total=60, unit="epochs", note="loss 0.5")
-    assert caplog.messages == ["2 of 60 epochs, loss 0.5"]
+        with naming_fold("fold 1/3:"):
+            report_progress(done=3, total=60, unit="epochs")
+    assert caplog.messages == ["2 of 60 epochs, loss 0.5", "fold 1/3: 3 of 60 epochs"]
     assert caplog.records[0].__dict__["progress"] == (2.75, 60)

@@ -79,6 +79,14 @@ def test_train_comes_first_and_then_eval(tmp_path: Path, images: int, least: set
     assert all(splits.keys() == least for splits in found.values())
 
 
+def test_the_sizes_of_splits_of_small_classes_are_known_before(tmp_path: Path) -> None:
+    for label in map(str, range(30)):
+        write(tmp_path, label, images=3)
+    listing = list_images(str(tmp_path), IngestConfig(splits=TWO))
+    found = collections.Counter(divide(listing).values())
+    assert {split: listing.expected(split) for split in TWO} == found == {"eval": 30, "train": 60}
+
+
 @pytest.mark.slow
 def test_few_images_change_their_split_as_the_data_grows(tmp_path: Path) -> None:
     """Hashes alone would move none."""

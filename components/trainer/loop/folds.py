@@ -207,7 +207,7 @@ def _answer_first(
         judged, mode = np.flatnonzero(assigned == fold), Recorded({HEAD: 1})
         # Neither logs nor checkpoints come of the head alone.
         part = images.divide(data, judged, replicas=1)
-        with naming_fold(f"fold {fold + 1}/{folds}"):
+        with naming_fold(f"fold {fold + 1}/{folds}:"):
             Training(model, part, log_dir, log_dir, mode=mode, shared=shared).run()
         [logits] = mode.logits[HEAD]
         right += int((logits.argmax(axis=1) == images.labels[judged]).sum())
@@ -252,7 +252,7 @@ def cross_validate(
             part = images.divide(data, np.flatnonzero(assigned == fold), replicas=replicas)
             logs = os.path.join(log_dir, "folds", str(fold + 1))
             places = {"log_dir": logs, "checkpoint_dir": checkpoint_dir}
-            with naming_fold(name):
+            with naming_fold(f"{name}:"):
                 result = _train_fold(model, part, shared=shared, **places)
             result.save(path)
             report_result(f"{name} {result.seconds:.0f} s")
