@@ -45,7 +45,7 @@ def test_an_import_that_cannot_be_renamed_stops_the_build() -> None:
     ("line", "becomes"),
     [
         ("Next: uv run local_runner.py serve", "Next: tfx-images serve"),
-        ("usage: kfp_runner.py check FILE", "usage: tfx-images-kfp check FILE"),
+        ("usage: kfp_runner.py run FILE", "usage: tfx-images-kfp run FILE"),
     ],
 )
 def test_runners_become_commands(line: str, becomes: str) -> None:

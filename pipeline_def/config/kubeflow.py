@@ -85,10 +85,6 @@ class StepConfig:
     annotations: dict[Text, Text] = field(default_factory=dict)
     """Annotations of the step's pod, or of its workers' pods."""
 
-    priority_class: Text | None = None
-    """Kubernetes' priority class of the workers of a step. Kubeflow Pipelines cannot set one for
-    other pods."""
-
     image_pull_secrets: list[Text] = field(default_factory=list)
     """Kubernetes secrets with credentials of a private registry."""
 
@@ -230,5 +226,4 @@ class KubeflowConfig:
             tolerations=general.tolerations,
             labels=general.labels,
             annotations=general.annotations,
-            priority_class=None,
         )

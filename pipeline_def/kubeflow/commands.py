@@ -1,33 +1,24 @@
-"""The commands of `kfp_runner.py`: compile a specification, check one, and handle runs of it."""
+"""The commands of `kfp_runner.py`: compile a specification, and handle runs of it."""
 
 import argparse
 import operator
 import shlex
 from pathlib import Path
 
-import yaml
-
 from components.contract.artifact_files import on_disk
 from components.contract.error_messages import did_you_mean
-from components.contract.errors import ConfigurationError, ServiceError, StorageError
+from components.contract.errors import ConfigurationError, StorageError
 from components.trainer.config.recipes import resolve
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import run_commands
-from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
-from pipeline_def.kubeflow.run_commands import Parser, add_specification, add_target
-from pipeline_def.kubeflow.specification import (
-    LOOKUPS,
-    Target,
-    check_documents,
-    find_target,
-    read_documents,
-)
+from pipeline_def.kubeflow.run_commands import Parser
+from pipeline_def.kubeflow.specification import LOOKUPS, ROOT_SCHEMES, Target
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
-AI. `compile` writes its specification, `check` finds what a target would refuse in one, and `run`
-uploads one and starts it. The other commands are for open-source Kubeflow."""
+AI. `compile` writes its specification. The other commands are for open-source Kubeflow: `run`
+uploads a specification and starts it."""
 
 # Pixels, of photographs: nobody has looked at the images yet.
 _ASSUMED_SIDE = 224
@@ -49,7 +40,8 @@ def overview(arguments: list[str]) -> int:
 def compile_(arguments: list[str]) -> int:
     """Write the specification of the pipeline: the same bytes for the same configuration."""
     parser = Parser(prog="kfp_runner.py compile", description=compile_.__doc__, add_help=False)
-    add_target(parser)
+    targets = "oss: open-source Kubeflow Pipelines v2; vertex: Vertex AI. Default: oss."
+    parser.add_argument("--target", choices=("oss", "vertex"), default="oss", help=targets)
     parser.add_argument("--image", required=True, help="Container image with this repository.")
     parser.add_argument(
         "--output",
@@ -77,8 +69,9 @@ def compile_(arguments: list[str]) -> int:
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a Job.")
     print(f"Written: {options.output}, for {options.target}")
-    place = {"oss": "--endpoint URL", "vertex": "--target vertex --project ID --region REGION"}
-    print(f"Next: uv run kfp_runner.py run {shlex.quote(options.output)} {place[options.target]}")
+    command = f"uv run kfp_runner.py run {shlex.quote(options.output)} --endpoint URL"
+    vertex = "docs/how-to/kubeflow.md, section Vertex AI"
+    print(f"Next: {command if options.target == 'oss' else vertex}")
     return 0
 
 
@@ -106,10 +99,10 @@ def _resolve_for_cluster(config: Config, target: Target) -> Config:
 def _check_reachable(config: Config, option: str, step: str, target: Target) -> None:
     """Raise `ConfigurationError` if `step` cannot open the place that an option names."""
     place = operator.attrgetter(option)(config)
-    if not place or not on_disk(place):
+    if not place or place.startswith(ROOT_SCHEMES["oss"]):
         return
     problem = f"--{option.removesuffix('_file')} is {place}: a cluster needs a URL, such as gs://…"
-    if target == "vertex":
+    if target == "vertex" or not on_disk(place):
         raise ConfigurationError(f"{problem}.")
     if not config.kubeflow.step(step).mounts(place):
         raise ConfigurationError(
@@ -117,52 +110,8 @@ def _check_reachable(config: Config, option: str, step: str, target: Target) -> 
         )
 
 
-def check(arguments: list[str]) -> int:
-    """Find what the target would refuse in a compiled specification."""
-    parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
-    add_specification(parser)
-    add_target(parser, default=None)
-    preflight = "Also ask the kubeconfig's cluster whether it starts failing steps again."
-    parser.add_argument("--preflight", action="store_true", help=preflight)
-    where = "Namespace of Argo's controller, for --preflight. Default: kubeflow."
-    parser.add_argument("--namespace", default="kubeflow", help=where)
-    options = parser.parse_args(arguments)
-    documents = read_documents(options.spec)
-    target = options.target or find_target(documents)
-    check_documents(documents, target)
-    print(f"Valid for {target}: {options.spec}")
-    if options.preflight:
-        print(_describe_retries(options.namespace))
-    return 0
-
-
-def _describe_retries(namespace: str) -> str:
-    """Return a sentence about what Argo's defaults make of the retries of steps.
-
-    It asks the cluster of the kubeconfig, where this user may read the configuration.
-    """
-    try:
-        found = KubernetesClient.of_user(namespace).config_map("workflow-controller-configmap")
-    except ServiceError as error:
-        return f"Whether Argo starts failing steps again is unknown: {error}"
-    try:
-        whole = yaml.safe_load(found.get("config") or "") or {}
-        defaults = yaml.safe_load(found.get("workflowDefaults") or "") or whole["workflowDefaults"]
-        policy = str(defaults["spec"]["templateDefaults"]["retryStrategy"]["retryPolicy"])
-    except (yaml.YAMLError, LookupError, TypeError, AttributeError):
-        policy = ""
-    if policy in ("OnError", "OnTransientError"):
-        return (
-            f"Argo's templateDefaults say retryPolicy: {policy}: it starts lost pods again, but no "
-            "step that fails. Its pod does, but for a pod that is killed as a whole; see "
-            "docs/how-to/kubeflow.md, section Resources."
-        )
-    return "Argo starts failing steps again, as often as their retries say."
-
-
 COMMANDS = {
     "compile": compile_,
-    "check": check,
     "run": run_commands.run,
     "schedule": run_commands.schedule,
     "runs": run_commands.runs,

@@ -1,4 +1,4 @@
-"""Requests to the Kubernetes API, mostly from within a pod; each failure is one sentence.
+"""Requests to the Kubernetes API from within a pod; each failure is one sentence.
 
 By the official client, which is imported by those that ask. Answers stay dictionaries of JSON: the
 client's classes reject what a newer server leaves out.
@@ -59,18 +59,6 @@ class KubernetesClient:
                 "Starting workers needs the Kubernetes API, and this container has no service "
                 "account for it: run the step in a pod with automountServiceAccountToken."
             ) from error
-        return cls(configuration, namespace)
-
-    @classmethod
-    def of_user(cls, namespace: str) -> Self:
-        """Find the API server as kubectl does."""
-        from kubernetes import client, config
-
-        configuration = client.Configuration()
-        try:
-            config.load_kube_config(client_configuration=configuration)
-        except (config.ConfigException, OSError) as error:
-            raise ServiceError(f"There is no kubeconfig ({one_line(str(error))}).") from error
         return cls(configuration, namespace)
 
     def own_pod(self) -> Pod:

@@ -11,25 +11,34 @@ from typing import NoReturn
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
+from components.evaluation.config import EvaluationConfig
+from components.ingest.config import IngestConfig
+from components.trainer.config.training import TrainingConfig
 from pipeline_def.kubeflow.client import runs as client
-from pipeline_def.kubeflow.client import schedules, vertex_client
+from pipeline_def.kubeflow.client import schedules
 from pipeline_def.kubeflow.client.api import Api, Connection
 from pipeline_def.kubeflow.client.run import (
     RUN_ENDS,
     Parameter,
     RunFollower,
     RunRequest,
-    StartedRun,
     describe,
 )
 from pipeline_def.kubeflow.specification import (
     Specification,
-    Target,
     check_documents,
+    check_root,
     read_documents,
 )
+from pipeline_def.kubeflow.step_interface import RUN_PARAMETERS
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
-_REQUIRED = {"oss": ("endpoint",), "vertex": ("project", "region")}
+# Section of the options that a step's parameters replace.
+_SECTIONS: dict[str, type] = {
+    EXAMPLE_GEN.id: IngestConfig,
+    TRAINER.id: TrainingConfig,
+    EVALUATOR.id: EvaluationConfig,
+}
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
 a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
@@ -49,22 +58,10 @@ class Parser(argparse.ArgumentParser):
         raise ConfigurationError(f"{text}. See {self.prog} --help.")
 
 
-def add_target(parser: argparse.ArgumentParser, *, default: Target | None = "oss") -> None:
-    """Add the option that chooses a kind of Kubeflow."""
-    otherwise = f"default: {default or 'what the file is for'}"
-    parser.add_argument(
-        "--target",
-        choices=("oss", "vertex"),
-        default=default,
-        help=f"oss: open-source Kubeflow Pipelines v2; vertex: Vertex AI; {otherwise}.",
-    )
-
-
-def add_connection(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add the options for the API of open-source Kubeflow Pipelines."""
-    group = parser.add_argument_group("open-source Kubeflow Pipelines")
-    add = group.add_argument
-    add("--endpoint", required=required, help="URL of the API, such as http://localhost:8080.")
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the API of Kubeflow Pipelines."""
+    add = parser.add_argument_group("Kubeflow Pipelines").add_argument
+    add("--endpoint", required=True, help="URL of the API, such as http://localhost:8080.")
     add("--namespace", help="Namespace of the user, on a cluster with several.")
     add("--experiment", default="images", help="Created if missing. Default: images.")
     add("--token-file", help="File with a bearer token. Default: the variable KFP_TOKEN, or none.")
@@ -78,16 +75,11 @@ def connect(options: argparse.Namespace) -> Api:
     return Api(Connection(**{name: getattr(options, name) for name in names}))
 
 
-def add_specification(parser: argparse.ArgumentParser) -> None:
-    """Add the specification."""
-    text = "File from `compile`. Default: pipeline.yaml."
-    parser.add_argument("spec", nargs="?", default="pipeline.yaml", metavar="FILE", help=text)
-
-
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Add the options for what a run consists of."""
     add = parser.add_argument
-    add_specification(parser)
+    text = "File from `compile`. Default: pipeline.yaml."
+    add("spec", nargs="?", default="pipeline.yaml", metavar="FILE", help=text)
     add(
         "--parameter",
         action="append",
@@ -101,24 +93,27 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--no-cache", action="store_true", help="Run every step, whatever is in the cache.")
 
 
-def make_request(options: argparse.Namespace, name: str | None, *, target: Target) -> RunRequest:
+def make_request(options: argparse.Namespace, name: str | None) -> RunRequest:
     """Return the run, or the runs of a schedule, that the options of `add_request` describe.
 
     Without a name, it is named by pipeline and time. Raises `UserError` for wrong parameters and
     files.
     """
     documents = read_documents(options.spec)
-    check_documents(documents, target)
+    check_documents(documents, "oss")
+    if options.pipeline_root is not None:
+        check_root(options.pipeline_root, "oss")
     specification = Specification(documents[0])
     pipeline = specification.spec["pipelineInfo"]["name"]
+    # A run has no such setting.
+    for task in specification.tasks.values() if options.no_cache else ():
+        task["cachingOptions"] = {"enableCache": False}
     return RunRequest(
-        path=options.spec,
         documents=documents,
         name=name or f"{pipeline}-{time.strftime('%Y%m%d-%H%M%S')}",
         parameters=_parse_parameters(options.parameter, specification),
         pipeline_root=options.pipeline_root,
         service_account=options.service_account,
-        no_cache=options.no_cache,
         experiment=options.experiment,
         version=options.pipeline_version,
     )
@@ -140,41 +135,30 @@ def _parse_parameters(texts: list[str], specification: Specification) -> dict[st
             parameters[name] = _READERS.get(kind, str)(value)
         except (ValueError, KeyError):
             raise ConfigurationError(f"--parameter {text}: the value must be a {kind}.") from None
+    # Before an hour of ingest: the values are checked as those of options are.
+    for parameter in RUN_PARAMETERS:
+        given = parameters.get(parameter.name, parameter.unset)
+        if given != parameter.unset and len(parameter.place) > 1:
+            _SECTIONS[parameter.step](**{parameter.place[-1]: given})
     return parameters
 
 
 def run(arguments: list[str]) -> int:
     """Upload a specification as a new version of its pipeline and start a run of it."""
     parser = Parser(prog="kfp_runner.py run", description=run.__doc__, epilog=_STATUS)
-    add_target(parser)
     add_request(parser)
     add = parser.add_argument
     add("--run-name", help="Name of the run. Default: pipeline and time.")
     add("--wait", action="store_true", help="Follow the run; the exit status says how it ended.")
-    add_connection(parser, required=False)
-    vertex = parser.add_argument_group("Vertex AI")
-    vertex.add_argument("--project", help="Google Cloud project.")
-    vertex.add_argument("--region", help="Region, such as europe-west4.")
+    add_connection(parser)
     options = parser.parse_args(arguments)
-    for name in _REQUIRED[options.target]:
-        if not getattr(options, name):
-            raise ConfigurationError(f"--{name} is missing: --target {options.target} needs it.")
-    request = make_request(options, options.run_name, target=options.target)
-    if options.target == "vertex":
-        if not (request.pipeline_root or request.documents[0].get("defaultPipelineRoot")):
-            raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
-        location = vertex_client.Location(options.project, options.region)
-        return _report(vertex_client.start_run(location, request), wait=options.wait)
+    request = make_request(options, options.run_name)
     with connect(options) as api:
-        return _report(client.start_run(api, request), wait=options.wait)
-
-
-def _report(started: StartedRun, *, wait: bool) -> int:
-    """Print where a run is, and follow it if asked to; return 1 if it failed."""
-    print(f"Run: {started.run_id}\n{started.url}", flush=True)
-    if not wait:
-        return 0
-    state = RunFollower(started, functools.partial(print, flush=True)).follow()
+        started = client.start_run(api, request)
+        print(f"Run: {started.run_id}\n{started.url}", flush=True)
+        if not options.wait:
+            return 0
+        state = RunFollower(started, functools.partial(print, flush=True)).follow()
     if state not in RUN_ENDS:
         return _INTERRUPTED
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
@@ -199,7 +183,7 @@ def schedule(arguments: list[str]) -> int:
 
     if options.cron is not None:
         schedules.read_cron(options.cron)
-        request = make_request(options, options.name, target="oss")
+        request = make_request(options, options.name)
         pipeline = request.documents[0]["pipelineInfo"]["name"]
         request = dataclasses.replace(request, name=options.name or pipeline)
     with connect(options) as api:

@@ -20,19 +20,18 @@ Spec = dict[str, Any]
 Target = Literal["oss", "vertex"]
 """Open-source Kubeflow Pipelines, or Vertex AI."""
 
+ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
+"""Target → how the URL of its pipeline root begins."""
+
 _EXECUTOR = "_executor"
 
 # Parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
-_ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
 _ACCELERATORS = {
     # The name of a resource of Kubernetes' nodes.
     "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
     "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
 }
-
-_DIRECT = '"direct": true'
-"""In the interface of a step that uses remote URIs instead of the launcher's copies."""
 
 
 def executor_label(task: str) -> str:
@@ -147,23 +146,8 @@ def read_documents(path: str) -> list[Any]:
 def check_documents(documents: list[Any], target: Target) -> None:
     """Raise `ConfigurationError` with everything that `target` would refuse."""
     if problems := find_problems(documents, target):
-        other = find_target(documents)
-        if other != target and not find_problems(documents, other):
-            raise ConfigurationError(
-                f"This file is for {other}, not for {target}: compile it again with --target "
-                f"{target}, or add --target {other} here."
-            )
         name = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
         raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
-
-
-def find_target(documents: list[Any]) -> Target:
-    """Return what the documents are compiled for: on Vertex AI every step uses remote URIs."""
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        return "oss"
-    executors = Specification(documents[0]).executors.values()
-    direct = [_DIRECT in str(executor.get("container", {}).get("args")) for executor in executors]
-    return "vertex" if direct and all(direct) else "oss"
 
 
 def check_name(name: str) -> None:
@@ -172,6 +156,15 @@ def check_name(name: str) -> None:
         raise ConfigurationError(
             f"Invalid pipeline name {name!r}: use up to 128 characters of a-z, 0-9 and -, with a "
             "letter or digit at each end."
+        )
+
+
+def check_root(root: str, target: Target) -> None:
+    """Raise `ConfigurationError` if a target cannot write below this pipeline root."""
+    if not re.match(f"({'|'.join(ROOT_SCHEMES[target])})[^/]", root):
+        raise ConfigurationError(
+            f"The pipeline root is {root}: it must start with {' or '.join(ROOT_SCHEMES[target])} "
+            "and a bucket."
         )
 
 
@@ -212,11 +205,10 @@ def _unknown_fields(specification: Specification) -> Iterator[str]:
 def _specification_problems(specification: Specification, target: Target) -> Iterator[str]:
     try:
         check_name(specification.spec.get("pipelineInfo", {}).get("name", ""))
+        if root := specification.spec.get("defaultPipelineRoot"):
+            check_root(root, target)
     except ConfigurationError as error:
         yield str(error)
-    root, schemes = specification.spec.get("defaultPipelineRoot"), _ROOT_SCHEMES[target]
-    if root is not None and not root.startswith(schemes):
-        yield f"The pipeline root is {root}: it must start with {' or '.join(schemes)}."
     pattern, example = _ACCELERATORS[target]
     for label, executor in specification.executors.items():
         task, container = task_of(label), executor.get("container", {})

@@ -39,7 +39,7 @@ def is_run(command: Command) -> bool:
     if program == "local_runner.py":
         return arguments[0] in ("inspect", "predict", "schema", "runs", "--help")
     if program == "kfp_runner.py":
-        return arguments[0] == "check" or (command.where, arguments[0]) == (_compiled(), "compile")
+        return (command.where, arguments[0]) == (_compiled(), "compile")
     return program in RUN
 
 

@@ -1,7 +1,6 @@
 """Checks of the container image that need no build; `.ci/check_image.py` has the others."""
 
 import fnmatch
-import functools
 import importlib.util
 import json
 import re
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 from pipeline_def.code_digest import whole_digest
-from tests.beam_server import serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,38 +94,6 @@ def test_the_image_contains_all_code_of_the_digest_and_starts_its_programs(app: 
     assert Path(in_the_image(app, "-c", script).strip()).is_relative_to(app)
     names = {path.name for path in (app / "pipeline_def/apps/serve/templates").iterdir()}
     assert names >= {"page.html", "style.css"}
-
-
-@pytest.mark.slow
-@pytest.mark.weekly
-def test_beam_starts_workers_from_the_image(
-    app: Path,
-    image_folder: Path,
-    ingested: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As Dataflow's, with this machine's packages and without `boot`, which is a Go program."""
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.transforms.environments import ExternalEnvironment
-
-    from tests import nodes
-
-    log = tmp_path / "pool.log"
-    pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", "--service_port=0"]
-    with serving(
-        pool,
-        log,
-        "Started worker pool servicer at port:",
-        folder=Path("/"),
-        environment={"PYTHONPATH": str(app)},
-    ) as address:
-        environment = ExternalEnvironment(address)
-        runner = functools.partial(FnApiRunner, default_environment=environment)
-        monkeypatch.setattr(sys.modules[__name__], "OnWorkers", runner, raising=False)
-        made = nodes.ingest(image_folder, tmp_path, beam_args=(f"--runner={__name__}.OnWorkers",))
-    assert nodes.shard_bytes(made.examples) == nodes.shard_bytes(ingested.examples)
-    assert "Starting worker with command" in log.read_text()
 
 
 ENTRYPOINT = re.compile(r"^ENTRYPOINT (\[.+\])$", re.M)

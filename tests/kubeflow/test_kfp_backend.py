@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 import kfp_runner
-from tests.kubeflow.conftest import settings_of
 from tests.kubeflow.kfp_backend import Unavailable, argo_workflow
 from tests.missing import lack
 
@@ -39,9 +38,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def workflow_of(file: Path, defaults: Spec | None = None, **parameters: Any) -> Spec:
+def workflow_of(file: Path, **parameters: Any) -> Spec:
     try:
-        return argo_workflow(file, parameters, defaults=defaults)
+        return argo_workflow(file, parameters)
     except Unavailable as reason:
         lack("kfp", f"Kubeflow Pipelines: {reason}")
 
@@ -63,18 +62,3 @@ def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path
     config = next(value["value"] for value in driver if value["name"] == "runtime-config")
     values = json.loads(config)["parameterValues"]
     assert (values["training_epochs"], values["data"]) == (3, "gs://other")
-
-
-def test_argos_defaults_make_every_failure_of_a_step_final(file: Path) -> None:
-    """With those of KFP 2.17, its retries come from its own pod alone."""
-    workflow = workflow_of(file, {"retryStrategy": {"retryPolicy": "OnError"}})
-    retrying = [
-        one["retryStrategy"]
-        for one in workflow["spec"]["templates"]
-        if "limit" in one.get("retryStrategy", {})
-    ]
-    assert retrying
-    # KFP's templates set the number of retries and no policy, so that the defaults' one holds.
-    assert {one["retryPolicy"] for one in retrying} == {"OnError"}
-    settings = settings_of(next(yaml.safe_load_all(file.read_text())), "Trainer")
-    assert settings.retries == 3

@@ -1,61 +1,21 @@
 """What a target would refuse is found in the specification, and the sentence says where."""
 
 import copy
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from kubernetes.config import kube_config
 
-import kfp_runner
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.kubeflow.specification import (
     Spec,
     Target,
     find_problems,
-    find_target,
     read_documents,
 )
 from tests.kubeflow.conftest import container
-from tests.kubeflow.workers.kubernetes_server import TOKEN, KubernetesServer
-
-DEFAULTS = "spec: {templateDefaults: {retryStrategy: {limit: '2', retryPolicy: OnError}}}"
-NESTED = f"workflowDefaults:\n  {DEFAULTS}"
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        ({"workflowDefaults": DEFAULTS}, "retryPolicy: OnError: it starts lost pods again, but no"),
-        ({"config": NESTED}, "retryPolicy: OnError: it starts lost pods again, but no"),
-        ({"executor": "a: b"}, "Argo starts failing steps again"),
-        (None, "is unknown: .* could not read the config map .*403"),
-    ],
-)
-def test_preflight_tells_what_argo_makes_of_retries(
-    tmp_path: Path,
-    compiled_file: Path,
-    data: dict[str, str] | None,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
-    with KubernetesServer() as server:
-        if data is not None:
-            server.config_maps["workflow-controller-configmap"] = data
-            server.role = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
-        entry = {"name": "a", "cluster": {"server": server.url}, "user": {"token": TOKEN}}
-        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
-        lists = {"clusters": [entry], "users": [entry], "contexts": [context]}
-        (tmp_path / "config").write_text(yaml.safe_dump({"current-context": "a", **lists}))
-        assert kfp_runner.main(["check", str(compiled_file), "--preflight"]) == 0
-    assert re.search(said, capsys.readouterr().out)
-
 
 Edit = Callable[[Spec], Any]
 
@@ -129,45 +89,6 @@ def test_documents_that_would_be_refused_or_ignored(
 ) -> None:
     [problem] = find_problems(documents(compiled), target)
     assert sentence in problem
-
-
-def test_check_lists_all_problems(
-    tmp_path: Path, compiled: list[Spec], capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec, file = copy.deepcopy(compiled[0]), tmp_path / "spec.json"
-    without_image(spec)
-    misnamed(spec)
-    for content, status in ((spec, 2), (compiled[0], 0)):
-        file.write_text(json.dumps(content))
-        assert kfp_runner.main(["check", str(file)]) == status
-    [line] = capsys.readouterr().err.splitlines()
-    said = ("Kubeflow Pipelines would not run this", "Trainer has no container", "name 'My Images'")
-    assert all(words in line for words in said)
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (["check"], "Valid for oss: "),
-        (["check", "--target", "vertex"], "is for oss, not for vertex: compile it again"),
-        (["run", "--target", "vertex", "--project", "p", "--region", "r"], "is for oss, not for v"),
-    ],
-)
-def test_check_and_run_take_a_file_alike_and_say_what_it_is_for(
-    compiled_file: Path, capsys: pytest.CaptureFixture[str], command: list[str], said: str
-) -> None:
-    kfp_runner.main([command[0], str(compiled_file), *command[1:]])
-    shown = capsys.readouterr()
-    assert said in shown.out + shown.err
-    assert "remove node_selector" not in shown.err
-
-
-def test_the_target_of_a_file(compiled: list[Spec]) -> None:
-    [spec, platform], vertex = compiled, copy.deepcopy(compiled[0])
-    for executor in vertex["deploymentSpec"]["executors"].values():
-        executor["container"]["args"].append('{"direct": true}')
-    found = [find_target(one) for one in ([spec, platform], [vertex], [spec], [], ["a"])]
-    assert found == ["oss", "vertex", "oss", "oss", "oss"]
 
 
 @pytest.mark.parametrize(

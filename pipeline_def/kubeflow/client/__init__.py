@@ -1,1 +1,1 @@
-"""Start, follow and stop runs on a cluster; start with `runs.py` and `vertex_client.py`."""
+"""Start, follow and stop runs on a cluster; start with `runs.py`."""

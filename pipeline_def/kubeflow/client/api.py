@@ -50,7 +50,10 @@ class Connection:
             not self.ca_cert or os.path.isfile(self.ca_cert),
             f"--ca-cert is {self.ca_cert}: there is no such file.",
         )
-        require(self.timeout > 0, f"--timeout is {self.timeout:g}: it must be above 0.")
+        require(
+            0 < self.timeout <= 3600,
+            f"--timeout is {self.timeout:g}: it must be above 0 and at most 3600.",
+        )
 
     def address(self) -> str:
         """Return the endpoint without what the browser's address bar adds to it."""

@@ -34,18 +34,14 @@ def describe(state: str) -> str:
 class RunRequest:
     """A run to start."""
 
-    path: str
-    """File of the specification."""
     documents: list[Any]
-    """Contents of the file."""
+    """The specification and, if there is one, the platform's document."""
     name: str
     parameters: Mapping[str, Parameter]
     pipeline_root: str | None = None
     service_account: str | None = None
-    no_cache: bool = False
-    """Whether every step runs, whatever is in the cache."""
     experiment: str = ""
-    """On open-source Kubeflow only, like `version`; created if missing."""
+    """Created if missing."""
     version: str | None = None
     """Name of the version of the pipeline, which must be new; None: time (UTC) and digest."""
 

@@ -1,7 +1,6 @@
 """Upload specifications, and start, list, read and stop runs, on open-source Kubeflow Pipelines."""
 
 import contextlib
-import copy
 import dataclasses
 import datetime
 import functools
@@ -71,7 +70,7 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
     experiment_id = _find_or_create(api, "experiment", request.experiment)
     pipeline = request.documents[0]["pipelineInfo"]["name"]
     pipeline_id = _find_or_create(api, "pipeline", pipeline)
-    text = _uploaded_text(request)
+    text = str(yaml.safe_dump_all(request.documents, sort_keys=False))
     version_id = _upload(api, pipeline_id, request.version or _version_name(text), text)
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
     return {
@@ -93,16 +92,6 @@ def find_experiment(api: Api, name: str) -> str:
     raise ConfigurationError(
         f"There is no experiment {name} at {api.address}: choose another --experiment."
     )
-
-
-def _uploaded_text(request: RunRequest) -> str:
-    """Return the file, or the specification without caching: a run has no such setting."""
-    if not request.no_cache:
-        return Path(request.path).read_text(encoding="utf-8")
-    documents = copy.deepcopy(request.documents)
-    for task in Specification(*documents).tasks.values():
-        task["cachingOptions"] = {"enableCache": False}
-    return str(yaml.safe_dump_all(documents, sort_keys=False))
 
 
 def _version_name(text: str) -> str:

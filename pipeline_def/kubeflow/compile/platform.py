@@ -88,11 +88,6 @@ def platform_document(document: Specification, config: Config, target: Target) -
     executors = {}
     for task in sorted(document.tasks):
         step = _step(document, config.kubeflow, task)
-        require(
-            not step.priority_class,
-            f"kubeflow.steps: priority_class is {step.priority_class!r}, but Kubeflow Pipelines "
-            f"cannot set one for {task}: only several workers can have one.",
-        )
         log = ""
         if target == "oss":
             log, secrets = _log_secret(config), _store_secrets(config, task)

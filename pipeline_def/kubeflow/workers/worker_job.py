@@ -93,7 +93,6 @@ def _pod_template(
         "imagePullSecrets": [{"name": name} for name in sorted(step.image_pull_secrets)],
         "nodeSelector": dict(step.node_selector),
         "tolerations": [_without_empty(vars(one)) for one in step.tolerations],
-        "priorityClassName": step.priority_class,
         "volumes": volumes,
     }
     labels = {k: v for k, v in step.labels.items() if not k.startswith(_OF_JOB)}

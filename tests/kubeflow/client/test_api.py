@@ -33,7 +33,7 @@ def start(
     documents[0]["pipelineInfo"]["name"] = pipeline
     changes |= {"experiment": experiment, "version": version}
     with Api(connection) as api:
-        return start_run(api, RunRequest(str(spec), documents, "first", {}, **changes))
+        return start_run(api, RunRequest(documents, "first", {}, **changes))
 
 
 def sentence(connection: Connection | KfpServer, spec: Path, **changes: Any) -> str:

@@ -32,7 +32,6 @@ from pipeline_def.kubeflow.specification import (
     Spec,
     Specification,
     Target,
-    find_target,
     pod_of,
 )
 from pipeline_def.kubeflow.step_interface import LEARNERS
@@ -83,7 +82,6 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     assert lookups.keys() == looking
     assert lookups["ImagePredictor"] == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
-    assert find_target(made) == target
     if target == "oss":
         assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", LOOKUPS}
     else:
@@ -352,8 +350,6 @@ def test_resources_of_each_step() -> None:
             {"Evaluator": StepConfig(memory=8), "BaselineFinder": StepConfig(memory=4)},
             r"memory of Evaluator is 8.*share a pod.*has 4",
         ),
-        # A pod of KFP has labels, but no priority class.
-        ({"Trainer": StepConfig(priority_class="high")}, "cannot set one for Trainer: only seve"),
     ],
 )
 def test_settings_that_a_pod_cannot_have(steps: dict[str, StepConfig], message: str) -> None:
@@ -419,6 +415,10 @@ MISTAKES = {
     ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "an unknown step, Trainr. Did you mean 'Trainer'?",
     ("--name", "My images"): "Invalid pipeline name 'My images'",
     ("--kubeflow.pipeline_root", "/data"): "The pipeline root is /data: it must start with gs://",
+    (
+        "--data",
+        "http://host/images",
+    ): "--data is http://host/images: a cluster needs a URL, such",
     ("--output", "/no/such/folder/x.yaml"): "Cannot write /no/such/folder/x.yaml",
     ("--target", "eks"): "invalid choice: 'eks'",
 }
@@ -443,7 +443,7 @@ def test_missing_options(capsys: pytest.CaptureFixture[str], argv: tuple[str, ..
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (("--help",), "compile|check|run|schedule|runs|logs|stop"),
+        (("--help",), "compile|run|schedule|runs|logs|stop"),
         (("compile", "--help"), "--image"),
         (("compile", "--help", "kubeflow"), "--kubeflow.storage"),
         (("compile", "--help", "kubeflow.steps"), "image_pull_secrets"),

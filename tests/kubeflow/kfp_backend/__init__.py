@@ -58,17 +58,15 @@ def argo_workflow(
     parameters: Mapping[str, Any] | None = None,
     *,
     run_id: str = "5f3c2b1a-0000-4000-8000-000000000000",
-    defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the Argo workflow that the API server would hand to Kubernetes.
 
-    `spec` is a file of one or two documents, `run_id` a UUID, `defaults` the `templateDefaults` of
-    Argo's controller; raises `RuntimeError` with the step that rejects it, or `Unavailable`.
+    `spec` is a file of one or two documents, `run_id` a UUID; raises `RuntimeError` with the step
+    that rejects it, or `Unavailable`.
     """
     values = [f"{name}={json.dumps(value)}" for name, value in (parameters or {}).items()]
     command: list[str | Path] = [_program(), run_id, spec, *values]
-    env = {**os.environ, **({"TEMPLATE_DEFAULTS": json.dumps(defaults)} if defaults else {})}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise RuntimeError(f"kfp_backend: {done.stderr}")
     workflow: dict[str, Any] = json.loads(done.stdout)

@@ -3,7 +3,6 @@
 //
 //	kfp_backend RUN_ID FILE [NAME=JSON ...]
 //
-// With TEMPLATE_DEFAULTS in its environment, JSON, it merges them into all templates as Argo does.
 // If they reject the pipeline, it fails with the step and their message on stderr.
 package main
 
@@ -13,13 +12,11 @@ import (
 	"os"
 	"strings"
 
-	wfv1 "github.com/argoproj/argo-workflows/v3/pkg/apis/workflow/v1alpha1"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/common"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/config/proxy"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/model"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/template"
 	"github.com/kubeflow/pipelines/backend/src/common/util"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 func main() {
@@ -32,37 +29,7 @@ func main() {
 		exit("parameters", err)
 	}
 	proxy.InitializeConfigWithEmptyForTests()
-	text := workflow(file, os.Args[1], parameters).ToStringForStore()
-	if defaults := os.Getenv("TEMPLATE_DEFAULTS"); defaults != "" {
-		text = merged(text, []byte(defaults))
-	}
-	fmt.Println(text)
-}
-
-// merged does to every template what `mergedTemplateDefaultsInto` of Argo's controller does.
-func merged(text string, defaults []byte) string {
-	var flow wfv1.Workflow
-	if err := json.Unmarshal([]byte(text), &flow); err != nil {
-		exit("defaults", err)
-	}
-	for i := range flow.Spec.Templates {
-		own, err := json.Marshal(flow.Spec.Templates[i])
-		if err != nil {
-			exit("defaults", err)
-		}
-		result, err := strategicpatch.StrategicMergePatch(defaults, own, wfv1.Template{})
-		if err != nil {
-			exit("defaults", err)
-		}
-		if err := json.Unmarshal(result, &flow.Spec.Templates[i]); err != nil {
-			exit("defaults", err)
-		}
-	}
-	result, err := json.Marshal(flow)
-	if err != nil {
-		exit("defaults", err)
-	}
-	return string(result)
+	fmt.Println(workflow(file, os.Args[1], parameters).ToStringForStore())
 }
 
 // workflow does what the API server's resource manager does with a pipeline and a run.

@@ -25,7 +25,6 @@ STEPS = {
         node_selector={"pool": "gpu"},
         volumes={"claim": "/mnt/shared"},
         labels={"kueue.x-k8s.io/queue-name": "team"},
-        priority_class="high",
     ),
 }
 

@@ -25,7 +25,6 @@ FULL = StepConfig(
     env={"TF_GPU_THREAD_MODE": "gpu_private"},
     labels={"kueue.x-k8s.io/queue-name": "team", "cost": "vision"},
     annotations={"note": "a"},
-    priority_class="high",
 )
 OWNER = Pod("images-x7k2p-1234", "kubeflow", "f3c1", "pipeline-runner")
 
@@ -69,7 +68,7 @@ def test_manifests() -> None:
     assert template["spec"]["subdomain"] == service["metadata"]["name"]
     assert [one["name"] for one in template["spec"]["volumes"]] == ["claim-0", "shm"]
     assert [one["mountPath"] for one in worker["volumeMounts"]] == ["/mnt/images", "/dev/shm"]
-    kept = {"nodeSelector", "tolerations", "imagePullSecrets", "priorityClassName"}
+    kept = {"nodeSelector", "tolerations", "imagePullSecrets"}
     assert template["spec"].keys() >= kept
 
 
