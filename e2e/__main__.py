@@ -30,7 +30,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--namespace", help="Namespace of the user, on a cluster with several.")
     add("--token-file", help="File with the user's bearer token.")
     add("--keep", action="store_true", help="Leave kind's cluster for a look at it.")
-    add("--no-browser", dest="browser", action="store_false", help="Make no pictures.")
     return parser
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from e2e.commands import Commands, Failure
 from e2e.runs import (
     ALL_CACHED,
     ALL_RAN,
-    NODES,
     Runner,
     RunOutput,
     check_failed,
@@ -21,12 +19,6 @@ from e2e.runs import (
 )
 from e2e.store import Store
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT
-from tests.report.browser import Page, browse, find_chromium
-
-# Seconds for the page to load its data.
-_DRAWN = 60
-_STATES_DRAWN = 15
-_SIZE = {"width": 1600, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
 
 # Of 1,797 digits, more than `ingest.max_reject_fraction`.
 _BROKEN = 400
@@ -41,7 +33,6 @@ class Options:
     output: Path
     kubeconfig: str | None = None
     keep: bool = False
-    browser: bool = True
     steps: str = "{}"
     root: str | None = None
     namespace: str | None = None
@@ -144,8 +135,6 @@ def play(options: Options, runner: Runner, store: Store) -> None:
     store.break_images(_BROKEN)
     check_failed(runner.run("broken-images"), "ImageExampleGen", "are not usable")
     store.mend_images()
-    if options.browser:
-        photograph(first.url, options.output, words=NODES, name="graph")
     print(f"Everything passed; what was seen is in {options.output}.")
 
 
@@ -157,34 +146,3 @@ def _check_results(run: RunOutput, store: Store, *, pushed: int) -> None:
         raise Failure(f"The accuracy is {accuracy}: the model has learned nothing.")
     if len(versions := store.pushed_versions()) < pushed:
         raise Failure(f"{len(versions)} models are pushed, not {pushed}.")
-
-
-def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
-    """Open a page, wait until it shows all `words`, and save a picture."""
-    if find_chromium() is None:
-        raise Failure(
-            "Chromium is missing: install it, or leave out the pictures with --no-browser."
-        )
-    picture = folder / f"{name}.png"
-    # Chromium may still write to its profile while it ends.
-    folder_of_profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    with folder_of_profile as profile, browse(Path(profile)) as page:
-        page.call("Emulation.setDeviceMetricsOverride", **_SIZE)
-        page.call("Page.navigate", url=url)
-        missing = _wait(page, words)
-        # The states of the tasks are drawn after their names.
-        time.sleep(_STATES_DRAWN)
-        page.photograph(picture)
-    if missing:
-        raise Failure(f"{url} does not show {', '.join(missing)}; see {picture}.")
-    return picture
-
-
-def _wait(page: Page, words: list[str]) -> list[str]:
-    """Wait until the page shows the words; return the missing ones."""
-    deadline, missing = time.monotonic() + _DRAWN, words
-    while missing and time.monotonic() < deadline:
-        shown = str(page.evaluate("document.body ? document.body.innerText : ''"))
-        missing = [word for word in words if word not in shown]
-        time.sleep(0.2)
-    return missing

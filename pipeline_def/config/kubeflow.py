@@ -20,6 +20,9 @@ _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")
 _UNITS = {None: 1e9} | {unit: 1000.0**power for power, unit in enumerate("kMGT", start=1)}
 _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGT", start=1)}
 
+# Of secrets and claims.
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+
 # Go writes smaller numbers with an exponent, which is no quantity of Kubernetes.
 _LEAST_MEMORY_GB = 0.001
 
@@ -101,7 +104,7 @@ class StepConfig:
     """Environment variables; on Vertex AI too."""
 
     def __post_init__(self) -> None:
-        """Check quantities and mount paths."""
+        """Check quantities, names and mount paths."""
         shared, text = self.shared_memory, f"{self.memory}"
         require(
             shared is None or bool(_QUANTITY.fullmatch(shared)),
@@ -111,6 +114,13 @@ class StepConfig:
             self.memory is None or (self.memory_gb or 0) >= _LEAST_MEMORY_GB,
             f"kubeflow.steps: memory is {text!r}: write it in GB, such as 16, or like 16Gi.",
         )
+        for option in ("secrets", "volumes", "image_pull_secrets"):
+            for name in getattr(self, option):
+                require(
+                    bool(_OBJECT_NAME.fullmatch(name)),
+                    f"kubeflow.steps: {option} names {name!r}: object names in Kubernetes have "
+                    "a-z, 0-9, - and . only, with a letter or digit at each end.",
+                )
         for claim, folder in self.volumes.items():
             require(
                 folder.startswith("/"),

@@ -11,9 +11,7 @@ from typing import NoReturn
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
-from components.evaluation.config import EvaluationConfig
-from components.ingest.config import IngestConfig
-from components.trainer.config.training import TrainingConfig
+from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules
 from pipeline_def.kubeflow.client.api import Api, Connection
@@ -31,14 +29,7 @@ from pipeline_def.kubeflow.specification import (
     read_documents,
 )
 from pipeline_def.kubeflow.step_interface import RUN_PARAMETERS
-from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
-# Section of the options that a step's parameters replace.
-_SECTIONS: dict[str, type] = {
-    EXAMPLE_GEN.id: IngestConfig,
-    TRAINER.id: TrainingConfig,
-    EVALUATOR.id: EvaluationConfig,
-}
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
 a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
@@ -139,7 +130,8 @@ def _parse_parameters(texts: list[str], specification: Specification) -> dict[st
     for parameter in RUN_PARAMETERS:
         given = parameters.get(parameter.name, parameter.unset)
         if given != parameter.unset and len(parameter.place) > 1:
-            _SECTIONS[parameter.step](**{parameter.place[-1]: given})
+            section = getattr(Config(), parameter.section)
+            dataclasses.replace(section, **{parameter.place[-1]: given})
     return parameters
 
 

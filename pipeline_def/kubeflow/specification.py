@@ -14,6 +14,7 @@ import yaml
 
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def import steps
+from pipeline_def.config.kubeflow import GPU_TYPES
 
 Spec = dict[str, Any]
 
@@ -29,8 +30,8 @@ _EXECUTOR = "_executor"
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
 _ACCELERATORS = {
     # The name of a resource of Kubernetes' nodes.
-    "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
-    "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
+    "oss": r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+",
+    "vertex": r"(NVIDIA|TPU)_[A-Z0-9_]+",
 }
 
 
@@ -209,14 +210,13 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
             check_root(root, target)
     except ConfigurationError as error:
         yield str(error)
-    pattern, example = _ACCELERATORS[target]
     for label, executor in specification.executors.items():
         task, container = task_of(label), executor.get("container", {})
         if not container.get("image"):
             yield f"{task} has no container image: set --image, or image in kubeflow.steps."
         kind = container.get("resources", {}).get("accelerator", {}).get("type")
-        if kind is not None and not re.fullmatch(pattern, kind):
+        if kind is not None and not re.fullmatch(_ACCELERATORS[target], kind):
             yield (
                 f"{task} requests the accelerator {kind!r}: set kubeflow.steps.{task}.gpu_type to "
-                f"a name like {example}."
+                f"a name like {GPU_TYPES[target]}."
             )

@@ -123,6 +123,11 @@ class RunParameter:
     """Stands for null, which a parameter of a run cannot be. None: no value does."""
 
     @property
+    def section(self) -> str:
+        """Section of the option that it replaces; `place` ends with the option's name."""
+        return {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training"}.get(self.step, "evaluation")
+
+    @property
     def steps(self) -> tuple[str, ...]:
         """Ids of all steps that take it."""
         return LEARNERS if self.step == TRAINER.id else (self.step,)

@@ -123,6 +123,10 @@ WRONG = {
         ["--kubeflow.steps.Trainer.memory", "16GiB"],
         "kubeflow.steps.Trainer.memory is '16GiB': write it in GB, such as 16, or like 16Gi.",
     ),
+    "a claim that Kubernetes cannot have": (
+        ["--kubeflow.steps", "{Trainer: {volumes: {My_Claim: /mnt}}}"],
+        "volumes names 'My_Claim': object names in Kubernetes have a-z, 0-9, - and . only",
+    ),
     "no numbers for names": (
         ["--ingest.splits", "0.8"],
         "splits is 0.8: it must be a number for each name, such as {train: 0.8, eval: 0.2}",

@@ -130,10 +130,10 @@ def test_a_command_runs(place: Place, command: Command) -> None:
 
 
 def list_blocks() -> dict[str, str]:
-    """Return the Python of each page that no other test runs, all blocks together."""
+    """Return the Python of each page that runs here and nowhere else, all blocks together."""
     pages: dict[str, str] = {}
     for piece in CODE:
-        if piece.language == "python" and not any(mark.kind == "tested by" for mark in piece.marks):
+        if piece.language == "python" and not piece.marks:
             pages[piece.page] = f"{pages.get(piece.page, '')}{piece.text}\n"
     return pages
 

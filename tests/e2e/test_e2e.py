@@ -148,7 +148,7 @@ def test_the_scenario_passes_twice_on_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", lambda _: None)
-    options = scenario.Options("2.17.0", "i:1", tmp_path, browser=False)
+    options = scenario.Options("2.17.0", "i:1", tmp_path)
     PLAYED.clear()
     with Cluster() as server:
         for name in ("images-e2e-1", "images-e2e-2"):
@@ -178,11 +178,11 @@ def test_the_command_line_and_the_workflow(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(options: scenario.Options) -> None:
-        raise Failure(f"{options.release} {options.keep} {options.browser}")
+        raise Failure(f"{options.release} {options.keep}")
 
     monkeypatch.setattr(scenario, "run", fail)
-    assert command_line.main(["--release", "2.5.0", "--keep", "--no-browser"]) == 1
-    assert capsys.readouterr().err == "e2e: 2.5.0 True False\n"
+    assert command_line.main(["--release", "2.5.0", "--keep"]) == 1
+    assert capsys.readouterr().err == "e2e: 2.5.0 True\n"
     workflow = yaml.safe_load((ROOT / ".github/workflows/e2e.yml").read_text())
     job = workflow["jobs"]["kubeflow"]
     assert tuple(job["strategy"]["matrix"]["release"]) == command_line.RELEASES

@@ -154,3 +154,23 @@ def test_a_pipeline_on_cloud_storage(tmp_path: Path) -> None:
     page = job.file(report["html"]["uri"]).read_text()
     assert page.lstrip().lower().startswith("<!doctype html>")
     assert report["metrics"]["metadata"]["examples"] > 0
+
+
+def test_googles_client_takes_the_file(tmp_path: Path) -> None:
+    """As docs/how-to/kubeflow.md starts a run."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform
+
+    file = tmp_path / "pipeline.yaml"
+    compile_file(file, "--target", "vertex", "--kubeflow.pipeline_root", "gs://bucket/root")
+    job = aiplatform.PipelineJob(
+        display_name="images",
+        template_path=str(file),
+        project="project",
+        location="europe-west4",
+        parameter_values={"training_epochs": 5},
+        credentials=AnonymousCredentials(),
+    )
+    config = job._gca_resource.runtime_config
+    assert config.parameter_values["training_epochs"] == 5
+    assert config.gcs_output_directory == "gs://bucket/root"

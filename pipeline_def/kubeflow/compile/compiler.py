@@ -56,7 +56,7 @@ from pipeline_def.kubeflow.step_interface import (
     get_value,
     set_value,
 )
-from pipeline_def.steps import BASELINE_FINDER, EVALUATOR, EXAMPLE_GEN, PUSHER, TRAINER
+from pipeline_def.steps import BASELINE_FINDER, PUSHER, TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
@@ -66,8 +66,6 @@ _TEXTS = {
     STORAGE_PARAMETER: "Where pushed models, checkpoints and statistics go; empty: below the "
     "pipeline root.",
 }
-# Section of the options that a step's parameters replace.
-_SECTIONS = {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training", EVALUATOR.id: "evaluation"}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -191,7 +189,7 @@ def _add_run_parameters(document: Specification, parts: list[Part], config: Conf
 
 
 def _describe(parameter: RunParameter) -> str:
-    option = f"{_SECTIONS[parameter.step]}.{parameter.place[-1]}"
+    option = f"{parameter.section}.{parameter.place[-1]}"
     return _TEXTS.get(parameter.name) or list_options()[option].text
 
 

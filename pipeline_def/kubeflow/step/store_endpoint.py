@@ -4,6 +4,7 @@ KFP notes the address with every artifact. A step that reads images has no artif
 KFP's configuration instead (format: `backend/src/v2/config`, `FromConfigMap`, `S3ProviderConfig`).
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -34,9 +35,10 @@ def choose_endpoint(executor_input: Mapping[str, Any]) -> None:
     if {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
         return
     endpoint = noted_endpoint(executor_input)
-    # The cluster may have closed the way to its API: ask only if it matters.
+    # The cluster may have closed the way to its API, or this is no pod: ask only if it matters.
     if endpoint is None and any(scheme in str(executor_input) for scheme in SCHEMES):
-        endpoint = configured_endpoint()
+        with contextlib.suppress(ServiceError):
+            endpoint = endpoint_of(KubernetesClient.of_pod().config_map(_CONFIG_MAP))
     if endpoint:
         os.environ["AWS_ENDPOINT_URL"] = endpoint
 
@@ -48,17 +50,6 @@ def noted_endpoint(executor_input: Mapping[str, Any]) -> str | None:
         if url := _url(note.get("Params") or {}):
             return url
     return None
-
-
-def configured_endpoint() -> str | None:
-    """Return the URL of the store configured in the pod's namespace.
-
-    None if nothing is configured, this is not a pod, or its account may not read it.
-    """
-    try:
-        return endpoint_of(KubernetesClient.of_pod().config_map(_CONFIG_MAP))
-    except ServiceError:
-        return None
 
 
 def endpoint_of(config: Mapping[str, str]) -> str | None:

@@ -97,18 +97,6 @@ def test_the_states_of_tasks(
     assert states(nodes("RUNNING", *rows), *(name for name, *_ in expected)) == expected
 
 
-def test_a_failed_driver_says_that_its_step_never_began() -> None:
-    view = read_view(nodes("FAILED", "Gen-driver FAILED 1 9", "Gen - 9 9"), ("Gen",))
-    assert (failed := view.failed_task())
-    assert "its driver failed or was stopped before the step began" in failed.error
-
-
-@pytest.mark.parametrize("run", [{"state": "PENDING"}, {"run_details": {"task_details": None}}])
-def test_a_run_without_tasks(run: dict[str, object]) -> None:
-    view = read_view(run, ("a",))
-    assert (view.state, [task.state for task in view.tasks]) == ("PENDING", [""])
-
-
 @pytest.mark.parametrize(("state", "task"), [("CANCELING", "RUNNING"), ("RUNNING", "SUCCEEDED")])
 def test_a_run_that_never_ends_is_given_up(
     monkeypatch: pytest.MonkeyPatch, state: str, task: str

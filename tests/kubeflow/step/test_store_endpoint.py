@@ -11,7 +11,6 @@ from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import store_endpoint
 from pipeline_def.kubeflow.step.store_endpoint import (
     choose_endpoint,
-    configured_endpoint,
     endpoint_of,
     noted_endpoint,
 )
@@ -102,7 +101,6 @@ def test_steps_without_inputs_use_the_configured_store(
     kubernetes: KubernetesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubernetes.role.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]})
-    assert configured_endpoint() is None
     kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
     images = {"inputs": {"parameterValues": {"data": "minio://bucket/images"}}}
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
@@ -114,5 +112,7 @@ def test_steps_without_inputs_use_the_configured_store(
     assert (len(kubernetes.requests), os.environ.get("AWS_ENDPOINT_URL")) == (asked, None)
     choose_endpoint(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://store.storage:9000"
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
     kubernetes.role.clear()
-    assert configured_endpoint() is None
+    choose_endpoint(images)
+    assert "AWS_ENDPOINT_URL" not in os.environ
