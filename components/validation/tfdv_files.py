@@ -82,15 +82,10 @@ def read_schema(path: str) -> schema_pb2.Schema:
             ) from error
     try:
         schema = text_format.Parse(content.decode("utf-8-sig"), schema_pb2.Schema())
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        reason = str(error).rstrip(".").replace("\n", " ")
         raise DataError(
-            f"validation.schema: {path} is not text. Pass the text file of a schema."
-        ) from error
-    except text_format.ParseError as error:
-        line = f"line {error.GetLine()} of " if error.GetLine() else ""
-        reason = str(error).split(" : ", 1)[-1].rstrip(".").replace("\n", " ")
-        raise DataError(
-            f"validation.schema: {line}{path} is not a schema in text format: {reason}. "
+            f"validation.schema: {path} is not a schema in text format: {reason}. "
             "`local_runner.py schema` writes one to start from."
         ) from error
     names = {feature.name for feature in schema.feature}

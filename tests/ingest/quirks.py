@@ -176,9 +176,10 @@ QUIRKS: Sequence[Quirk] = [
             CSV, f"`{split}` as split", {"m.csv": f"path,label,split\n1.png,cat,{split}\n"}, "", why
         )
         for split, why in [
-            ("holdout", "is unknown: name train, eval or test, or list it in ingest.splits"),
-            ("UNASSIGNED", "names no split: leave it empty, so that a hash of the image decides"),
-            ("0", "looks like a fold: name train, eval and test, or leave splits to ingest"),
+            (
+                "UNASSIGNED",
+                "is unknown: name train, eval or test, list it in ingest.splits, or leave",
+            ),
             ("nan", "is what tools write for a missing value: leave it empty"),
         ]
     ),

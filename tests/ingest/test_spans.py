@@ -63,7 +63,7 @@ MISTAKES = {
     "nothing matches": ("x-{SPAN}", None, r"No folder matches .*x-\{SPAN\}\."),
     "no such span": ("s-{SPAN}", 7, r"No folder matches .*s-\{SPAN\} with span 7\."),
     "two spellings of a span": ("s-{SPAN}", 1, "are the same span"),
-    "half a date": ("{YYYY}-{MM}", None, r"needs all of \{YYYY\}"),
+    "half a date": ("{YYYY}-{MM}", None, r"needs either \{SPAN\} or"),
     "span and date": ("{SPAN}-{YYYY}-{MM}-{DD}", None, r"needs either \{SPAN\} or"),
     "version alone": ("v{VERSION}", None, r"needs either \{SPAN\} or"),
     "twice": ("{SPAN}/{SPAN}", None, "a placeholder twice"),

@@ -80,16 +80,13 @@ def describe_gaps(spans: Sequence[Span], window: int | Literal["all"]) -> list[s
 
 
 def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:
-    dates = set(names) & set(_DATE)
     if not names and span:
         raise ConfigurationError(
             f"ingest.span is {span}, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
         )
     if len(set(names)) < len(names):
         raise ConfigurationError(f"{pattern} contains a placeholder twice.")
-    if dates and dates != set(_DATE):
-        raise ConfigurationError(f"{pattern} needs all of {{YYYY}}, {{MM}} and {{DD}}, or none.")
-    if names and ("SPAN" in names) == bool(dates):
+    if names and {*names} - {"VERSION"} not in ({"SPAN"}, {*_DATE}):
         raise ConfigurationError(f"{pattern} needs either {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}.")
 
 

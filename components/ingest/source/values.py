@@ -103,10 +103,7 @@ def read_split(value: Any, own: Collection[str]) -> str | None:
     split = name and (split_of_name(name.strip()) or name)
     if split is None or split in (TRAIN, EVAL, TEST, *own):
         return split
-    if split.isdecimal():
-        why = "looks like a fold: name train, eval and test, or leave splits to ingest"
-    elif split.lower() == "unassigned":
-        why = "names no split: leave it empty, so that a hash of the image decides"
-    else:
-        why = "is unknown: name train, eval or test, or list it in ingest.splits"
-    raise RefusedValueError(why)
+    raise RefusedValueError(
+        "is unknown: name train, eval or test, list it in ingest.splits, or leave it empty, so "
+        "that a hash of the image decides"
+    )
