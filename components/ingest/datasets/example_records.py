@@ -111,51 +111,52 @@ def _parse(data: bytes) -> Any:
     return _message().FromString(data)
 
 
+# With a SequenceExample's lists as bytes. Source: `tensorflow/core/example/example.proto` and
+# `feature.proto`.
+_PROTO = """
+name: "shards.proto" package: "s" syntax: "proto3"
+message_type {
+  name: "Bytes" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES }
+}
+message_type {
+  name: "Floats" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT }
+}
+message_type {
+  name: "Ints" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 }
+}
+message_type {
+  name: "Feature" oneof_decl { name: "kind" }
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".s.Bytes" oneof_index: 0 }
+  field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: ".s.Floats" oneof_index: 0 }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".s.Ints" oneof_index: 0 }
+}
+message_type {
+  name: "Features"
+  field {
+    name: "feature" number: 1 label: LABEL_REPEATED
+    type: TYPE_MESSAGE type_name: ".s.Features.FeatureEntry"
+  }
+  nested_type {
+    name: "FeatureEntry" options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".s.Feature" }
+  }
+}
+message_type {
+  name: "Example"
+  field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".s.Features" }
+  field { name: "feature_lists" number: 2 type: TYPE_BYTES }
+}
+"""
+
+
 @functools.cache
 def _message() -> Any:
-    """Return the class of `tf.train.Example`, with a SequenceExample's lists as bytes.
+    """Return the class of `tf.train.Example`; TensorFlow's own takes seconds to import."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-    Source: `tensorflow/core/example/example.proto` and `feature.proto`. TensorFlow's own takes
-    seconds to import.
-    """
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="shards.proto", package="s", syntax="proto3")
-
-    def add(owner: Any, *fields: tuple[str, Any, bool]) -> Any:
-        for number, (name, kind, repeated) in enumerate(fields, start=1):
-            label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
-            made = owner.field.add(name=name, number=number, label=label)
-            if isinstance(kind, str):
-                made.type, made.type_name = field.TYPE_MESSAGE, f".s.{kind}"
-            else:
-                made.type = kind
-        return owner
-
-    message = file.message_type.add
-    for name, kind in (
-        ("Bytes", field.TYPE_BYTES),
-        ("Floats", field.TYPE_FLOAT),
-        ("Ints", field.TYPE_INT64),
-    ):
-        add(message(name=name), ("value", kind, True))
-    kinds = (("bytes_list", "Bytes"), ("float_list", "Floats"), ("int64_list", "Ints"))
-    feature = add(message(name="Feature"), *((name, kind, False) for name, kind in kinds))
-    feature.oneof_decl.add(name="kind")
-    for one in feature.field:
-        one.oneof_index = 0
-    features = add(message(name="Features"), ("feature", "Features.FeatureEntry", True))
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    add(entry, ("key", field.TYPE_STRING, False), ("value", "Feature", False))
-    add(
-        message(name="Example"),
-        ("features", "Features", False),
-        ("feature_lists", field.TYPE_BYTES, False),
-    )
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("s.Example"))
 
 

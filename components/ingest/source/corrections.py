@@ -12,16 +12,13 @@ import collections
 import csv
 import hashlib
 import io
-import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from components.contract.artifact_files import open_file
 from components.contract.errors import DataError
-from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
+from components.contract.example import LABEL_IS_ALREADY
 from components.contract.printable import disarm, quote, rearm
 from components.ingest.source.manifest import explaining_table, open_csv
 from components.storage.folder import read_bytes, replace_file
@@ -168,8 +165,7 @@ def write_corrections(path: str, corrections: Iterable[Correction]) -> None:
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in corrections:
-        cells = (row.sha256, row.path, row.action, row.from_label, row.to_label)
-        writer.writerow(map(disarm, (*cells, row.who, row.when, row.why)))
+        writer.writerow(map(disarm, astuple(row)))
     # Names that are not valid UTF-8 contain surrogates.
     replace_file(path, text.getvalue().encode("utf-8", "backslashreplace"))
 
@@ -194,14 +190,10 @@ class CorrectionOutcome:
     reason: str
     """Why it was not applied, or empty."""
 
-    def to_json(self) -> str:
-        """Describe it in a line, with the names of the columns of the corrections file."""
-        row = self.correction
-        fields = {"sha256": row.sha256, "path": row.path, "action": row.action}
-        fields |= {"from": row.from_label, "to": row.to_label}
-        fields |= {"who": row.who, "when": row.when, "why": row.why}
-        outcome = {"result": self.result, "files": self.files, "reason": self.reason}
-        return json.dumps(fields | outcome)
+    def to_dict(self) -> dict[str, Any]:
+        """Describe it with the names of the columns of the corrections file."""
+        row = dict(zip(COLUMNS, astuple(self.correction), strict=True))
+        return row | {"result": self.result, "files": self.files, "reason": self.reason}
 
 
 def choose_labels(corrections: Corrections, labels: Set[str]) -> dict[str, str | None]:
@@ -268,12 +260,6 @@ def _find_reason(
             f"the label is {' and '.join(map(quote, sorted(given)))}, not {quote(row.from_label)}"
         )
     return ""
-
-
-def write_outcomes(rejects_uri: str, outcomes: Iterable[CorrectionOutcome]) -> None:
-    """Write a line for each correction to the rejects."""
-    with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE), "w") as file:
-        file.write("".join(outcome.to_json() + "\n" for outcome in outcomes))
 
 
 def summarize(corrections: Corrections, outcomes: Sequence[CorrectionOutcome]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from components.contract.artifact_files import make_folders, open_file
 from components.contract.errors import DataError
 from components.contract.example import (
+    CORRECTIONS_FILE,
     DUPLICATES_FILE,
     NEAR_DUPLICATES_FILE,
     REJECTS_FILE,
@@ -22,7 +23,7 @@ from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
 from components.ingest.plan.splits import check_classes, require_splits
-from components.ingest.source.corrections import CorrectionOutcome, summarize, write_outcomes
+from components.ingest.source.corrections import CorrectionOutcome, summarize
 from components.ingest.source.listing import Listing, find_look_alikes
 
 _NAMED = 3
@@ -73,7 +74,7 @@ def write_rejects(
     make_folders(rejects_uri)
     if listing.corrections.path:
         summary["corrections"] = summarize(listing.corrections, outcomes)
-        write_outcomes(rejects_uri, outcomes)
+        _write_lines(rejects_uri, CORRECTIONS_FILE, (of.to_dict() for of in outcomes))
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
     _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
