@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,31 +25,23 @@ from components.ingest.plan.facts import (
 from components.ingest.plan.shard_plan import ShardPlan, is_unchanged
 from components.ingest.plan.splits import key_of
 from components.ingest.source.listing import ImageFile
-from components.records.shard_files import PLANS, find_earlier, read_index
+from components.records.shard_files import PLANS, find_earlier
 from components.storage.folder import share
 
 # Copies within a bucket are mostly waiting.
 _REQUESTS = 32
-# Options that do not decide what is stored of an image.
+# Options that decide neither what is stored of an image nor which images share a shard.
 _OTHERS = {
     *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
     *("near_duplicates", "fingerprint", "max_reject_fraction", "threads"),
 }
-_PLANNING = {"window", "shard_mib", "min_shards", "min_shard_images"}
 
 
 def reuse_key(config: IngestConfig, code: str) -> str:
     """Return a digest of what decides how a file is stored: options, and the code of ingest."""
-    used = {
-        name: value for name, value in to_dict(config).items() if name not in _OTHERS | _PLANNING
-    }
+    used = {name: value for name, value in to_dict(config).items() if name not in _OTHERS}
     text = f"{code} {sorted(used.items())} {config.finds_near_duplicates}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def plan_key(config: IngestConfig) -> str:
-    """Return what decides how files are divided into plans."""
-    return json.dumps({name: getattr(config, name) for name in sorted(_PLANNING)})
 
 
 class Earlier(NamedTuple):
@@ -60,8 +51,6 @@ class Earlier(NamedTuple):
     """The one whose shards may be used again."""
     facts: Sequence[PlanFacts] = ()
     """Its plans whose files are complete."""
-    plans: Sequence[ShardPlan] = ()
-    """Its plans to keep; none if other options divide the files now."""
     splits: Mapping[str, str] = {}
     """Key of an image or group (see `key_of`) that a hash divided → its split."""
 
@@ -88,9 +77,7 @@ def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division:
     read = {of: [*_read_plans(of, suffixes)] for of in {uri, divided} - {""}}
     facts = [of for of, is_intact in read.get(uri, ()) if is_intact]
     splits = _find_splits([of for of, _ in read.get(divided, ())])
-    is_planned_alike = uri and read_index(uri).get("planned_by") == plan_key(config)
-    plans = [of.plan for of in facts] if is_planned_alike else ()
-    return Earlier(uri, facts, plans, splits)
+    return Earlier(uri, facts, splits)
 
 
 def _find_splits(plans: Sequence[PlanFacts]) -> dict[str, str]:

@@ -34,7 +34,6 @@ from components.ingest.write.accounting import check_reports, write_rejects
 from components.ingest.write.earlier_shards import (
     Earlier,
     TakenOver,
-    plan_key,
     read_earlier,
     reuse_key,
     take_over,
@@ -85,7 +84,8 @@ def ingest_listing(
         earlier = Earlier()
         if code:
             earlier = read_earlier(examples, config, key=key, division=division)
-        plans = plan_shards(listing.files, config, listing.fractions, earlier.plans)
+        before = [of.plan for of in earlier.facts]
+        plans = plan_shards(listing.files, config, listing.fractions, before)
         taken = take_over(plans, earlier, examples, config)
         job = _begin(plans, taken, earlier, listing, config, examples)
     if numbers := [number for number in range(len(plans)) if number not in taken.facts]:
@@ -108,7 +108,7 @@ def ingest_listing(
     with pause_collection():
         index = _account(reports, decided, listing, config, rejects)
     if code:
-        index |= {"made_by": key, "divided_by": division, "planned_by": plan_key(config)}
+        index |= {"made_by": key, "divided_by": division}
     write_index(examples, **index)
     return Ingested(sorted(index["splits"]), job.unread)
 
