@@ -263,7 +263,7 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
     ),
     "a part of MVTec AD": (
         "{test/bent,test/good,train/good}/1.png",
-        "or divide the images of {0}/test by hash: local_runner.py {0}/test",
+        "Split 'train' of {0} has no images of class 'bent': add some, or remove the class",
     ),
     "BUSI": ("{cat,dog}/1{,_mask,_mask_1,mask}.png", {*TWO}),
     "Cityscapes": (

@@ -30,7 +30,7 @@ from components.ingest.source.folder_tree import (
     offer,
 )
 from components.storage.folder import list_folders
-from components.storage.folder_listing import EXCLUDED, UNREADABLE, Found, explain_ignored
+from components.storage.folder_listing import UNREADABLE, Found, explain_ignored
 
 _SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_OF_WORD)})([ _-]?(set|split|data|images))?")
 
@@ -231,20 +231,14 @@ def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:
 def note_unused_folders(
     tree: FolderTree, labels: Mapping[str, Collection[str]], skipped: Mapping[str, str]
 ) -> list[str]:
-    """Return notes on folders without images beside those of labels, and on unreadable folders.
+    """Return notes on folders on disk without images beside those of labels, or without permission.
 
     `labels` is the folder of label folders → their names.
     """
     splits = {place.partition("/")[0] for place in labels} - {""}
     notes = []
-    for place, used in {"": splits, **labels}.items():
-        if on_disk(tree.root):
-            names = list_folders(tree.name(place))
-        else:
-            start = f"{place}/".lstrip("/")
-            read = (path for path, reason in skipped.items() if reason != EXCLUDED)
-            below = (path[len(start) :] for path in read if path.startswith(start))
-            names = sorted({path.partition("/")[0] for path in below if "/" in path})
+    for place, used in {"": splits, **labels}.items() if on_disk(tree.root) else ():
+        names = list_folders(tree.name(place))
         paths = {name: f"{place}/{name}".lstrip("/") for name in names if name not in used}
         if empty := [
             name
