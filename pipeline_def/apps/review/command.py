@@ -1,9 +1,12 @@
 """`local_runner.py review`: find a run's suspects, and serve the page until stopped."""
 
 import collections
+import json
 import logging
 import os
 import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 
@@ -76,7 +79,7 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     pictures = Pictures(run.record.data.folder, digests, Records(examples, paths))
     data, corrections = run.record.configuration.get("data"), options.find_corrections(run)
     words = [*(["--data", data] if data else []), "--output", options.output]
-    words += ["--ingest.corrections", corrections]
+    words += ["--ingest.corrections", corrections, *_list_given(run.record.configuration)]
     facts = ReviewFacts(
         title=f"run {run.number} of {format_time(run.record.started)}",
         images=images,
@@ -85,6 +88,16 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
         next_command=f"uv run local_runner.py {shlex.join(words)}",
     )
     return facts, Decisions(corrections, digests), pictures
+
+
+def _list_given(configuration: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the other options of a run, as only the labels should differ in the next one."""
+    for name in configuration.get("given", ()):
+        section, _, field = name.rpartition(".")
+        fields = configuration.get(section, {}) if section else configuration
+        if field in fields and name not in ("data", "output", "ingest.corrections"):
+            value = fields[field]
+            yield from (f"--{name}", value if isinstance(value, str) else json.dumps(value))
 
 
 def _find_suspects(record: RunRecord) -> str:

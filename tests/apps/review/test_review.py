@@ -1,9 +1,11 @@
 """The review over real connections, and what it leaves in the corrections file."""
 
+import dataclasses
 import io
 import itertools
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,15 +20,19 @@ import pytest
 from PIL import Image
 
 import local_runner
+from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
 from components.contract.suspects import SUSPECTS_FILE, Suspect
 from components.ingest.source.corrections import Correction, read_corrections, write_corrections
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
+from pipeline_def.apps.review.command import prepare
 from pipeline_def.apps.review.decisions import Decisions, gather_images
 from pipeline_def.apps.review.options import SCREEN, ReviewOptions
 from pipeline_def.apps.review.pictures import Records
+from pipeline_def.config.command_line import parse
 from pipeline_def.runs.history import SelectedRun
+from pipeline_def.runs.record import read_records, write_record
 from tests.apps.review.reviewed import SHARD, digest, draw_images, reviewing, suspect, write_output
 from tests.apps.serve.serving import ask
 from tests.local.run_samples import write_run
@@ -349,6 +355,29 @@ def test_the_corrections_of_a_run_are_continued(
     record = write_run(tmp_path, 1, configuration={"ingest": {"corrections": used}})
     options = ReviewOptions(output="/out", corrections=named)
     assert options.find_corrections(SelectedRun(record, "/copy", 1)) == file
+
+
+def test_the_next_command_repeats_the_options_of_the_run(output: Path) -> None:
+    [record] = read_records(str(output))
+    words = ["--data", record.data.folder, "--training.epochs", "3", "--cache", "false"]
+    words += [
+        "--ingest.exclude",
+        "['a b', é]",
+        "--model.weights",
+        "none",
+        "--ingest.shrink",
+        "null",
+    ]
+    config, _ = parse(words, prog="", usage="")
+    write_record(dataclasses.replace(record, configuration=to_dict(config)), str(output))
+    prepared = prepare(ReviewOptions(output=str(output)))
+    assert prepared
+    said = shlex.split(prepared[0].next_command.removeprefix("uv run local_runner.py "))
+    again, _ = parse(said, prog="", usage="")
+    ingest = dataclasses.replace(again.ingest, corrections=None)
+    given = [name for name in again.given if name not in ("output", "ingest.corrections")]
+    again = dataclasses.replace(again, output=config.output, ingest=ingest, given=given)
+    assert again == config
 
 
 def test_ctrl_c_ends_with_the_next_command(output: Path) -> None:
