@@ -87,6 +87,7 @@ def gather_facts(
             given["rejects"].uri, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
         ),
         selection_folds=folds,
+        unlearned=tuple(training["folds"].get("unlearned", ()) if folds else ()),
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         formats=judgment.formats,

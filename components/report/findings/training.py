@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.contract.example import TRAIN
+from components.contract.example import EVAL, TRAIN
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     LARGE_NETWORK,
@@ -154,9 +154,16 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
 
 
 def check_start(facts: ReportFacts) -> Iterator[Finding]:
-    """Look for too few photographs to start from random weights."""
+    """Look for photographs too few for random weights, and weights that may know the answers."""
     images, size = sum(facts.balance.get(TRAIN, {}).values()), facts.find_option("transform.size")
     few = images < ENOUGH_TO_START_AT_RANDOM and size > SMALL_SIDE
+    if facts.split == EVAL and facts.find_option("model.weights") not in ("none", "imagenet"):
+        yield Finding(
+            "run",
+            "the weights that training started from may know the eval images",
+            "those of an earlier run with folds do, and then the accuracy is too high",
+            "judge by a test split that no training has seen",
+        )
     weights, parameters = _advise_weights(facts), facts.model.parameters
     if not few or not weights or facts.metrics.scalars["accuracy"] >= _LEARNED:
         return
