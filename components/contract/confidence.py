@@ -1,5 +1,6 @@
 """Confidence intervals of proportions."""
 
+import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -17,6 +18,11 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+
+def widest(examples: int) -> float:
+    """Return half the width of the interval of a proportion of 0.5, the widest one; at most 0.5."""
+    return min(Z / 2 / math.sqrt(max(examples, 1)), 0.5)
 
 
 def proportion_interval(hits: int, examples: int) -> Interval:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from components.contract.confidence import Z
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.contract.printable import name_some
@@ -47,9 +48,6 @@ _LAYOUTS = {
     "arrow": "Arrow shards",
 }
 _MOST_LABELS = 10
-
-# Half-width of a 95% confidence interval in standard errors; scipy is slow to import.
-_Z = 1.96
 
 _BYTES = 4
 # At least this fraction of the layers' outputs is kept for the backward pass.
@@ -180,7 +178,7 @@ def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: Evalua
     others = len(listing.labels()) - 1
     # Wilson's interval of n right answers out of n starts at n / (n + Z²), and must lie above 1 /
     # labels, the accuracy of guessing among balanced labels.
-    needed = math.floor(_Z**2 / others) + 1
+    needed = math.floor(Z**2 / others) + 1
     if config.decide_by == "interval" and evaluated < needed:
         raise DataError(
             f"{listing.root} leaves {evaluated:,} image{'s' if evaluated != 1 else ''} to evaluate "

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
-from components.contract.confidence import Z
+from components.contract.confidence import widest
 from components.contract.example import ENCODED, EVAL, LABEL_ID, SHA256, TEST, TRAIN
 from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS, FEW_IMAGES, LEAST_FOR_FOLDS
 from components.host.progress import report_result
@@ -189,8 +189,7 @@ def _describe_gain(data: TrainingInput) -> tuple[str, float]:
     images = data.train.total + data.evaluation.total
     if TEST in read_index(data.train.uri)["splits"]:
         return f"to train on all {images:,} images", 0.0
-    # Half of the widest 95% interval.
-    before, after = (Z / 2 / math.sqrt(max(n, 1)) for n in (data.evaluation.total, images))
+    before, after = widest(data.evaluation.total), widest(images)
     gain = f"for ± {after:.2f} instead of ± {before:.2f}, by all {images:,} images"
     return gain, before - after
 

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterator, Mapping
 
@@ -10,6 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from components.contract.confidence import widest
 from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import describe_bytes, format_duration, make_printable
@@ -168,11 +168,9 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
         )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
-        # Half the width of the widest 95% confidence interval.
-        half_interval = min(0.98 / math.sqrt(max(evaluated, 1)), 0.5)
         yield (
             f"the model will be evaluated on about {evaluated:,} images, so the accuracy will be "
-            f"known only to ± {half_interval:.2f}: use {MIN_SPLIT_IMAGES} or more"
+            f"known only to ± {widest(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more"
             f"{_describe_folds(listing, config)}"
         )
 
@@ -184,9 +182,8 @@ def _describe_folds(listing: Listing, config: Config) -> str:
     few = FEW_FOR_WEIGHTS if config.model.pretrained else FEW_IMAGES
     if unwanted or not by_hash or not LEAST_FOR_FOLDS <= len(listing.files) < few:
         return ""
-    doubt = "" if config.training.folds != "auto" else ", unless that takes too long"
-    half_interval = 0.98 / math.sqrt(len(listing.files))
-    return f"; cross-validation (training.folds) judges all, to ± {half_interval:.2f}{doubt}"
+    text = f"; cross-validation (training.folds) judges all, to ± {widest(len(listing.files)):.2f}"
+    return text + ("" if config.training.folds != "auto" else ", unless that takes too long")
 
 
 def _range(values: tuple[int, ...]) -> str:
