@@ -23,6 +23,7 @@ from rich.progress import (
     Task,
     TaskProgressColumn,
     TextColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Column
 from rich.text import Text
@@ -169,34 +170,33 @@ class RunDisplay(logging.Handler):
             self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
     def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
-        time_left = ""
         for task in self._bars.tasks:
             update_bar(self._bars, task, done=done, total=total, note=note)
-            time_left = describe_time_left(task)
         due = time.monotonic() - self._printed > PLAIN_INTERVAL
         kept = lasting and (done % math.ceil(total / _MOST_LINES) == 0 or done == total)
         if kept or (due and not lasting and not self._console.is_terminal):
             self._printed = time.monotonic()
-            self._print(f"{self.step:<17} {note}", time_left)
+            self._print(f"{self.step:<17} {note}")
 
-    def _print(self, text: str, end: str = "") -> None:
-        """Print a line of the current step; on a narrow terminal truncate `text`, not `end`."""
+    def _print(self, text: str) -> None:
+        """Print a line of the current step, which a narrow terminal truncates."""
         number = f"[{self._ended + 1}/{self._total}]"
-        line, end = Text(f"{number:>8} {text}"), f" {end}" if end else ""
+        line = Text(f"{number:>8} {text}")
         if self._console.is_terminal:
-            line.truncate(self._console.width - len(end), overflow="ellipsis")
-        self._console.print(line.append(end), soft_wrap=True)
+            line.truncate(self._console.width, overflow="ellipsis")
+        self._console.print(line, soft_wrap=True)
 
 
 def make_bars(console: Console) -> Progress:
     """Return progress bars, a line each, whose tasks have a field `note`."""
+    bar, percent, left = (Column(no_wrap=True) for _ in range(3))
     return Progress(
         SpinnerColumn("line" if console.options.ascii_only else "dots"),
         TextColumn("{task.description}"),
-        BarColumn(bar_width=_BAR_WIDTH, table_column=_uncut()),
-        TaskProgressColumn("[magenta]{task.percentage:3.0f}%", table_column=_uncut()),
+        BarColumn(bar_width=_BAR_WIDTH, table_column=bar),
+        TaskProgressColumn("[magenta]{task.percentage:3.0f}%", table_column=percent),
         _NoteColumn(),
-        _TimeColumn(_uncut()),
+        TimeRemainingColumn(compact=True, table_column=left),
         console=console,
         transient=True,
         # From the first report on: one-time work precedes it, such as tracing a graph.
@@ -211,35 +211,8 @@ def update_bar(bars: Progress, task: Task, *, done: float, total: float, note: s
     bars.update(task.id, completed=done, total=total, note=note)
 
 
-def describe_time_left(task: Task) -> str:
-    """Return the time left as text; "" if it is unknown or nothing is left."""
-    seconds = None if task.finished else task.time_remaining
-    return "" if seconds is None else f"{_format_clock(seconds)} left"
-
-
-def _format_clock(seconds: float) -> str:
-    """Format a duration as a clock does: 0:41, 12:05, 1:02:07."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _uncut() -> Column:
-    """Return a column that is never truncated."""
-    return Column(no_wrap=True)
-
-
 class _NoteColumn(ProgressColumn):
     """The only column that is truncated on a narrow terminal."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
-
-
-class _TimeColumn(ProgressColumn):
-    """The time left, or the time elapsed until it is known."""
-
-    max_refresh = 0.5
-
-    def render(self, task: Task) -> Text:
-        return Text(describe_time_left(task) or _format_clock(task.elapsed or 0), style="cyan")

@@ -8,17 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from components.host.progress import report_epoch, report_progress
 from pipeline_def.local import run_display
 from pipeline_def.local.results import Summary
 from pipeline_def.local.run_display import (
     RunDisplay,
-    describe_time_left,
-    make_bars,
     redirect_output,
-    update_bar,
 )
 from pipeline_def.local.summary_table import print_summary
 from pipeline_def.runs.record import Step
@@ -138,7 +134,6 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(kept) == 1
     assert "500/10000" in kept[0]
     assert len(kept[0]) <= 80 + len("\x1b[2K\r"), "with the code that erases the bar"
-    assert re.search(r"… \d:\d\d left$", kept[0]), "the time is not what is cut"
 
 
 def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +147,7 @@ def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.Mo
             report_progress(done=done, total=9000, unit="images", note="[bold] " + "very " * 20)
             time.sleep(0.2)
         display.step_ended("ImageExampleGen", Step("done", seconds=12.34))
-    assert re.search(r"2 of 9,000 images, \[bold\] very[^\n]*\d:\d\d left", stream.getvalue())
+    assert re.search(r"2 of 9,000 images, \[bold\] very[^\n]*\d:\d\d", stream.getvalue())
 
 
 def show_summary(
@@ -284,26 +279,3 @@ def test_what_libraries_print_goes_to_the_log(
     os.write(1, b"afterwards\n")
     assert capfd.readouterr().out == "for the user\nafterwards\n"
     assert log.read_text().splitlines() == ["from C++", "from Python"]
-
-
-@pytest.mark.parametrize(
-    ("reports", "left"),
-    [
-        pytest.param([], "", id="nothing known"),
-        pytest.param([(5, 1, 10)], "", id="one report says nothing of the pace"),
-        pytest.param([(100, 0.5, 10), (110, 1.5, 10)], "1:25 left", id="fractions of epochs"),
-        pytest.param([(100, 40, 60), (110, 50, 60)], "0:10 left", id="resumed: 40 before"),
-        pytest.param([(0, 1, 3), (2, 3, 3)], "", id="nothing is left"),
-        pytest.param(
-            [(0, 1, 30), (1, 30, 30), (20, 1, 5), (30, 2, 5)], "0:30 left", id="a slower phase"
-        ),
-    ],
-)
-def test_the_time_that_is_left(reports: list[tuple[float, float, float]], left: str) -> None:
-    now = [0.0]
-    bars = make_bars(Console(file=io.StringIO(), get_time=lambda: now[0]))
-    bars.add_task("Trainer", total=None, note="")
-    [task] = bars.tasks
-    for now[0], done, total in reports:
-        update_bar(bars, task, done=done, total=total, note="")
-    assert describe_time_left(task) == left
