@@ -7,6 +7,9 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from components.contract.errors import DataError
+from components.contract.example import FILENAME, decode_text
+from components.contract.printable import quote_path
 from components.host.machine import available_cpus
 from components.host.progress import add_progress
 from components.records.record_index import write_indexed_shard
@@ -66,7 +69,13 @@ class TransformShard(ConcurrentDoFn):
         for batch in batches:
             # Called here, not mapped over the dataset: tf.data would instantiate the graph for
             # every shard, which takes half a second.
-            features = self._transform(batch)
+            try:
+                features = self._transform(batch)
+            except tf.errors.InvalidArgumentError as error:
+                raise DataError(
+                    f"TensorFlow cannot decode {self._find_broken(batch)}: remove it, or ingest "
+                    f"with ingest.check pixels, which rejects such images."
+                ) from error
             columns = {
                 name: values.numpy().reshape(-1).tolist() for name, values in features.items()
             }
@@ -74,3 +83,14 @@ class TransformShard(ConcurrentDoFn):
                 yield dict(zip(columns, row, strict=True))
                 if self._total:
                     add_progress(self._output_uri, 1, total=self._total, unit="images")
+
+    def _find_broken(self, batch: tf.Tensor) -> str:
+        """Return the name of the first image of a batch that cannot be transformed."""
+        for record in batch:
+            try:
+                self._transform(record[tf.newaxis])
+            except tf.errors.InvalidArgumentError:
+                features = tf.train.Example.FromString(record.numpy()).features.feature
+                names = features[FILENAME].bytes_list.value
+                return quote_path(decode_text(names[0])) if names else "an image without a name"
+        return "an image"

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from PIL import Image
 
-from components.contract import example
+from components.contract import example, rules_of_thumb
 from components.contract.errors import UserError
 from components.ingest.component import Driver, ImageExampleGen
 from components.ingest.config import IngestConfig
@@ -97,9 +97,10 @@ def test_several_uncompressed_shards_with_an_index(ingested: nodes.Ingested) -> 
     assert labels == {"blue", "green", "red"}
 
 
-def test_same_bytes_with_one_worker_and_with_several(
-    ingested: nodes.Ingested, image_folder: Path, tmp_path: Path
+def test_same_bytes_without_beam_and_with_several_workers(
+    ingested: nodes.Ingested, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rules_of_thumb, "FEW_FOR_BEAM", -1)
     config = IngestConfig(threads=5)
     again = nodes.ingest(image_folder, tmp_path, config=config, beam_args=nodes.TWO_WORKERS)
     assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(ingested.examples)

@@ -14,7 +14,7 @@ from tfx.types.channel import OutputChannel
 from tfx.types.standard_artifacts import Examples, Schema
 
 from components import ImageExampleGen, ImageTrainer, ImageTransform
-from components.contract import example
+from components.contract import example, rules_of_thumb
 from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError, DataError
 from components.images.canonical import canonicalize, decode
@@ -24,6 +24,7 @@ from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.trainer.input.shards import RecordTable, Shards
 from components.transform.executor import describe_shards
+from components.transform.shard_writer import TransformShard
 from tests import nodes
 from tests.conftest import SIZE
 
@@ -79,10 +80,32 @@ def test_the_served_graph_makes_what_transform_stores(
 
 
 def test_several_workers_write_the_same_shards(
-    ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
+    ingested: nodes.Ingested,
+    transformed: nodes.Transformed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Those before were written without Beam.
+    monkeypatch.setattr(rules_of_thumb, "FEW_FOR_BEAM", -1)
     again = nodes.transform(ingested, tmp_path, config=CONFIG, beam_args=nodes.TWO_WORKERS)
     assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(transformed.examples)
+
+
+def test_an_image_that_only_looks_like_one_is_named(
+    ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    [good, *_] = nodes.read_examples(ingested.examples, "eval")
+    bad = copy.deepcopy(good)
+    for name, value in {example.ENCODED: b"\xff\xd8\xff", example.FILENAME: b"a/b.jpg"}.items():
+        bad.features.feature[name].bytes_list.value[:] = [value]
+    (tmp_path / "Split-eval").mkdir()
+    with tf.io.TFRecordWriter(str(tmp_path / "Split-eval" / "shard")) as writer:
+        for record in (good, bad, good):
+            writer.write(record.SerializeToString())
+    work = TransformShard(transformed.graph.uri, str(tmp_path), str(tmp_path / "out"), None)
+    work.setup()
+    with pytest.raises(DataError, match=r"cannot decode 'a/b\.jpg': remove it, or ingest"):
+        work.work(("eval", "shard"))
 
 
 def test_the_record_index_locates_each_image(transformed: nodes.Transformed) -> None:
