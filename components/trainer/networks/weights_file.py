@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
+# What h5py raises for a truncated or modified file.
+_DAMAGED = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError)
 NETWORK = "network"
 """Attribute with the name of the network."""
 
@@ -55,7 +57,7 @@ def name_network(config: ModelConfig) -> ModelConfig:
 
     fs, path = open_folder(config.weights)
     # The Trainer reports a damaged file or one of another kind.
-    with contextlib.suppress(OSError), fs.open(path, "rb") as file, h5py.File(file) as weights:
+    with contextlib.suppress(*_DAMAGED), fs.open(path, "rb") as file, h5py.File(file) as weights:
         network = str(weights.attrs.get(NETWORK, ""))
         if network in (*OWN_NETWORKS, *APPLICATIONS):
             return dataclasses.replace(config, name=network)
@@ -104,8 +106,7 @@ def read_weights(url: str) -> StoredWeights:
     try:
         with h5py.File(content, "r") as file:
             return _read(file)
-    # h5py raises any of these for a truncated or modified file.
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except _DAMAGED as error:
         raise ModelError(
             f"model.weights {url} is damaged, or contains no Keras weights ({reason_of(error)}): "
             f"write or copy it again; Keras writes them with save('name.h5')."

@@ -94,6 +94,15 @@ def test_a_truncated_file_is_one_sentence(file: Path) -> None:
         read_weights(str(file))
 
 
+def test_a_modified_file_is_left_to_the_trainer(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[content.index(b"OHDR") + 8] ^= 0xFF
+    file.write_bytes(content)
+    assert name_network(ModelConfig(weights=str(file))).name == "auto"
+    with pytest.raises(ModelError, match=r"is damaged"):
+        read_weights(str(file))
+
+
 def test_arrays_of_other_files_are_not_read(file: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"0123")
