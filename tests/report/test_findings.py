@@ -112,7 +112,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
             "header": header(training={"epochs": 3}),
             "phases": (TrainedPhase("train", 3),),
         },
-        "the last of 3 epochs was the best, with a training accuracy of 0.700",
+        "the last epoch, 3, was the best, with a training accuracy of 0.700",
         "--training.epochs 6",
     ),
     "options that nobody has searched": (

@@ -128,7 +128,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     if phase.name != "head" and epoch == phase.epochs == most and min(accuracy or [1]) < _LEARNED:
         yield Finding(
             "training",
-            f"the last of {most} epochs{where} was the best, with a training accuracy of "
+            f"the last epoch{where}, {most}, was the best, with a training accuracy of "
             f"{accuracy[0]:.3f}",
             "the network was still learning",
             f"train longer: --{limit} {2 * most}",
