@@ -1,3 +1,4 @@
+import contextlib
 import threading
 import time
 
@@ -68,35 +69,26 @@ FEW, DISK = 5_000, "/out"
 
 
 @pytest.mark.parametrize(
-    ("images", "target", "options"),
+    ("images", "target", "options", "starts"),
     [
-        (FEW, DISK, ""),
-        (FEW, DISK, "--direct_num_workers=2"),
-        (FEW, DISK, "--runner=FnApiRunner"),
-        (FEW, DISK, "--runner=FlinkRunner --runner=directrunner"),
-        (FEW, DISK, "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"),
+        (FEW, DISK, "--direct_num_workers=2", False),
+        (FEW, DISK, "--runner=FlinkRunner --runner=directrunner", False),
+        (FEW, DISK, "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner", False),
+        (FEW + 1, DISK, "", True),
+        (None, DISK, "", True),
+        (FEW, "gs://bucket/out", "", True),
+        (FEW, DISK, "--runner=FlinkRunner", True),
+        (FEW, DISK, "--runner flink", True),
+        (FEW, DISK, "--runner=apache_beam.runners.dataflow.DataflowRunner", True),
     ],
 )
-def test_few_images_on_a_disk_need_no_beam(images: int, target: str, options: str) -> None:
+def test_few_images_on_a_disk_of_this_machine_need_no_beam(
+    images: int | None, target: str, options: str, *, starts: bool
+) -> None:
     work = Work(1)
-    work.run([0.0], start_beam, options.split(), target=target, images=images)
-    assert work.written == [0.0]
-
-
-@pytest.mark.parametrize(
-    ("images", "target", "options"),
-    [
-        (FEW + 1, DISK, ""),
-        (None, DISK, ""),
-        (FEW, "gs://bucket/out", ""),
-        (FEW, DISK, "--runner=FlinkRunner"),
-        (FEW, DISK, "--runner flink"),
-        (FEW, DISK, "--runner=apache_beam.runners.dataflow.DataflowRunner"),
-    ],
-)
-def test_beam_is_used_for(images: int | None, target: str, options: str) -> None:
-    with pytest.raises(BeamError):
-        Work(1).run([0.0], start_beam, options.split(), target=target, images=images)
+    with pytest.raises(BeamError) if starts else contextlib.nullcontext():
+        work.run([0.0], start_beam, options.split(), target=target, images=images)
+    assert work.written == ([] if starts else [0.0])
 
 
 @pytest.mark.parametrize("images", [1, None])
