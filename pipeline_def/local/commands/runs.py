@@ -20,8 +20,7 @@ Lists the runs of an output folder, newest last, with their changes and results.
   --output DIR   the folder: output
   --compare A B  write a page: is run B better than run A, on which images, and
                  what differs. A run is its number in the list, its id, the
-                 version that it pushed, or another output folder, for its newest
-                 run
+                 version that it pushed, or an output folder, for its newest run
   --to FILE      the page: comparison.html in the output folder of run B
   --json         print JSON
   --prune N      print which artifacts neither the newest N finished runs, nor
