@@ -330,8 +330,13 @@ class Recorder:
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the first line of an exception's message, or the name of its class."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of an exception's message, or the name of its class.
+
+    The reason of an error in a graph of TensorFlow is the last line before the operations.
+    """
+    text = str(error).strip() or type(error).__name__
+    before = text.partition("[[")[0] if text.startswith("Graph execution error:") else ""
+    return (before.strip().splitlines()[::-1] or text.splitlines())[0]
 
 
 def _new_id() -> str:

@@ -28,7 +28,7 @@ from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.integrity import drop_incomplete, note_files
 from pipeline_def.local.output.prune import prune
 from pipeline_def.local.runner import describe_output
-from pipeline_def.runs.record import RunRecord, Step, read_records
+from pipeline_def.runs.record import RunRecord, Step, describe_failure, read_records
 
 
 @component
@@ -292,6 +292,22 @@ def test_options_that_beam_refuses_stop_a_run_at_once(
         execute(dataclasses.replace(config, beam_pipeline_args=[option]))
     assert str(caught.value).startswith(f"beam_pipeline_args: {said}")
     assert states(newest(config)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Boom.\nMore of it.", "Boom."),
+        ("", "ValueError"),
+        (
+            "Graph execution error:\n\nDetected at node a/Decode\nInvalid PNG\n\t [[{{node a}}]]",
+            "Invalid PNG",
+        ),
+        ("Graph execution error:", "Graph execution error:"),
+    ],
+)
+def test_the_sentence_of_an_error(text: str, said: str) -> None:
+    assert describe_failure(ValueError(text)) == said
 
 
 def test_a_bug_is_one_sentence_and_its_traceback_is_in_the_log(
