@@ -27,7 +27,7 @@ Reason = Literal[
 
 REASONS: dict[str, str] = {
     "label": "The label may be wrong",
-    "near_duplicate": "Nearly the same as another image",
+    "near_duplicate": "The same as another image, or nearly",
     "blank": "Blank: a single color",
     "odd_shape": "Odd shape: long and narrow",
     "tiny": "Tiny: enlarged for the model",

@@ -17,7 +17,6 @@ from components.metrics.evaluation_files import FormatResult, Verdict
 from components.report.shown import (
     ClassSample,
     Corrected,
-    DuplicateImage,
     Leaks,
     PredictedImage,
     Reject,
@@ -142,8 +141,6 @@ class ReportFacts:
     samples: tuple[ClassSample, ...] = ()
     rejects: tuple[Reject, ...] = ()
     """The first of `files["rejected"]`."""
-    duplicates: tuple[DuplicateImage, ...] = ()
-    """The first duplicates, label conflicts first."""
     mistakes: tuple[PredictedImage, ...] = ()
     """The most confident ones first."""
     images: tuple[PredictedImage, ...] = ()

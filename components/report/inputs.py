@@ -35,8 +35,8 @@ from components.metrics.predictions import Evaluated, drop_probabilities
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
+from components.report.suspects.copies import measure_leaks
 from components.report.suspects.gathering import find_suspects, measure_corrected
-from components.report.suspects.similar import measure_leaks
 
 _PACKAGES = (
     "tfx",
@@ -71,7 +71,11 @@ def gather_facts(
     evaluated = replace(evaluated, candidate=drop_probabilities(evaluated.candidate), baseline=None)
     trim_memory()
     _progress(2, "looking for suspects")
-    suspects = find_suspects(given, side=training["config"]["transform"]["size"])
+    suspects = find_suspects(
+        given,
+        side=training["config"]["transform"]["size"],
+        pretrained=training["config"]["model"]["weights"] not in ("auto", "none"),
+    )
     trim_memory()
     judgment = read_judgment(evaluation.uri)
     _progress(3, "reading images")
@@ -84,8 +88,10 @@ def gather_facts(
         if suspects
         else None,
         leaks=measure_leaks(
-            given["rejects"].uri, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
-        ),
+            suspects.copies, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
+        )
+        if suspects
+        else None,
         selection_folds=folds,
         unlearned=tuple(training["folds"].get("unlearned", ()) if folds else ()),
         comparison=comparison,

@@ -40,18 +40,6 @@ class Reject:
 
 
 @dataclass(frozen=True)
-class DuplicateImage:
-    """An image that several files hold, byte for byte."""
-
-    paths: tuple[str, ...]
-    labels: tuple[str, ...]
-    """More than one is a conflict."""
-    splits: tuple[str, ...]
-    """More than one is a leak."""
-    picture: Thumbnail | None
-
-
-@dataclass(frozen=True)
 class SimilarImage:
     """A training image that resembles another image."""
 

@@ -50,7 +50,7 @@ from components.report.metrics_file import (
     set_classification,
     set_metrics,
 )
-from components.report.pictures.source_pictures import show_duplicates, show_rejects
+from components.report.pictures.source_pictures import show_rejects
 from pipeline_def.config.config import Config
 from tests import nodes
 from tests.evaluation.predictions_sample import make_predictions
@@ -252,7 +252,7 @@ def test_on_kubeflow_the_uris_are_files(
     assert (tmp_path / "card").read_text().startswith("---\n")
 
 
-def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
+def test_rejects_of_an_ingest_are_shown(tmp_path: Path) -> None:
     folder = tmp_path / "images"
     for label in ("cat", "dog"):
         (folder / label).mkdir(parents=True)
@@ -262,7 +262,6 @@ def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
     large = encode(picture(1, height=300, width=400), "JPEG")
     (folder / "cat" / "cut.jpg").write_bytes(large[: len(large) * 2 // 3])
     (folder / "cat" / "note.jpg").write_bytes(b"not an image")
-    (folder / "cat" / "copy.jpg").write_bytes((folder / "dog" / "3.jpg").read_bytes())
     config = IngestConfig(max_reject_fraction=1)
     rejects_uri = nodes.ingest(folder, tmp_path, config=config).rejects.uri
 
@@ -272,11 +271,6 @@ def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
     assert cut.picture == make_thumbnail((folder / "cat" / "cut.jpg").read_bytes())
     assert (note.category, note.picture) == ("not an image", None)
     assert "format" in note.reason
-
-    [copies] = show_duplicates(rejects_uri, str(folder), most=40)
-    assert copies.paths == ("cat/copy.jpg", "dog/3.jpg")
-    assert copies.labels == ("cat", "dog")
-    assert copies.picture == make_thumbnail((folder / "dog" / "3.jpg").read_bytes())
 
 
 def test_a_split_that_lacks_a_class() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of rejected files and duplicates, from a folder or a bucket."""
+"""Pictures of rejected files, from a folder or a bucket."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.gcs_server import GcsServer
-from components.contract.example import DUPLICATES_FILE, REJECTS_FILE
+from components.contract.example import REJECTS_FILE
 from components.images.thumbnails import make_thumbnail
 from components.report.pictures import source_pictures
-from components.report.pictures.source_pictures import show_duplicates, show_rejects
+from components.report.pictures.source_pictures import show_rejects
 from tests.pictures import encode, picture
 from tests.storage.gs_client import point_to
 
@@ -28,23 +28,6 @@ def write_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> str
 
 def reject(path: str) -> dict[str, str]:
     return {"path": path, "category": "truncated", "reason": "JPEG: cut off"}
-
-
-def same(*paths: str, labels: Sequence[str] = ("a",), splits: Sequence[str] = ("train",)) -> Any:
-    return {"sha256": "", "paths": paths, "labels": labels, "splits": splits}
-
-
-def test_conflicts_come_first_then_those_in_several_splits(tmp_path: Path) -> None:
-    lines = [
-        same("1", "2"),
-        same("3", "4", splits=["eval", "train"]),
-        same("5", "6", labels=["a", "b"]),
-        same("7", "8", splits=["eval", "train"], labels=["a", "b"]),
-        same("9", "A"),
-    ]
-    uri = write_lines(tmp_path / "rejects", DUPLICATES_FILE, lines)
-    found = show_duplicates(uri, str(tmp_path), most=4)
-    assert [entry.paths[0] for entry in found] == ["7", "5", "3", "1"]
 
 
 NO_PICTURE = {

@@ -60,7 +60,7 @@ def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
 
 
 def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectPictures:
-    found = find_suspects(given, side=SIZE)
+    found = find_suspects(given, side=SIZE, pretrained=False)
     assert found
     return show_suspects(found, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit)
 
@@ -115,11 +115,11 @@ def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
 
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "model_run" / IMAGES_FILE).unlink()
-    assert find_suspects(given, side=SIZE) is None
+    assert find_suspects(given, side=SIZE, pretrained=False) is None
 
 
 def test_accuracy_is_measured_with_and_without_relabeled_images(given: dict[str, Any]) -> None:
-    found = find_suspects(given, side=SIZE)
+    found = find_suspects(given, side=SIZE, pretrained=False)
     assert found
     *_, first, second, third = found.columns["path"]
     *_, digest = found.columns["sha256"]

@@ -86,10 +86,10 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         copies = "image has a copy" if leaks.images == 1 else "images have copies"
         yield Finding(
             "files",
-            f"{leaks.images:,} {facts.split} {copies} in {facts.trained_on}: accuracy is "
+            f"at least {leaks.images:,} {facts.split} {copies} in {facts.trained_on}: accuracy is "
             f"{leaks.accuracy:.3f} with {'it' if leaks.images == 1 else 'them'}{without}",
             "the model has seen them, or near duplicates, in training",
-            "remove the copies from one of the splits, as near_duplicates.jsonl lists them",
+            "see the copies among the suspects, and remove them from one split",
         )
     for name, (text, why, advice) in _ALIKE.items():
         if labels := facts.files.get(name):

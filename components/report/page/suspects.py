@@ -10,7 +10,10 @@ from components.report.facts import ReportFacts
 from components.report.page.formatting import shorten
 from components.report.shown import ShownSuspect
 
-_TITLES = {"label": "Labels that may be wrong", "near_duplicate": "Near duplicates"}
+_TITLES = {
+    "label": "Labels that may be wrong",
+    "near_duplicate": "Copies with other labels or in other splits",
+}
 _ODD = "Odd images"
 
 _WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14
@@ -30,7 +33,7 @@ class SuspectGroup(NamedTuple):
 
 
 def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
-    """Group the suspects: labels, near duplicates, and odd images."""
+    """Group the suspects: labels, copies, and odd images."""
     suspects = facts.suspects
     if suspects is None:
         return {"groups": (), "reasons": REASONS}

@@ -19,7 +19,7 @@ from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES
 from components.report.pictures.predicted_images import Explain, choose_images, show_images
-from components.report.pictures.source_pictures import show_duplicates, show_rejects
+from components.report.pictures.source_pictures import show_rejects
 from components.report.pictures.suspect_pictures import show_suspects
 from components.report.shown import ClassSample, PredictedImage
 from components.report.suspects.gathering import FoundSuspects
@@ -35,7 +35,7 @@ _SUSPECT_BYTES = 1_500_000
 """Limit of the pictures of suspects, and of similar images."""
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
-_REJECTS, _DUPLICATES, _MISTAKES, _IMAGES, _STRANGE = 40, 40, 48, 1000, 24
+_REJECTS, _MISTAKES, _IMAGES, _STRANGE = 40, 48, 1000, 24
 
 # Small, as each image is run through the network several times.
 _EXPLAIN_BATCH = 16
@@ -58,11 +58,9 @@ def gather_pictures(
     root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
     samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
-    duplicates = show_duplicates(rejects_uri, root, most=_DUPLICATES)
     mistakes, images, strange = _show_predicted(evaluated, metrics, examples_uri, split, model)
     left = MOST_BYTES - _count_samples(samples)
     left -= count_bytes(shown.picture for shown in rejects)
-    left -= count_bytes(shown.picture for shown in duplicates)
     mistakes = keep_within(mistakes, left)
     left -= _count_images(mistakes)
     strange = keep_within(strange, left)
@@ -78,7 +76,6 @@ def gather_pictures(
         "suspects": suspects,
         "samples": samples,
         "rejects": rejects,
-        "duplicates": duplicates,
         "mistakes": mistakes,
         "strange": strange,
         "images": keep_within(images, left),

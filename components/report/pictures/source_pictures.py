@@ -1,24 +1,23 @@
-"""Pictures from the image folder: rejected files, and duplicates.
+"""Pictures from the image folder: rejected files, and images of a bucket.
 
 Best effort: since ingest, the folder may have changed or become unreachable.
 """
 
-import heapq
 import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from fsspec import AbstractFileSystem
 
 from components.contract.artifact_files import open_file
-from components.contract.example import DUPLICATES_FILE, REJECTS_FILE
+from components.contract.example import REJECTS_FILE
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
-from components.report.shown import DuplicateImage, Reject
+from components.report.shown import Reject
 from components.storage.folder import is_local, open_folder
 
 # Larger files get no picture. A batch is read, and held in memory, at once.
@@ -36,35 +35,13 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
     Returns:
         Rejects, with pictures if anything is readable and `root` can be read in a minute.
     """
-    rejects = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
+    with open_file(os.path.join(rejects_uri, REJECTS_FILE)) as file:
+        rejects = [json.loads(line) for line in islice(file, most)]
     pictures = read_pictures(root, [reject["path"] for reject in rejects])
     return tuple(
         Reject(reject["path"], reject["category"], reject["reason"], picture)
         for reject, picture in zip(rejects, pictures, strict=True)
     )
-
-
-def show_duplicates(rejects_uri: str, root: str, *, most: int) -> tuple[DuplicateImage, ...]:
-    """Show `most` duplicates: those with several labels first, then those in several splits.
-
-    Ties are in the order of their first paths. See `show_rejects` for the arguments.
-    """
-    # There may be a million lines.
-    copies = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
-    pictures = read_pictures(root, [copy["paths"][0] for copy in copies])
-    return tuple(
-        DuplicateImage(tuple(copy["paths"]), tuple(copy["labels"]), tuple(copy["splits"]), picture)
-        for copy, picture in zip(copies, pictures, strict=True)
-    )
-
-
-def _rank(copy: dict[str, Any]) -> tuple[bool, bool]:
-    return len(copy["labels"]) == 1, len(copy["splits"]) == 1
-
-
-def _read_lines(folder: str, name: str) -> Iterator[dict[str, Any]]:
-    with open_file(os.path.join(folder, name)) as file:
-        yield from map(json.loads, file)
 
 
 def read_pictures(root: str, paths: Sequence[str]) -> list[Thumbnail | None]:

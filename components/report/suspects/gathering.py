@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,10 @@ from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
 from components.metrics.predictions import Evaluated, Flags
 from components.report.shown import Corrected, LabelErrors
+from components.report.suspects.copies import Copy, find_copies, list_suspects, read_copies
 from components.report.suspects.labels import find_wrong_labels
 from components.report.suspects.odd_images import find_odd, read_columns
-from components.report.suspects.similar import (
-    Columns,
-    Features,
-    add_neighbors,
-    find_mislabeled_copies,
-)
+from components.report.suspects.similar import Columns, Features, add_neighbors
 
 
 @dataclass(frozen=True)
@@ -37,12 +33,16 @@ class FoundSuspects:
     columns: Columns
     features: Features | None
     """None if the trainer kept no embeddings."""
+    copies: Sequence[list[Copy]]
 
 
-def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSuspects | None:
+def find_suspects(
+    given: Mapping[str, PropertiesLike], *, side: int, pretrained: bool
+) -> FoundSuspects | None:
     """Look for suspects among the images of all splits, except those that a person has judged.
 
-    Return None if the trainer described no images, whose side for the model is `side` pixels.
+    Return None if the trainer described no images, whose side for the model is `side` pixels; only
+    features of a `pretrained` network tell copies.
     """
     run, examples = given["model_run"].uri, given["examples"].uri
     images = open_images(run)
@@ -55,16 +55,17 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, side: int) -> FoundSus
     columns["decided"] = np.fromiter((key in decided for key in keys), bool, len(keys))
     wrong, errors = find_wrong_labels(columns, features)
     odd = find_odd(columns, features)
-    suspects = [*wrong, *odd.suspects]
+    suspects, copies = [*wrong, *odd.suspects], read_copies(given["rejects"].uri, columns)
     if features is not None:
         suspects = add_neighbors(suspects, columns, features)
-    copies = find_mislabeled_copies(given["rejects"].uri, decided)
-    suspects += copies
+        copies += find_copies(columns, features) if pretrained else []
+    twins = list_suspects(copies, decided)
+    suspects += twins
     found: dict[str, int] = {"label": len(wrong)} if wrong else {}
     found.update(odd.found)
-    if copies:
-        found["near_duplicate"] = len(copies)
-    return FoundSuspects(tuple(suspects), found, errors, columns, features)
+    if twins:
+        found["near_duplicate"] = len(twins)
+    return FoundSuspects(tuple(suspects), found, errors, columns, features, copies)
 
 
 def read_decided(rejects_uri: str) -> set[str]:

@@ -15,7 +15,6 @@ from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Floats
 from components.report.shown import (
     ClassSample,
-    DuplicateImage,
     ImageMap,
     LabelErrors,
     PredictedImage,
@@ -95,16 +94,6 @@ def make_reject(place: int) -> Reject:
     seen = thumbnail(picture(place, height=72, width=96)) if place % 2 else None
     path = f"zero/broken-{place:03d}.jpg"
     return Reject(path, "truncated", "JPEG: Premature end of JPEG file", seen)
-
-
-def make_duplicates() -> tuple[DuplicateImage, ...]:
-    """A conflict, a leak, and an image that is found often."""
-    many = tuple(f"six/{place}.png" for place in range(7))
-    return (
-        DuplicateImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), digit(1)),
-        DuplicateImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), digit(2)),
-        DuplicateImage(many, ("six",), ("eval",), digit(6)),
-    )
 
 
 def make_suspects(labels: tuple[str, ...], *, points: int) -> SuspectFacts:

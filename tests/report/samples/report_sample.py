@@ -16,7 +16,6 @@ from components.report.shown import ClassSample
 from tests.evaluation.metrics_sample import make_comparison
 from tests.report.samples.picture_sample import (
     digit,
-    make_duplicates,
     make_images,
     make_large_images,
     make_mistakes,
@@ -134,7 +133,6 @@ def small() -> ReportFacts:
         ),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
-        duplicates=make_duplicates(),
         mistakes=make_mistakes(DIGITS, 30),
         images=make_images(comparison.metrics, each=3, most=1000),
         suspects=make_suspects(DIGITS, points=300),
@@ -175,7 +173,6 @@ def nasty() -> ReportFacts:
         ),
         samples=tuple(ClassSample(label, (digit(1, size=8),), ()) for label in NASTY),
         rejects=(),
-        duplicates=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),
         images=make_images(measures, each=2, most=1000),
         suspects=make_suspects(NASTY, points=2 * len(NASTY)),

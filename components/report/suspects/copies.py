@@ -1,0 +1,152 @@
+"""Copies of an image that have another label, or are in another split.
+
+Ingest compares small gray pictures before anything is trained. The features of a pretrained network
+also tell cropped and mirrored copies.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from components.contract.artifact_files import open_file
+from components.contract.example import DUPLICATES_FILE, NEAR_DUPLICATES_FILE, TRAIN, spell_path
+from components.contract.suspects import Suspect
+from components.metrics.predictions import Evaluated
+from components.report.shown import Leaks
+from components.report.suspects.similar import Columns, Features, find_neighbors, find_rows
+
+
+class Copy(NamedTuple):
+    """One of several copies of an image."""
+
+    path: str
+    label: str
+    split: str | None
+    """None if the image is not used."""
+    sha256: str
+    likeness: float
+
+
+# The distance of copies, as a fraction of that to the tenth nearest image. Of 3,600 images of
+# CIFAR-10, 160 photographs and 1,797 digits, and of parts of these, no others are as close.
+_CLOSE, _NEAREST = 0.2, 10
+# Pairs of images that are compared: 16,384 images with each other, 268 with a million.
+_MOST_PAIRS = 2**28
+# A cluster may have thousands.
+_MOST_TWINS = 3
+
+
+def find_copies(columns: Columns, features: Features) -> list[list[Copy]]:
+    """Find pairs of copies, those with another label or in another split.
+
+    Of many images, evenly spaced ones are compared with all others.
+
+    Args:
+        columns: `path`, `sha256`, `split` and `label` of all images.
+        features: of a pretrained network, [images, features].
+    """
+    count = len(features)
+    if count <= _NEAREST:
+        return []
+    kinds = (columns["split"] + "/" + columns["label"]).astype(str)
+    queries = np.arange(0, count, -(-(count**2) // _MOST_PAIRS))
+    near = find_neighbors(features, queries, among=np.arange(count), most=_NEAREST)
+    distances = 1 - near.similarities
+    is_copy = distances < _CLOSE * distances[:, -1:]
+    is_copy &= kinds[near.rows] != kinds[queries, np.newaxis]
+    ones, others = queries[np.nonzero(is_copy)[0]], near.rows[is_copy]
+    pairs = zip(np.minimum(ones, others).tolist(), np.maximum(ones, others).tolist(), strict=True)
+    likeness = dict(zip(pairs, near.similarities[is_copy].tolist(), strict=True))
+    return _describe(columns, sorted(likeness.items()))
+
+
+def _describe(columns: Columns, groups: Iterable[tuple[Sequence[int], float]]) -> list[list[Copy]]:
+    """Describe groups of rows, each with the likeness of its images."""
+    rows = np.unique(np.array([row for of, _ in groups for row in of], np.int64))
+    texts = (columns[name][rows].tolist() for name in ("path", "label", "split", "sha256"))
+    known = dict(zip(rows.tolist(), zip(*texts, strict=True), strict=True))
+    return [[Copy._make((*known[row], likeness)) for row in of] for of, likeness in groups]
+
+
+def read_copies(rejects_uri: str, columns: Columns) -> list[list[Copy]]:
+    """Read the copies that ingest has found, of exact ones those with several labels or splits."""
+    lines = _read_lines(rejects_uri, DUPLICATES_FILE)
+    several = [line for line in lines if len(line["labels"]) > 1 or len(line["splits"]) > 1]
+    paths = {spell_path(path) for line in several for path in line["paths"]}
+    rows = find_rows(paths, columns["path"])
+    exact: dict[str, list[int]] = {}
+    for row, digest in zip(rows.tolist(), columns["sha256"][rows].tolist(), strict=True):
+        exact.setdefault(digest, []).append(row)
+    near = _read_lines(rejects_uri, NEAR_DUPLICATES_FILE)
+    names = ("paths", "labels", "splits", "sha256", "likeness")
+    return _describe(columns, [(of, 1.0) for of in exact.values()]) + [
+        [
+            Copy(spell_path(path), *row)
+            for path, *row in zip(*(line[name] for name in names), strict=True)
+        ]
+        for line in near
+    ]
+
+
+def _read_lines(rejects_uri: str, name: str) -> Iterator[dict[str, Any]]:
+    try:
+        with open_file(os.path.join(rejects_uri, name)) as file:
+            yield from map(json.loads, file)
+    except FileNotFoundError:  # An earlier version wrote no list of near duplicates.
+        return
+
+
+def list_suspects(groups: Iterable[list[Copy]], decided: Collection[str] = ()) -> list[Suspect]:
+    """Return the images in use, but for `decided` ones, whose copies have another label.
+
+    So are those outside the train split whose copies are in another split.
+    """
+    suspects: dict[str, Suspect] = {}
+    for group in groups:
+        used = [copy for copy in group if copy.split]
+        twins = {kind: _find_others(used, *kind) for kind in {copy[1:3] for copy in used}}
+        for path, label, split, sha256, likeness in used:
+            if (near := twins[label, split]) and sha256 not in decided:
+                if path in suspects:
+                    near = tuple(dict.fromkeys((*suspects[path].neighbors, *near)))
+                of = (sha256, path, split or "", label)
+                suspects[path] = Suspect(
+                    *of, "near_duplicate", likeness, neighbors=near[:_MOST_TWINS]
+                )
+    return [*suspects.values()]
+
+
+def _find_others(copies: Iterable[Copy], label: str, split: str | None) -> tuple[str, ...]:
+    """Return the paths of the first images with another label, or in another split than `split`."""
+    others = (
+        copy.path
+        for copy in copies
+        if copy.label != label or (copy.split != split and split != TRAIN)
+    )
+    return tuple(itertools.islice(others, _MOST_TWINS))
+
+
+def measure_leaks(
+    groups: Iterable[list[Copy]],
+    evaluated: Evaluated,
+    split: str,
+    *,
+    trained: Collection[str] = (TRAIN,),
+) -> Leaks | None:
+    """Compare the accuracy with and without copies from the `trained` splits; None without any."""
+    leaked: set[str] = set()
+    for group in groups:
+        splits = {copy.split for copy in group}
+        if split in splits and split not in trained and splits.intersection(trained):
+            leaked.update(copy.path for copy in group)
+    is_leaked = np.array([spell_path(name) in leaked for name in evaluated.filenames], bool)
+    if not is_leaked.any():
+        return None
+    stats = evaluated.candidate.stats
+    right = stats.predicted == stats.truth
+    rest = None if is_leaked.all() else float(right[~is_leaked].mean())
+    return Leaks(int(is_leaked.sum()), float(right.mean()), rest)

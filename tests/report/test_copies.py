@@ -1,0 +1,147 @@
+"""Copies with other labels or in other splits, found by ingest and by features."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.contract.suspects import SUSPECTS_FILE, read_suspects, write_suspects
+from components.metrics.predictions import Evaluated, Predictions
+from components.report.shown import Leaks
+from components.report.suspects import copies
+from components.report.suspects.copies import (
+    Copy,
+    find_copies,
+    list_suspects,
+    measure_leaks,
+    read_copies,
+)
+
+
+def make_columns(images: int) -> dict[str, Any]:
+    """Images of two labels, the last 20 for testing."""
+    names = np.array([f"{n}.jpg" for n in range(images)], object)
+    return {
+        "path": names,
+        "sha256": names.copy(),
+        "label": np.array(["cat", "dog"] * images, object)[:images],
+        "split": np.array(["train"] * (images - 20) + ["test"] * 20, object),
+    }
+
+
+@pytest.fixture
+def rejects(tmp_path: Path) -> str:
+    cluster = {
+        "cluster": 1,
+        "paths": ["a", "b", "c", "d"],
+        "labels": ["cat", "cat", "dog", "dog"],
+        "splits": ["train", "test", "test", None],
+        "sha256": ["1", "2", "3", "4"],
+        "likeness": [1.0, 0.9, 0.8, 0.7],
+    }
+    (tmp_path / "near_duplicates.jsonl").write_text(json.dumps(cluster) + "\n")
+    return str(tmp_path)
+
+
+def test_copies_with_other_labels_or_splits_are_suspects(rejects: str, tmp_path: Path) -> None:
+    columns = make_columns(40)
+    lines = [
+        {"sha256": "", "paths": ["0.jpg", "1.jpg"], "labels": ["cat", "dog"], "splits": ["train"]},
+        {
+            "sha256": "",
+            "paths": ["2.jpg", "38.jpg"],
+            "labels": ["cat"],
+            "splits": ["test", "train"],
+        },
+        {"sha256": "", "paths": ["4.jpg", "6.jpg"], "labels": ["cat"], "splits": ["train"]},
+    ]
+    for line in lines:
+        paths = line["paths"]
+        columns["sha256"][np.isin(columns["path"], paths)] = paths[0]
+    Path(rejects, "duplicates.jsonl").write_text("".join(json.dumps(of) + "\n" for of in lines))
+    found = list_suspects(read_copies(rejects, columns), decided={"2"})
+    assert [(one.path, one.neighbors, round(one.score, 2)) for one in found] == [
+        ("0.jpg", ("1.jpg",), 1.0),
+        ("1.jpg", ("0.jpg",), 1.0),
+        ("38.jpg", ("2.jpg",), 1.0),
+        ("a", ("c",), 1.0),
+        ("c", ("a", "b"), 0.8),
+    ]
+    # An earlier version wrote no list.
+    assert read_copies(str(tmp_path / "old"), columns) == []
+
+
+def test_odd_names_make_a_table(tmp_path: Path) -> None:
+    cluster = {
+        "paths": [os.fsdecode(b"caf\xe9/%d.jpg" % number) for number in range(9)],
+        "labels": [str(number % 2) for number in range(9)],
+        "splits": ["train"] * 9,
+        "sha256": [f"{number}" for number in range(9)],
+        "likeness": [0.9] * 9,
+    }
+    (tmp_path / "near_duplicates.jsonl").write_text(json.dumps(cluster) + "\n")
+    found = list_suspects(read_copies(str(tmp_path), make_columns(30)))
+    twins = tuple(rf"caf\xe9/{number}.jpg" for number in (1, 3, 5))
+    assert (found[0].path, found[0].neighbors) == (r"caf\xe9/0.jpg", twins)
+    path = str(tmp_path / SUSPECTS_FILE)
+    write_suspects(path, found)
+    assert len(read_suspects(path)) == 9
+
+
+def test_accuracy_is_measured_with_and_without_leaked_images(rejects: str) -> None:
+    found = read_copies(rejects, make_columns(30))
+    probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.9, 0.1], [0.2, 0.8]], np.float32)
+    predictions = Predictions(("cat", "dog"), np.array([0, 0, 1, 1]), probabilities)
+    evaluated = Evaluated(("b", "c", "e", "f"), {}, predictions)
+    assert measure_leaks(found, evaluated, "test") == Leaks(2, 0.75, 0.5)
+    assert measure_leaks(found, evaluated, "test", trained=("eval",)) is None
+    assert measure_leaks(found, evaluated, "eval") is None
+    assert measure_leaks(found, evaluated, "train") is None
+
+
+def test_copies_of_another_label_or_split_are_close_for_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random, columns = np.random.default_rng(0), make_columns(300)
+    # Of half the images, any two are as similar as copies of the others.
+    features = np.ones((300, 64)) + random.normal(0, np.repeat([0.2, 2.0], 150)[:, None], (300, 64))
+    for copy, image in ((290, 200), (201, 204), (240, 242), (20, 31)):
+        scale = 0.02 if image < 150 else 0.2
+        features[copy] = features[image] + random.normal(0, scale, 64)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    found = find_copies(columns, features.astype(np.float16))
+    pairs = [tuple(copy.path for copy in pair) for pair in found]
+    assert pairs == [("20.jpg", "31.jpg"), ("200.jpg", "290.jpg"), ("201.jpg", "204.jpg")]
+    assert [copy[1:4] for copy in found[1]] == [
+        ("cat", "train", "200.jpg"),
+        ("cat", "test", "290.jpg"),
+    ]
+    suspects = {of.path: of.neighbors for of in list_suspects(found)}
+    assert suspects.pop("290.jpg") == ("200.jpg",)
+    assert sorted(suspects) == ["20.jpg", "201.jpg", "204.jpg", "31.jpg"]
+    # Every third image is compared with all others.
+    monkeypatch.setattr(copies, "_MOST_PAIRS", 300**2 // 3)
+    found = find_copies(columns, features.astype(np.float16))
+    assert [copy.path for pair in found for copy in pair] == ["201.jpg", "204.jpg"]
+    assert find_copies(make_columns(10), features[:10]) == []
+
+
+def test_an_image_has_the_copies_of_both_lists(rejects: str) -> None:
+    pair = [Copy("a", "cat", "train", "1", 0.9), Copy("e", "cat", "test", "5", 0.9)]
+    of_ingest = read_copies(rejects, make_columns(30))
+    suspects = list_suspects([pair, *of_ingest])
+    assert [(of.path, of.neighbors) for of in suspects] == [
+        ("e", ("a",)),
+        ("a", ("c",)),
+        ("b", ("a", "c")),
+        ("c", ("a", "b")),
+    ]
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8]], np.float32)
+    evaluated = Evaluated(
+        ("e", "f"), {}, Predictions(("cat", "dog"), np.array([0, 0]), probabilities)
+    )
+    assert measure_leaks([pair], evaluated, "test") == Leaks(1, 0.5, 0.0)
+    assert measure_leaks(of_ingest, evaluated, "test") is None
