@@ -130,8 +130,6 @@ class ReportFacts:
     """`search` of `training.json`."""
     selection_folds: int = 0
     """Number of folds that selected the weights; 0: the eval split did."""
-    unlearned: tuple[str, ...] = ()
-    """Labels that only models which have not learned them judge, in these folds."""
     input_advice: str = ""
     """What to change if training waited for its input."""
     scaling: Scaling | None = None

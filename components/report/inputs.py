@@ -93,7 +93,6 @@ def gather_facts(
         if suspects
         else None,
         selection_folds=folds,
-        unlearned=tuple(training["folds"].get("unlearned", ()) if folds else ()),
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         formats=judgment.formats,

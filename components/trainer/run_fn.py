@@ -98,17 +98,16 @@ def _train_and_export(
     if rate := config.export.false_alarms:
         unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
         classifier = dataclasses.replace(classifier, known=unknowns.threshold)
-    labels = tuple(map(decode_text, graph.labels))
     describe_training(
         training,
         calibration,
         unknowns,
         started=started,
         directory=run_dir,
-        folds=validated.describe(training, labels) if validated else None,
+        folds=validated.describe(training) if validated else None,
         search=found,
     )
-    unseen = validated.predict(labels) if validated else None
+    unseen = validated.predict(tuple(map(decode_text, graph.labels))) if validated else None
     picked = "the checkpoint"
     if len(found["trials"]) > 1 if found else fn_args.hyperparameters:
         picked = "the training"

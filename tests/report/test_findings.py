@@ -169,11 +169,6 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "the weights that training started from may know the eval images",
         "judge by a test split",
     ),
-    "a class that is in one fold": (
-        {"split": name_folds(5), "selection_folds": 5, "unlearned": ("bird",)},
-        "one fold has all images of bird, such as copies",
-        "add other images",
-    ),
     "rejects": (
         {"files": {"examples": 100, "rejected": 1}},
         "1 file was rejected",

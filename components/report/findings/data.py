@@ -144,13 +144,6 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
             "too few to learn what the class looks like",
             "add images, or merge classes",
         )
-    if facts.unlearned and facts.folds:
-        yield Finding(
-            "balance",
-            f"one fold has all images of {name_labels(facts.unlearned)}, such as copies",
-            "they are judged by a model that has not learned these classes",
-            "add other images",
-        )
     missing = sorted(counts.keys() - facts.balance.get(EVAL, counts).keys())
     if missing and not facts.selection_folds:
         yield Finding(

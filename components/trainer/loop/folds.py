@@ -147,13 +147,7 @@ class Validated:
         probabilities = softmax(logits, axis=1).astype(np.float32)
         return FoldPredictions(labels, self.images.keys, self.assigned, probabilities)
 
-    @property
-    def unlearned(self) -> list[int]:
-        """Label ids of classes with all images in one fold, whose model has not learned them."""
-        labels = self.images.labels
-        return [n for n in np.unique(labels).tolist() if not np.ptp(self.assigned[labels == n])]
-
-    def describe(self, training: Training, labels: Sequence[str]) -> dict[str, Any]:
+    def describe(self, training: Training) -> dict[str, Any]:
         """Describe the folds, and give a training on all images their mean curves."""
         for metric in self.results[0].curves:
             curve = iter(self.mean_curve(metric).tolist())
@@ -164,7 +158,6 @@ class Validated:
             "count": len(self.results),
             "epochs": self.epochs,
             "seconds": [result.seconds for result in self.results],
-            "unlearned": [labels[number] for number in self.unlearned],
         }
 
 

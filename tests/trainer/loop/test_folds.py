@@ -95,14 +95,6 @@ def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) ->
     assert found.epochs == [4 if better else 1] * 3
 
 
-def test_classes_that_lie_in_one_fold_are_named() -> None:
-    found = validated([result(curve) for curve in CURVES])
-    assert found.unlearned == []
-    for record in found.images.records[:4]:
-        record[LABEL_ID] = 3
-    assert found.unlearned == [3]
-
-
 def test_the_temperature_of_a_fold_is_that_of_the_others() -> None:
     plain, training = validated([result(curve) for curve in CURVES]), TrainingConfig(calibrate=True)
     found = replace(plain, config=replace(plain.config, training=training))
