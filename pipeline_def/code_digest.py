@@ -15,6 +15,7 @@ import importlib.machinery
 import importlib.metadata
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,10 @@ from pipeline_def.steps import STEPS, TRAINER, TUNER
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
 _LOCK = "uv.lock"
+# Files and dependencies of packages are nine tenths of it.
+_DETAILS = re.compile(rb"^(?:wheels|dependencies) = \[\n(?: .*\n)*\]\n|^sdist = .*\n", re.MULTILINE)
+# Fields of statements, of a handler and of a case that hold statements.
+_BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 # In the wheel, it is one name.
 _OURS = {module.partition(".")[0] for row in STEPS.values() for module in row.code}
@@ -166,7 +171,7 @@ def _imports(root: Path, module: str) -> tuple[str, ...]:
 
 def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
     """Yield the names that statements import, unless only a type checker sees them."""
-    for child in ast.iter_child_nodes(node):
+    for child in (of for name in _BLOCKS for of in getattr(node, name, ())):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
@@ -174,8 +179,7 @@ def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
             parts = [*above, *([child.module] if child.module else [])]
             yield ".".join(parts)
             yield from (".".join([*parts, alias.name]) for alias in child.names)
-        # Nine of ten nodes are expressions, which cannot import.
-        elif not isinstance(child, ast.expr) and not _is_for_type_checkers(child):
+        elif not _is_for_type_checkers(child):
             yield from _names(child, package)
 
 
@@ -200,10 +204,11 @@ def _locked_versions(root: Path) -> dict[str, str]:
     if not file.exists():
         return {}
     environment = _environment()
+    applies = functools.cache(lambda marker: Marker(marker).evaluate(environment))
     versions: dict[str, str] = {}
-    for package in tomllib.loads(file.read_text(encoding="utf-8"))["package"]:
+    for package in tomllib.loads(_DETAILS.sub(b"", file.read_bytes()).decode())["package"]:
         markers = package.get("resolution-markers", ())
-        if not markers or any(Marker(marker).evaluate(environment) for marker in markers):
+        if not markers or any(map(applies, markers)):
             versions[package["name"]] = package.get("version", "")
     return versions
 

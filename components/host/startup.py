@@ -30,13 +30,15 @@ _UNUSED = {
     "tensorflow": ("keras.src.optimizers", "tf_keras.src.optimizers", "googleapiclient"),
     "apache_beam": ("apache_beam.io.gcp.bigquery",),
 }
-# Package whose own code imports all its modules → names that others read from it only to annotate
-# types, with the modules that define them.
-_LAZY: dict[str, dict[str, str]] = {
-    "kfp": {},
-    "tensorflow_model_analysis": {"EvalConfig": "proto.config_pb2"},
-    "tfx.components": {},
-}
+# What Beam needs for object stores, which a local run does not reach through it.
+_STORES = [f"apache_beam.io.{of}filesystem" for of in ("aws.s3", "azure.blobstorage", "gcp.gcs")]
+# Packages whose own code imports all their modules.
+_LAZY = (
+    *("IPython", "docker", "kfp", "scipy.stats", "tensorflow_model_analysis"),
+    *("tensorflow_model_analysis.metrics", "tfx.components"),
+)
+# Name that is read from such a package only to annotate types → the module that defines it.
+_TYPES = {"tensorflow_model_analysis.EvalConfig": "tensorflow_model_analysis.proto.config_pb2"}
 
 _EVALUATOR = "tfx.components.evaluator.executor"
 
@@ -49,7 +51,8 @@ def quick_imports() -> Iterator[None]:
     # Imports create millions of objects and no garbage.
     gc.disable()
     try:
-        import_libraries()
+        with _without(("apitools", *_STORES)):
+            import_libraries()
         yield
     finally:
         gc.freeze()
@@ -108,8 +111,8 @@ class _LazyPackage(types.ModuleType):
         # Other dunder names are read to inspect the kind of object.
         if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
-        if place := _LAZY[self.__name__].get(name):
-            return getattr(importlib.import_module(f"{self.__name__}.{place}"), name)
+        if place := _TYPES.get(f"{self.__name__}.{name}"):
+            return getattr(importlib.import_module(place), name)
         try:
             return importlib.import_module(f"{self.__name__}.{name}")
         except ModuleNotFoundError as error:

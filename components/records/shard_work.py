@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
 import apache_beam as beam
@@ -24,7 +24,6 @@ class ConcurrentDoFn(beam.DoFn):
     def __init__(self, workers: int) -> None:
         """Process up to `workers` elements at the same time."""
         self._workers = workers
-        self._running: set[Future[None]] = set()
 
     @abc.abstractmethod
     def work(self, element: Any) -> None:
@@ -50,7 +49,11 @@ class ConcurrentDoFn(beam.DoFn):
         """
         are_few = images is not None and images <= rules_of_thumb.FEW_FOR_BEAM
         if are_few and on_disk(target) and not uses_other_machines(beam_args):
-            self._run_here(elements)
+            self.setup()
+            try:
+                self._work_on(elements)
+            finally:
+                self.teardown()
             return
         with make_pipeline() as pipeline:
             _ = (
@@ -60,41 +63,26 @@ class ConcurrentDoFn(beam.DoFn):
                 | type(self).__name__ >> beam.ParDo(self)
             )
 
-    def _run_here(self, elements: Sequence[Any]) -> None:
-        self.setup()
-        try:
-            self.start_bundle()
-            for element in elements:
-                for _ in self.process(element):
-                    pass
-            self.finish_bundle()
-        finally:
-            self.teardown()
-
     def start_bundle(self) -> None:
-        """Start the threads."""
-        self._pool = ThreadPoolExecutor(self._workers)
-        self._running = set()
+        """Begin a list of elements."""
+        self._elements: list[Any] = []
 
-    def process(self, element: Any) -> Iterator[None]:
-        """Start `element` as soon as a thread is free."""
-        if len(self._running) >= self._workers:
-            self._wait()
-        self._running.add(self._pool.submit(self.work, element))
-        yield from ()
+    def process(self, element: Any) -> None:
+        """Note `element`, which `finish_bundle` processes."""
+        self._elements.append(element)
 
     def finish_bundle(self) -> None:
-        """Wait for the remaining elements."""
-        while self._running:
-            self._wait()
-        self._pool.shutdown()
+        """Process the elements of the bundle."""
+        self._work_on(self._elements)
 
-    def _wait(self) -> None:
-        done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
-        failures = [error for future in done if (error := future.exception())]
-        if failures:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            if isinstance(failures[0], UserError):
+    def _work_on(self, elements: Sequence[Any]) -> None:
+        with ThreadPoolExecutor(self._workers) as pool:
+            jobs = [pool.submit(self.work, element) for element in elements]
+            wait(jobs, return_when=FIRST_EXCEPTION)
+            pool.shutdown(cancel_futures=True)
+        for error in [job.exception() for job in jobs if not job.cancelled()]:
+            if isinstance(error, UserError):
                 # Keeps Beam from appending the name of its step to the message.
-                failures[0].__dict__["_tagged_with_step"] = True
-            raise failures[0]
+                error.__dict__["_tagged_with_step"] = True
+            if error:
+                raise error

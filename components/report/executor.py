@@ -10,15 +10,12 @@ from tfx.utils import path_utils
 from components.contract.artifact_files import CARD_FILE, METRICS_FILE, PAGE_FILE, make_folders
 from components.contract.artifacts import Artifacts
 from components.contract.suspects import SUSPECTS_FILE, write_suspects
-from components.report.card import write_card
-from components.report.inputs import gather_facts
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,
     set_classification,
     set_metrics,
     write_metrics,
 )
-from components.report.page.document import render
 from components.storage.tfx_filesystem import write_text
 
 
@@ -29,6 +26,11 @@ class Executor(base_executor.BaseExecutor):
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Report on the split that the Evaluator chose."""
+        # They import Matplotlib and scikit-learn, for which no training needs to wait.
+        from components.report.card import write_card
+        from components.report.inputs import gather_facts
+        from components.report.page.document import render
+
         given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}
         outputs = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
         # TFX puts the SavedModel into a folder of its own.

@@ -14,7 +14,6 @@ from components.contract.printable import make_printable
 from components.evaluation.baseline_lookup import find_unusable
 from components.host.machine import explaining_full_disk
 from components.host.startup import quick_imports
-from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.first_look import FirstLook
@@ -24,7 +23,6 @@ from pipeline_def.local.results import read_results
 from pipeline_def.local.run_display import RunDisplay, redirect_output
 from pipeline_def.local.unchanged import digest_program, find_unchanged, list_again
 from pipeline_def.runs.record import Recorder, RunRecord, Step, Steps, describe_failure
-from pipeline_def.steps import STEPS
 
 
 def execute(
@@ -78,9 +76,8 @@ def _run_recorded(
         names, code = list(unchanged.steps), unchanged.code
     else:
         display.say("Loading TensorFlow and TFX …")
-        names, list_steps = _load_pipeline(config, seen)
-        functions = config.model.build_fn, config.augmentation.fn
-        code = {name: code_digest(name, *functions) for name in names if name in STEPS}
+        code, list_steps = _load_pipeline(config, seen)
+        names = list(code)
     recorder = Recorder(
         config.output, pipeline=config.name, configuration=configuration, code=code, program=program
     )
@@ -101,16 +98,16 @@ def _run_recorded(
 
 def _load_pipeline(
     config: Config, seen: FirstLook | None
-) -> tuple[list[str], Callable[[str], Steps]]:
-    """Load TFX; return the names of the steps, and the function that lists them for a run's id."""
+) -> tuple[dict[str, str], Callable[[str], Steps]]:
+    """Load TFX; return the digest of each step's code, and the function that lists the steps."""
     with quick_imports():
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
 
     listing = seen.listing if seen else ""
     pipeline = create_pipeline(config, metadata=Layout(config.output).metadata, listing=listing)
-    names = [component.id for component in pipeline.components]
-    return names, functools.partial(list_steps, pipeline)
+    code = {step.id: step.exec_properties["code_digest"] for step in pipeline.components}
+    return code, functools.partial(list_steps, pipeline)
 
 
 def _run_step(name: str, run: Callable[[], Step], recorder: Recorder, display: RunDisplay) -> None:

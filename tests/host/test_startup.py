@@ -15,7 +15,8 @@ os.environ.pop("ARROW_DEFAULT_MEMORY_POOL", None)
 from components.host.startup import quick_imports
 with quick_imports():
     import pipeline_def.pipeline, pipeline_def.local.runner, pipeline_def.local.results
-unused = {"keras", "keras_tuner", "kubernetes", "google.cloud.bigquery"}
+unused = {"keras", "keras_tuner", "kubernetes", "google.cloud.bigquery", "nltk"}
+unused |= {"matplotlib", "sklearn", "scipy.stats.distributions", "apache_beam.io.gcp.gcsio"}
 import tensorflow_model_analysis
 tensorflow_model_analysis.default_eval_shared_model
 print(*sorted(unused & set(sys.modules)))

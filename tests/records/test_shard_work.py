@@ -34,7 +34,7 @@ class Mistake(ConcurrentDoFn):
 def do(work: Work, *elements: float) -> None:
     work.start_bundle()
     for element in elements:
-        list(work.process(element))
+        work.process(element)
     work.finish_bundle()
 
 

@@ -245,7 +245,7 @@ def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_pa
 def test_on_kubeflow_the_uris_are_files(
     given: dict[str, types.Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("components.report.executor.render", lambda facts: "a page")
+    monkeypatch.setattr("components.report.page.document.render", lambda facts: "a page")
     run(given, tmp_path, local=False)
     assert (tmp_path / "html").read_text() == "a page"
     assert json.loads((tmp_path / "metrics").read_text())["split"] == "eval"

@@ -187,11 +187,12 @@ class Listing:
         """
         digest = hashlib.sha256()
         for block in _divide(self.files):
-            lines = (
-                f"{(path, label, split, group, size, checksum or version)!r}"
+            # The text of a tuple, written out in half the time.
+            lines = [
+                f"({path!r}, {label!r}, {split!r}, {group!r}, {size!r}, {checksum or version!r})"
                 f"{sorted(columns.items()) if columns else ''}\n"
                 for path, label, split, size, version, group, checksum, columns in block
-            )
+            ]
             digest.update("".join(lines).encode("utf-8", "surrogateescape"))
         corrected = f",corrections:{self.corrections.digest}" if self.corrections.path else ""
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}{corrected}"
@@ -298,7 +299,7 @@ def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> No
         blocks = itertools.chain(_divide(listing.files), _divide(listing.skipped))
         for line in itertools.chain([facts, head], blocks):
             # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
-            text.write(json.dumps(line) + "\n")
+            text.write(json.dumps(line, check_circular=False) + "\n")
 
 
 def _divide(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
