@@ -106,7 +106,7 @@ def _load_pipeline(
 
     listing = seen.listing if seen else ""
     pipeline = create_pipeline(config, metadata=Layout(config.output).metadata, listing=listing)
-    code = {step.id: step.exec_properties["code_digest"] for step in pipeline.components}
+    code = {step.id: step.exec_properties.get("code_digest", "") for step in pipeline.components}
     return code, functools.partial(list_steps, pipeline)
 
 
