@@ -54,10 +54,12 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _note_source(examples, listing.root, config, exec_properties)
 
     def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
+        # The second pass only rearranges what the first has written, which needs no other machines.
+        beam_args = [] if job.again else self._beam_pipeline_args
         WriteShards(job).run(
             numbers,
             self._make_beam_pipeline,
-            self._beam_pipeline_args,
+            beam_args,
             target=job.examples_uri,
             images=job.unread,
         )
