@@ -171,7 +171,7 @@ def _imports(root: Path, module: str) -> tuple[str, ...]:
 
 def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
     """Yield the names that statements import, unless only a type checker sees them."""
-    for child in (of for name in _BLOCKS for of in getattr(node, name, ())):
+    for child in (child for name in _BLOCKS for child in getattr(node, name, ())):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom):

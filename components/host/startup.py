@@ -31,7 +31,9 @@ _UNUSED = {
     "apache_beam": ("apache_beam.io.gcp.bigquery",),
 }
 # What Beam needs for object stores, which a local run does not reach through it.
-_STORES = [f"apache_beam.io.{of}filesystem" for of in ("aws.s3", "azure.blobstorage", "gcp.gcs")]
+_STORES = [
+    f"apache_beam.io.{name}filesystem" for name in ("aws.s3", "azure.blobstorage", "gcp.gcs")
+]
 # Packages whose own code imports all their modules.
 _LAZY = (
     *("IPython", "docker", "kfp", "scipy.stats", "tensorflow_model_analysis"),

@@ -66,10 +66,10 @@ def find_copies(columns: Columns, features: Features) -> list[list[Copy]]:
 
 def _describe(columns: Columns, groups: Iterable[tuple[Sequence[int], float]]) -> list[list[Copy]]:
     """Describe groups of rows, each with the likeness of its images."""
-    rows = np.unique(np.array([row for of, _ in groups for row in of], np.int64))
+    rows = np.unique(np.array([row for group, _ in groups for row in group], np.int64))
     texts = (columns[name][rows].tolist() for name in ("path", "label", "split", "sha256"))
     known = dict(zip(rows.tolist(), zip(*texts, strict=True), strict=True))
-    return [[Copy._make((*known[row], likeness)) for row in of] for of, likeness in groups]
+    return [[Copy._make((*known[row], likeness)) for row in group] for group, likeness in groups]
 
 
 def read_copies(rejects_uri: str, columns: Columns) -> list[list[Copy]]:
@@ -83,7 +83,7 @@ def read_copies(rejects_uri: str, columns: Columns) -> list[list[Copy]]:
         exact.setdefault(digest, []).append(row)
     near = _read_lines(rejects_uri, NEAR_DUPLICATES_FILE)
     names = ("paths", "labels", "splits", "sha256", "likeness")
-    return _describe(columns, [(of, 1.0) for of in exact.values()]) + [
+    return _describe(columns, [(group, 1.0) for group in exact.values()]) + [
         [
             Copy(spell_path(path), *row)
             for path, *row in zip(*(line[name] for name in names), strict=True)
@@ -113,9 +113,9 @@ def list_suspects(groups: Iterable[list[Copy]], decided: Collection[str] = ()) -
             if (near := twins[label, split]) and sha256 not in decided:
                 if path in suspects:
                     near = tuple(dict.fromkeys((*suspects[path].neighbors, *near)))
-                of = (sha256, path, split or "", label)
+                image = (sha256, path, split or "", label)
                 suspects[path] = Suspect(
-                    *of, "near_duplicate", likeness, neighbors=near[:_MOST_TWINS]
+                    *image, "near_duplicate", likeness, neighbors=near[:_MOST_TWINS]
                 )
     return [*suspects.values()]
 
