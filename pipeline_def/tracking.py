@@ -43,17 +43,15 @@ def report_run(record: RunRecord, config: TrackingConfig) -> str:
 
 
 def _send_run(record: RunRecord, config: TrackingConfig) -> str:
-    """Send a run, or complete it as a pod's retry does; return the address of its page."""
+    """Send a run; return the address of its page."""
     url, name = (config.mlflow or "").rstrip("/"), record.pipeline
     wanted: dict[str, Any] = {"filter": f'name = "{name}"', "max_results": 1}
     experiments = _send(url, "mlflow/experiments/search", wanted).get("experiments")
     experiments = experiments or [_send(url, "mlflow/experiments/create", {"name": name})]
     at = {"experiment_id": experiments[0]["experiment_id"]}
-    wanted = {"experiment_ids": [*at.values()], "filter": f"tags.pipeline_run = '{record.id}'"}
-    runs = _send(url, "mlflow/runs/search", wanted).get("runs")
     new = at | {"run_name": f"{name} {record.id}", "start_time": _milliseconds(record.started)}
     new |= {"tags": _pairs({"pipeline_run": record.id})}
-    info = (runs[0] if runs else _send(url, "mlflow/runs/create", new)["run"])["info"]
+    info = _send(url, "mlflow/runs/create", new)["run"]["info"]
     run = {"run_id": info["run_id"]}
     rows = {"tags": _list_tags(record), "params": _list_parameters(record)}
     rows["metrics"] = [*_metrics(record, info["start_time"])]
@@ -67,9 +65,7 @@ def _send_run(record: RunRecord, config: TrackingConfig) -> str:
         raise ServiceError(f"{url} has the run without files: start it with --serve-artifacts.")
     outputs = record.steps[REPORT.id].outputs if REPORT.id in record.steps else {}
     for output, file in _FILES.items():
-        path = outputs[output].uri if output in outputs else ""
-        # On Kubeflow the artifact itself is the file.
-        path = os.path.join(path, file) if os.path.isdir(path) else path
+        path = os.path.join(outputs[output].uri, file) if output in outputs else ""
         if os.path.isfile(path):
             with open(path, "rb") as content:
                 _send(url, f"mlflow-artifacts/artifacts/{folder}/{file}", content.read())

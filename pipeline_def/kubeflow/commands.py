@@ -81,6 +81,10 @@ def _resolve_for_cluster(config: Config, target: Target) -> Config:
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
         )
+    if config.tracking.mlflow:
+        raise ConfigurationError(
+            "--tracking.mlflow is for local runs: docs/how-to/kubeflow.md shows how to log others."
+        )
     config.kubeflow.check_names([*STEPS, LOOKUPS])
     for row in STEPS.values():
         for option in row.opens:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER, TUNER
 
 COMMAND = ("python", "-m", f"{__package__}.step.entrypoint")
@@ -70,8 +69,6 @@ class PodSettings:
     """Options of Apache Beam; empty if no step of the pod runs it."""
     workers: WorkerGroup | None = None
     """Pods of the workers, if the step starts some."""
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    """Server that the pod reports the run to."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Step → place of an option of `LEFT_OUT`, joined by dots → its value."""
 

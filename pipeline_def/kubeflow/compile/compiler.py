@@ -20,7 +20,6 @@ from components.contract.errors import ConfigurationError
 from components.evaluation.baseline_lookup import TRAINING_PROPERTY
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile.parts import (
     TYPES,
     Part,
@@ -56,7 +55,7 @@ from pipeline_def.kubeflow.step_interface import (
     get_value,
     set_value,
 )
-from pipeline_def.steps import BASELINE_FINDER, PUSHER, TRAINER
+from pipeline_def.steps import BASELINE_FINDER, TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
@@ -167,7 +166,6 @@ def _pod_settings(
         task: PodSettings(
             beam_args=config.beam_pipeline_args if task in running_beam else (),
             workers=worker_group(config, image) if task == TRAINER.id else None,
-            tracking=config.tracking if task == pod_of(PUSHER.id) else TrackingConfig(),
             options={s: options[s] for s in steps_of(task) if s in options},
         )
         for task in document.tasks

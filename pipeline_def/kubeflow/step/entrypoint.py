@@ -60,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNAVAILABLE if may_pass else error.exit_status
     except Exception as error:
         traceback.print_exc()
-        print(f"{arguments.step}: failed: {first_line(error)}", file=sys.stderr, flush=True)
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"{arguments.step}: failed: {reason}", file=sys.stderr, flush=True)
         return FAILED
     return 0
 
@@ -110,33 +111,18 @@ def _told(part: StepInterface, settings: PodSettings) -> StepInterface:
 
 
 def _run_parts(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:
-    """Run the steps and lookups that share the pod, and report the run if these are its last."""
+    """Run the steps and lookups that share the pod."""
     shared = SharedPod(given)
-
-    def report(*, error: str) -> None:
-        if settings.tracking.mlflow:
-            from pipeline_def.kubeflow.step.reporting import report_pod
-
-            report_pod(settings.tracking, interface, given, shared.made, error=error)
-
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
         part_input = shared.input_of(part)
         try:
             _run_part(part, part_input, settings)
-        except BaseException as error:
+        except BaseException:
             shared.keep_outputs()
-            if isinstance(error, Exception):
-                report(error=first_line(error))
             raise
         shared.add(part, json.loads(read_bytes(part_input["outputs"]["outputFile"])))
     write_json(given["outputs"]["outputFile"], shared.made)
-    report(error="")
-
-
-def first_line(error: BaseException) -> str:
-    """Return why a step failed, on one line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _run_part(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:

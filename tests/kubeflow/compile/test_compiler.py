@@ -208,7 +208,7 @@ CHANGES: dict[str, tuple[Any, set[str]]] = {
     "ingest.threads": (IngestConfig(threads=3), set()),
     "input.threads": (InputConfig(threads=3, cache="file", cache_folder="/tmp/a"), set()),
     "training.checkpoint_steps": (TrainingConfig(checkpoint_steps=9), set()),
-    "tracking": (TrackingConfig(mlflow="http://mlflow:5000"), set()),
+    "tracking": (TrackingConfig(), set()),
     "given": (["training.epochs"], set()),
     "beam_pipeline_args": (["--direct_num_workers=2"], set()),
     "cache": (False, set()),
@@ -421,6 +421,7 @@ MISTAKES = {
     ): "--data is http://host/images: a cluster needs a URL, such",
     ("--output", "/no/such/folder/x.yaml"): "Cannot write /no/such/folder/x.yaml",
     ("--target", "eks"): "invalid choice: 'eks'",
+    ("--tracking.mlflow", "http://mlflow:5000"): "--tracking.mlflow is for local runs: docs/how-to",
 }
 
 
