@@ -16,7 +16,7 @@ from starlette.routing import Route
 from components.predict.model import DEFAULT_SIGNATURE
 from pipeline_def.apps.serve.batching import Prediction
 from pipeline_def.apps.serve.inference_protocol import (
-    JSON_LENGTH,
+    BINARY,
     describe_model,
     encode_infer,
     parse_infer,
@@ -50,10 +50,10 @@ class Service:
         """
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
-        self.metrics = Metrics(lambda: versions.current.version)
+        self.metrics = Metrics()
         color = functools.partial(find_color, options.output)
-        self._predictor = Predictor(options, self.metrics.count_batch, find_color=color)
-        self._log = AnswerLog(options.log, self.metrics.registry) if options.log else None
+        self._predictor = Predictor(options, find_color=color)
+        self._log = AnswerLog(options.log) if options.log else None
 
     @contextlib.asynccontextmanager
     async def run(self, app: Any) -> AsyncIterator[None]:
@@ -79,17 +79,12 @@ class Service:
     async def infer(self, request: Request) -> Response:
         """`POST /v2/models/NAME/infer`."""
         model = self._find(request)
-        parse = functools.partial(
-            parse_infer,
-            json_length=request.headers.get(JSON_LENGTH),
-            max_images=self._options.max_images,
-        )
+        if BINARY in request.headers:
+            raise RequestError(400, "Send images as 'data' in base64, not as binary tensors.")
+        parse = functools.partial(parse_infer, max_images=self._options.max_images)
         parsed, rows = await self._answer(request, model, parse)
-        name = self._options.name
-        body, length = encode_infer(parsed, rows, model=name, version=model.version)
-        if length is None:
-            return Response(body, media_type="application/json")
-        return Response(body, 200, {JSON_LENGTH: str(length)}, "application/octet-stream")
+        body = encode_infer(parsed, rows, model=self._options.name, version=model.version)
+        return Response(body, media_type="application/json")
 
     async def _answer(
         self, request: Request, model: Model, parse: Callable[[bytearray], ParsedRequest]
@@ -124,10 +119,7 @@ class Service:
 
     async def server(self, request: Request) -> Response:
         """`GET /v2`."""
-        extensions = ["binary_tensor_data"]
-        return JSONResponse(
-            {"name": "tfx-image-pipeline", "version": "2", "extensions": extensions}
-        )
+        return JSONResponse({"name": "tfx-image-pipeline", "version": "2", "extensions": []})
 
     async def expose(self, request: Request) -> Response:
         """`GET /metrics`."""

@@ -230,6 +230,4 @@ def _is_public(name: str) -> bool:
 def _too_late(scope: Scope, timeout: float) -> RequestError:
     if scope["is_read"]:
         return RequestError(504, f"No prediction within {timeout:g} s. Send fewer images or retry.")
-    if scope["method"] in ("GET", "HEAD"):
-        return RequestError(504, f"No answer within {timeout:g} s. Try again.")
     return RequestError(408, f"The request did not arrive within {timeout:g} s.")

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
@@ -39,16 +39,14 @@ class Predictor:
     def __init__(
         self,
         options: ServerOptions,
-        count_batch: Callable[[int], None],
         *,
         find_color: Callable[[str], Literal["srgb", "stored"]],
     ) -> None:
         """Prepare threads.
 
-        `count_batch` is called with the images of each batch; `find_color` returns that option of
-        ingest for a version of the model.
+        `find_color` returns that option of ingest for a version of the model.
         """
-        self._options, self._count_batch = options, count_batch
+        self._options = options
         self._limits = ImageOptions(check="header", max_image_mpixels=options.max_image_mpixels)
         self._find_color = functools.lru_cache(_MODELS)(find_color)
         self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
@@ -103,41 +101,36 @@ class Predictor:
     ) -> list[Prediction]:
         """Return the prediction of each image.
 
-        Models with an `error` output report bad images in it. For other models one bad image fails
-        the request, as in TensorFlow Serving.
+        Models of this pipeline report bad images in an output, `error`. With other models a bad
+        image fails the request, as in TensorFlow Serving.
 
         Raises:
             RequestError: the model has no such signature, or cannot predict an image.
         """
-        outputs = model.served_outputs.get(signature)
-        if outputs is None:
+        if signature not in model.served_outputs:
             raise RequestError(
                 400, f'Serving signature name: "{signature[:80]}" not found or not served'
             )
-        by_image, is_large = _ERROR in outputs, _count(files) > _LARGE
+        is_large = _count(files) > _LARGE
         batcher = self._find_batcher(model, signature, is_large=is_large)
-        if not by_image:
-            _refuse_first(map(_explain, files))
         if not is_large:
             files = [await _run(self._checks, self._convert, model, file) for file in files]
-            return await _predict(batcher, files, by_image=by_image)
+            return await _predict(batcher, files)
         rows = []
         # One at a time, so that memory does not grow with the number of images.
         for number, file in enumerate(files):
             await self._large_slots.acquire()
-            answering = asyncio.create_task(
-                self._predict_large(model, batcher, file, by_image=by_image, number=number)
-            )
+            answering = asyncio.create_task(self._predict_large(model, batcher, file, number))
             # Threads cannot be stopped: a client that hangs up does not free the slot.
             answering.add_done_callback(self._free_slot)
             rows += await asyncio.shield(answering)
         return rows
 
     async def _predict_large(
-        self, model: Model, batcher: Batcher, file: File, *, by_image: bool, number: int
+        self, model: Model, batcher: Batcher, file: File, number: int
     ) -> list[Prediction]:
         converted = await _run(self._large, self._convert, model, file)
-        return await _predict(batcher, [converted], by_image=by_image, first=number)
+        return await _predict(batcher, [converted], first=number)
 
     def _free_slot(self, answering: asyncio.Task[list[Prediction]]) -> None:
         self._large_slots.release()
@@ -154,10 +147,6 @@ class Predictor:
         except Rejected as rejected:
             return rejected
 
-    def _predict(self, model: Model, signature: str, files: Sequence[bytes]) -> list[Prediction]:
-        self._count_batch(len(files))
-        return model.predict(signature, files)
-
     def _find_batcher(self, model: Model, signature: str, *, is_large: bool) -> Batcher:
         """Return the batcher of a signature; those of the oldest model are dropped."""
         if model not in self._batchers and len(self._batchers) == _MODELS:
@@ -165,7 +154,7 @@ class Predictor:
         batchers = self._batchers.setdefault(model, {})
         if (signature, is_large) not in batchers:
             batchers[signature, is_large] = Batcher(
-                functools.partial(self._predict, model, signature),
+                functools.partial(model.predict, signature),
                 self._models,
                 BatchLimits(LARGE_AT_ONCE) if is_large else BatchLimits(),
                 lambda: self._reading > 0 and not is_large,
@@ -177,24 +166,21 @@ async def _run(threads: Executor, function: Any, *arguments: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
 
 
-async def _predict(
-    batcher: Batcher, files: Sequence[File], *, by_image: bool, first: int = 0
-) -> list[Prediction]:
+async def _predict(batcher: Batcher, files: Sequence[File], *, first: int = 0) -> list[Prediction]:
     """Return a prediction of each converted file; of a rejected one the model's, for an empty file.
 
-    `by_image` says whether the model has an output for errors; otherwise they are raised, with the
-    file's number in its request, where the first file here is number `first`.
+    Raises:
+        RequestError: the model fails for a file. It has the file's number in its request, where the
+            first file here is number `first`.
     """
-    reasons = [_explain(file) for file in files]
-    if not by_image:
-        _refuse_first(reasons, first)
+    reasons = [f"{f.category}: {f}" if isinstance(f, Rejected) else "" for f in files]
     pictures = [file if isinstance(file, Picture) else Picture(b"", 0) for file in files]
     rows = []
     for number, (row, reason) in enumerate(
         zip(await batcher.predict(pictures), reasons, strict=True), first
     ):
         if isinstance(row, RequestError):
-            raise RequestError(400, f"Instance {number}: {row}")
+            raise RequestError(400, f"Instance {number}: {reason or row}")
         if isinstance(row, Exception):
             raise row
         rows.append({**row, _ERROR: reason.encode()} if reason else row)
@@ -203,13 +189,3 @@ async def _predict(
 
 def _count(files: Sequence[File]) -> int:
     return sum(file.pixels for file in files if isinstance(file, Picture))
-
-
-def _explain(file: File) -> str:
-    return f"{file.category}: {file}" if isinstance(file, Rejected) else ""
-
-
-def _refuse_first(reasons: Iterable[str], first: int = 0) -> None:
-    for number, reason in enumerate(reasons, first):
-        if reason:
-            raise RequestError(400, f"Instance {number}: {reason}")

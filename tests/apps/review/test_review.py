@@ -126,26 +126,6 @@ def test_undo_restores_what_was_there_before(port: int, output: Path) -> None:
         assert post(restarted, "/api/undo", {})[0] == 409
 
 
-@pytest.mark.slow
-def test_a_decision_survives_sigkill(output: Path) -> None:
-    words = ("review", "--output", str(output), "--port", "0", "--who", "bob")
-    command = [sys.executable, "local_runner.py", *words]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        try:
-            lines = iter(process.stdout.readline, "")
-            port = next(
-                int(m[1]) for line in lines if (m := re.search(r"127\.0\.0\.1:(\d+)", line))
-            )
-            decide(port, 0, "remove")
-        finally:
-            process.kill()
-    [row] = read_corrections(str(output / FILE))
-    assert (row.action, row.who) == ("remove", "bob")
-    with reviewing(output) as port:
-        assert [*ask(port, "/api/decisions")[1]["decisions"]] == [DIGESTS[0]]
-
-
 def test_what_a_person_edits_meanwhile_stays(port: int, output: Path) -> None:
     other = Correction("f" * 64, "a/stranger.jpg", "remove", "")
     decide(port, 0)
@@ -338,7 +318,6 @@ def test_the_screen_names_every_option() -> None:
         assert name == "timeout" or f"--{name.replace('_', '-')} " in SCREEN
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("used", "named", "file"),
     [

@@ -1,6 +1,5 @@
 """The server over real connections, with a model that needs no TensorFlow."""
 
-import asyncio
 import base64
 import contextlib
 import io
@@ -17,12 +16,9 @@ from PIL import Image
 
 from pipeline_def.apps.serve import app, prediction
 from pipeline_def.apps.serve.batching import BatchLimits
-from pipeline_def.apps.serve.command import listen
-from pipeline_def.apps.serve.limits import Guard
-from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from tests.apps.serve.fake_model import FakeModel, png
-from tests.apps.serve.serving import PREDICT, ask, instances, running, running_app, serving
+from tests.apps.serve.serving import PREDICT, ask, instances, running, serving
 from tests.pictures import ADOBE_RGB, profile
 
 
@@ -140,16 +136,6 @@ def test_a_model_that_takes_too_long_ends_in_time(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.slow
-def test_a_picture_or_list_that_takes_too_long_is_no_late_request(tmp_path: Path) -> None:
-    async def sleep(*_: Any) -> None:
-        await asyncio.sleep(5)
-
-    options = Listening(timeout=0.05)
-    with running_app(Guard(sleep, options), options) as port:
-        assert ask(port, "/") == (504, {"error": "No answer within 0.05 s. Try again."})
-
-
 def test_a_body_without_end_is_refused_while_it_comes(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.settimeout(5)
@@ -166,17 +152,6 @@ def test_a_body_without_end_is_refused_while_it_comes(port: int) -> None:
                         return
                 client.settimeout(5)
     pytest.fail(f"took {sent} bytes")
-
-
-def test_answers_do_not_wait_for_acknowledgements() -> None:
-    """A short answer of two packets would take 40 ms longer than the model."""
-    with (
-        listen(ServerOptions(port=0)) as listening,
-        socket.create_connection(listening.getsockname()),
-        listening.accept()[0] as accepted,
-    ):
-        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR), "after a crash"
 
 
 def test_an_image_may_come_alone(port: int) -> None:

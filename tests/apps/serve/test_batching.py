@@ -70,22 +70,6 @@ def test_an_image_that_cannot_be_answered_fails_alone() -> None:
     run(model, BatchLimits(), use)
 
 
-def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
-    model = FakeModel(seconds=0.02)
-
-    async def use(batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.predict([Picture(png(1), 48)]))
-        await asyncio.sleep(0.005)
-        given_up = asyncio.create_task(batcher.predict([Picture(png(2), 48)] * 3))
-        last = asyncio.create_task(batcher.predict([Picture(png(3), 48)]))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        assert [label(one) for task in (first, last) for one in await task] == [b"1 0 0", b"3 0 0"]
-
-    run(model, BatchLimits(), use)
-    assert model.batches == [1, 1]
-
-
 def test_an_image_waits_for_others_only_while_some_are_coming() -> None:
     model = FakeModel()
 
