@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -69,19 +69,6 @@ class Survey:
         return statistics.median(min(size) / max(size) for size in self.sizes)
 
 
-@dataclass(frozen=True)
-class TimedSample:
-    """What decoding part of the sample shows, as much as time allows."""
-
-    decoded: int
-    """Number of files."""
-    suspects: tuple[SuspectFile, ...]
-    stored_fraction: float
-    """Bytes that ingest would write per byte of the files."""
-    images_per_second: float
-    """Images per second that one thread reads and checks."""
-
-
 def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping[str, int]]:
     """Raise what `require_splits` would raise after ingest; return split → label → images.
 
@@ -107,17 +94,6 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
             found.setdefault(split, collections.Counter())[file.label] += 1
     require_splits(found, listing.root)
     return found
-
-
-def _read_for(
-    seconds: float, listing: Listing, files: Sequence[ImageFile], config: IngestConfig
-) -> Iterator[tuple[ImageFile, Content]]:
-    """Read files until that many seconds are over, but at least one."""
-    started = time.monotonic()
-    for found in read_images(listing.root, files, config):
-        yield found
-        if time.monotonic() - started > seconds:
-            break
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:
@@ -159,41 +135,41 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
     return open_image(usable(whole), config)
 
 
-def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> TimedSample:
-    """Decode at least one file of the sample, for about `seconds`, to estimate ingest.
+def try_images(
+    listing: Listing, config: IngestConfig, *, seconds: float
+) -> tuple[int, tuple[SuspectFile, ...]]:
+    """Decode at least one file of the sample, for about `seconds`.
+
+    Returns:
+        The number of decoded files, and those among them that ingest would reject.
 
     Raises:
         DataError: no file of a class can be used.
     """
     suspects: list[SuspectFile] = []
-    count = size = stored = 0
-    started = time.monotonic()
-    for file, content in _read_for(seconds, listing, _sample(listing), config):
+    count, started = 0, time.monotonic()
+    for file, content in read_images(listing.root, _sample(listing), config):
         count += 1
         try:
-            stored += estimate_stored(usable(content), config)
-            size += file.size
+            try_image(usable(content), config)
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
-    elapsed = time.monotonic() - started
+        if time.monotonic() - started > seconds:
+            break
     _check_suspects(suspects, listing)
-    return TimedSample(count, tuple(suspects), stored / max(size, 1), count / elapsed)
+    return count, tuple(suspects)
 
 
-def estimate_stored(data: bytes, config: ImageOptions) -> int:
-    """Decode `data` without TensorFlow, which takes seconds to load.
-
-    Return an estimate of the bytes that ingest would write.
+def try_image(data: bytes, config: ImageOptions) -> None:
+    """Decode an image without TensorFlow, which takes seconds to load.
 
     Raises:
         Rejected: like `check_image`.
     """
     image = open_image(data, config)
     with rejecting(image):
-        if image.format == "JPEG" and (checked := check_jpeg(data, config)):
-            return len(checked.encoded)
-        image.load()
-    return len(data)
+        if image.format != "JPEG" or not check_jpeg(data, config):
+            image.load()
 
 
 def _suspect(file: ImageFile, rejected: Rejected) -> SuspectFile:

@@ -18,7 +18,7 @@ from components.contract.errors import ConfigurationError, DataError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.contract.printable import name_some
 from components.evaluation.config import EvaluationConfig
-from components.host.machine import available_memory, gib, require_formats
+from components.host.machine import require_formats
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
@@ -27,7 +27,6 @@ from components.ingest.source.listing import (
 )
 from components.ingest.survey import Survey, check_splits, take_survey
 from components.predict.files import find_sources
-from components.trainer.config.model import APPLICATIONS
 from components.trainer.config.recipes import Recipe, resolve
 from components.trainer.config.training import TrainingConfig
 from components.trainer.networks.imagenet import check_imagenet
@@ -48,12 +47,6 @@ _LAYOUTS = {
     "arrow": "Arrow shards",
 }
 _MOST_LABELS = 10
-
-_BYTES = 4
-# At least this fraction of the layers' outputs is kept for the backward pass.
-_KEPT = 0.5
-# Copies of each weight: itself, its gradient, and the state of the optimizer.
-_COPIES = {"sgd": 3, "adam": 4, "adamw": 4}
 
 
 @dataclass(frozen=True)
@@ -77,8 +70,8 @@ def look(listing: Listing, config: Config) -> FirstLook:
     """Make the choices that follow from the images, and reject what would fail later.
 
     Raises:
-        UserError: labels or splits cannot be trained on; accelerator, weights, schema, code or the
-            images to predict are missing; or the network does not fit in memory.
+        UserError: labels or splits cannot be trained on; or accelerator, weights, schema, code or
+            the images to predict are missing.
     """
     if config.validation.schema:
         from components.validation.tfdv_files import read_schema
@@ -103,7 +96,6 @@ def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
     config = dataclasses.replace(config, model=name_network(config.model))
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_imagenet(config.model)
-    check_memory(config, images=images)
     return FirstLook(
         survey,
         config,
@@ -111,42 +103,6 @@ def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
         chosen=describe_chosen(given, recipe),
         ineffective=tuple(find_ineffective(given, config, recipe)),
         classes=len(listing.labels()),
-    )
-
-
-def check_memory(config: Config, *, images: int) -> None:
-    """Raise an error if training will certainly need more memory than this machine has.
-
-    It does not check networks for small images, nor accelerators, which have their own memory.
-
-    Args:
-        config: resolved.
-        images: number of training images.
-
-    Raises:
-        ConfigurationError: with settings that would fit.
-    """
-    application = APPLICATIONS.get(config.model.name)
-    frozen = config.model.pretrained and config.transfer.unfreeze != "all"
-    others = _has_gpu() or "TPU_NAME" in os.environ or "TF_CONFIG" in os.environ
-    if application is None or frozen or (others and config.training.accelerator != "cpu"):
-        return
-    available = available_memory()
-    for_weights = application.parameters * _BYTES * _COPIES[config.training.optimizer]
-    values = application.outputs * (config.transform.size or 0) ** 2
-    each = _BYTES if config.training.precision == "float32" else _BYTES / 2
-    per_image = values * _KEPT * each
-    batch = min(config.training.batch_size, images)
-    needed = for_weights + per_image * batch
-    if needed <= available:
-        return
-    change = "choose a smaller --model.name or --transform.size"
-    if fitting := max(0, int((available - for_weights) // per_image)):
-        change = f"use smaller batches with --training.batch_size {fitting}, or {change}"
-    raise ConfigurationError(
-        f"Training {config.model.name} on batches of {batch} images of {config.transform.size} "
-        f"pixels takes at least {gib(needed)} of memory, but only {gib(available)} are available: "
-        f"{change}."
     )
 
 

@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["components.images"]):
     from components.images.options import MAX_SIDE, ImageOptions
     from components.images.thumbnails import make_thumbnail
     from components.images.upright import read_orientations
-    from components.ingest.survey import estimate_stored
+    from components.ingest.survey import try_image
 
 _OPTIONS = (
     ImageOptions(max_image_mpixels=1),
@@ -45,7 +45,7 @@ def serve(data: bytes, options: ImageOptions) -> None:
 def check(data: bytes) -> None:
     """Check one file like ingest, `inspect` and the server."""
     options, file = _OPTIONS[data[0] % len(_OPTIONS) if data else 0], data[1:]
-    for look in (open_image, estimate_stored, serve):
+    for look in (open_image, try_image, serve):
         try:
             look(file, options)
         except Rejected as rejected:

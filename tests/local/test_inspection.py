@@ -1,4 +1,3 @@
-import re
 import shutil
 import subprocess
 import sys
@@ -29,8 +28,8 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "JPEG 90, PNG 30" in text
     assert "cnn at 32 x 32 pixels" in text
     assert (
-        "Advice the model will be evaluated on about 24 images, so the accuracy will be known only "
-        "to ± 0.20" in text
+        "Advice a held-out split has about 24 images, so the accuracy on it will be known only to "
+        "± 0.20" in text
     )
     assert "Layout label/image: the folders are labels blue/000.png: label blue, split by" in text
     assert (
@@ -72,26 +71,12 @@ def test_what_is_skipped_and_labels_that_look_alike(
     assert "labels that differ only in case, spaces or Unicode form: 'Red', 'red'" in out
 
 
-def test_the_newest_span_and_what_a_smaller_size_saves(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in range(40):
-        for label in ("red", "blue"):
-            path = tmp_path / "span-2" / label / f"{number}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(encode(picture(number, height=400, width=400), "JPEG", quality=100))
+def test_the_newest_span(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(tmp_path / "span-2", each=40)
     (tmp_path / "span-1").mkdir()
     status, out, _ = inspect(capsys, tmp_path / "span-{SPAN}")
     assert status == 0
     assert f"{tmp_path}/span-2\n" in out
-    _, smaller, _ = inspect(capsys, tmp_path / "span-{SPAN}", "--ingest.shrink", "50")
-    assert bytes_to_write(smaller) < bytes_to_write(out) / 8
-
-
-def bytes_to_write(out: str) -> float:
-    found = re.search(r"about ([\d.]+) (KiB|MiB) to write", out)
-    assert found
-    return float(found[1]) * (1024 if found[2] == "MiB" else 1)
 
 
 def test_status_2_when_a_run_would_not_start(
@@ -120,41 +105,19 @@ def test_a_look_loads_neither_tensorflow_nor_tfx_nor_beam(tmp_path: Path) -> Non
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
-def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choices_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(20):
         file = tmp_path / "ab"[number % 2] / f"{number}.jpg"
         file.parent.mkdir(exist_ok=True)
-        file.write_bytes(encode(picture(number, height=100, width=100), "JPEG"))
-    _, out, _ = inspect(capsys, tmp_path, "--model.weights", "none")
-    assert "photographs are few for random weights: start from pretrained weights" in out
-    assert "--model.weights imagenet --model.name auto, or" in out
-    _, out, _ = inspect(capsys, tmp_path, "--model.name", "mobilenet_v2")
-    assert "--model.weights imagenet, or" in out
-    _, out, _ = inspect(capsys, tmp_path)
-    assert "few for random weights" not in out
+        file.write_bytes(encode(picture(number, height=100, width=400), "JPEG"))
+    always = ("--evaluation.decide_by", "value")
+    _, out, _ = inspect(capsys, tmp_path, *always)
     assert "Weights      ImageNet's for efficientnet_lite0\n" in out
-    assert "judges all, to ± 0.22, unless that takes too long" in out
-    assert "central square" not in out
-    _, out, _ = inspect(capsys, tmp_path, "--training.folds", "0")
-    assert "cross-validation" not in out
+    assert (
+        "the central square, 25% of the typical image: show all of it with --transform.fit" in out
+    )
     words = ("--model.weights", "none", "--augmentation.flip", "true")
-    _, out, _ = inspect(capsys, tmp_path, *words)
+    _, out, _ = inspect(capsys, tmp_path, *always, *words, "--transform.fit", "letterbox")
     assert "training.epochs 60, training.patience 15\n" in out
     assert "--augmentation.flip true changes nothing: recipe photos sets it already" in out
-
-
-def test_advice_on_few_images_of_extreme_shape(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in range(18):
-        file = tmp_path / "ab"[number % 2] / f"{number}.jpg"
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(encode(picture(number, height=40, width=400), "JPEG"))
-    words = ("--evaluation.decide_by", "value")
-    _, out, _ = inspect(capsys, tmp_path, *words)
-    assert (
-        "the central square, 10% of the typical image: show all of it with --transform.fit" in out
-    )
-    assert "cross-validation" not in out, "there are fewer than 20 images"
-    _, out, _ = inspect(capsys, tmp_path, *words, "--transform.fit", "letterbox")
     assert "central square" not in out

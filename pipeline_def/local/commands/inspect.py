@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -11,20 +11,12 @@ from rich.text import Text
 
 from components.contract.confidence import widest
 from components.contract.errors import ConfigurationError
-from components.contract.example import EVAL, TEST, TRAIN
-from components.contract.printable import describe_bytes, format_duration, make_printable
-from components.contract.rules_of_thumb import (
-    ENOUGH_TO_START_AT_RANDOM,
-    FEW_FOR_WEIGHTS,
-    FEW_IMAGES,
-    LEAST_FOR_FOLDS,
-    OWN_NETWORKS,
-    SMALL_SIDE,
-)
+from components.contract.example import EVAL, TEST
+from components.contract.printable import describe_bytes, make_printable
 from components.ingest.lookup import list_source
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES
 from components.ingest.source.listing import Listing
-from components.ingest.survey import Survey, TimedSample, try_images
+from components.ingest.survey import Survey, SuspectFile, try_images
 from components.ingest.write.accounting import check_usable
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
@@ -37,8 +29,8 @@ from pipeline_def.local.run_display import print_row, print_whole
 USAGE = """usage: local_runner.py inspect DIR [OPTION ...]
 
 Inspects a folder of images within seconds: classes, sizes, formats, files that
-ingest would reject, network and recipe that a run would use, and what it would
-write. Exits with 0 if a run would start. Takes all options of a run.
+ingest would reject, network and recipe that a run would use. Exits with 0 if a
+run would start. Takes all options of a run.
 """
 
 _BAR_WIDTH = 40
@@ -72,7 +64,7 @@ def inspect(arguments: list[str]) -> int:
 
 
 def _inspect(config: Config) -> None:
-    """Print classes, sizes, formats, suspicious files and estimates for `config.data`.
+    """Print classes, sizes, formats, suspicious files and advice for `config.data`.
 
     Raises:
         UserError: a run would not start.
@@ -87,21 +79,16 @@ def _inspect(config: Config) -> None:
         print_row(console, name, text)
     seen = look(listing, config)
     survey = seen.survey
-    trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    for name, text in _facts(listing, seen, trial):
+    decoded, damaged = try_images(listing, config.ingest, seconds=_SECONDS)
+    for name, text in _facts(listing, seen):
         print_row(console, name, text)
     for advice in _advice(listing, survey, seen.config):
         print_row(console, "Advice", advice)
-    for warning in _warnings(listing, survey, trial, config):
+    suspects = list({file.path: file for file in (*survey.suspects, *damaged)}.values())
+    for warning in _warnings(listing, suspects, len(damaged) / decoded, config):
         print_row(console, "Warning", warning, style="yellow")
-    if trial.decoded == len(listing.files):
-        check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
-
-
-_NEAR_DUPLICATES = {
-    "keep": "near duplicates are not looked for",
-    "together": "near duplicates will stay in one split",
-}
+    if decoded == len(listing.files):
+        check_usable([(file.path, file.category) for file in damaged], listing, config.ingest)
 
 
 def _print_labels(console: Console, listing: Listing) -> None:
@@ -125,11 +112,10 @@ def _print_labels(console: Console, listing: Listing) -> None:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
 
 
-def _facts(listing: Listing, seen: FirstLook, trial: TimedSample) -> Iterator[tuple[str, str]]:
+def _facts(listing: Listing, seen: FirstLook) -> Iterator[tuple[str, str]]:
     survey, config = seen.survey, seen.config
-    size = listing.tally.size
-    labels = listing.labels()
-    yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {describe_bytes(size)}"
+    size, classes = describe_bytes(listing.tally.size), seen.classes
+    yield "Files", f"{len(listing.files):,} in {classes:,} classes, {size}"
     reasons = collections.Counter(entry.reason for entry in listing.skipped)
     if reasons:
         yield "Skipped", ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
@@ -144,23 +130,10 @@ def _facts(listing: Listing, seen: FirstLook, trial: TimedSample) -> Iterator[tu
     yield "Recipe", str(seen.recipe)
     yield "Options", seen.chosen or "as you set them"
     yield from (("Note", text) for text in seen.ineffective)
-    planned = config.ingest.near_duplicates if config.ingest.finds_near_duplicates else "keep"
-    yield "Copies", _NEAR_DUPLICATES[planned]
-    seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
-    written = describe_bytes(size * trial.stored_fraction)
-    yield "Ingest", f"about {written} to write and {format_duration(seconds)} to check the images"
 
 
 def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
     """Yield advice for a better model."""
-    images, side = listing.expected(TRAIN), survey.shorter_side
-    model, few = config.model, side > SMALL_SIDE and images < ENOUGH_TO_START_AT_RANDOM
-    if few and model.weights == "none" and not model.build_fn:
-        network = " --model.name auto" if model.name in OWN_NETWORKS else ""
-        yield (
-            f"{images:,} photographs are few for random weights: start from pretrained weights "
-            f"with --model.weights imagenet{network}, or from an earlier training"
-        )
     if config.transform.fit == "crop" and survey.shown < _MUCH_SHOWN:
         yield (
             f"the model sees the central square, {survey.shown:.0%} of the typical image: show all "
@@ -169,21 +142,10 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
         yield (
-            f"the model will be evaluated on about {evaluated:,} images, so the accuracy will be "
-            f"known only to ± {widest(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more"
-            f"{_describe_folds(listing, config)}"
+            f"a held-out split has about {evaluated:,} images, so the accuracy on it will be known "
+            f"only to ± {widest(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more, or "
+            "cross-validation (training.folds)"
         )
-
-
-def _describe_folds(listing: Listing, config: Config) -> str:
-    """Say, as a clause, that folds judge all images, if they may."""
-    by_hash = listing.tally.labels.keys() == {None} and not config.ingest.splits
-    unwanted = config.training.folds == 0 or config.export.false_alarms
-    few = FEW_FOR_WEIGHTS if config.model.pretrained else FEW_IMAGES
-    if unwanted or not by_hash or not LEAST_FOR_FOLDS <= len(listing.files) < few:
-        return ""
-    text = f"; cross-validation (training.folds) judges all, to ± {widest(len(listing.files)):.2f}"
-    return text + ("" if config.training.folds != "auto" else ", unless that takes too long")
 
 
 def _range(values: tuple[int, ...]) -> str:
@@ -191,12 +153,10 @@ def _range(values: tuple[int, ...]) -> str:
 
 
 def _warnings(
-    listing: Listing, survey: Survey, trial: TimedSample, config: Config
+    listing: Listing, suspects: Sequence[SuspectFile], rejected: float, config: Config
 ) -> Iterator[str]:
-    suspects = {suspect.path: suspect for suspect in (*survey.suspects, *trial.suspects)}
-    for suspect in list(suspects.values())[:_MOST_SUSPECTS]:
+    for suspect in suspects[:_MOST_SUSPECTS]:
         yield f"{suspect.path}: {suspect.category}, {suspect.reason}"
-    rejected = len(trial.suspects) / trial.decoded
     if rejected > config.ingest.max_reject_fraction:
         yield (
             f"{rejected:.0%} of the sample would be rejected; a run stops above "

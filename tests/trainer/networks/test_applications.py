@@ -1,6 +1,5 @@
 """Every real backbone of `keras.applications`, built at a small size with random weights."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +41,6 @@ def scaled_by_keras(network: tf_keras.Model, name: str) -> Any:
     return tf_keras.Model(network.input, last.output)(IMAGES)
 
 
-def leaves(model: Any) -> Iterator[Any]:
-    for layer in model.layers:
-        yield from leaves(layer) if hasattr(layer, "layers") else [layer]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -56,9 +50,8 @@ def leaves(model: Any) -> Iterator[Any]:
     ],
 )
 def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
-    application = APPLICATIONS[name]
     tf_keras.utils.set_random_seed(0)
-    theirs = getattr(tf_keras.applications, application.constructor)(
+    theirs = getattr(tf_keras.applications, APPLICATIONS[name].constructor)(
         input_shape=(32, 32, 3), include_top=False, weights=None, pooling="avg"
     )
     file = str(tmp_path / "notop.h5")
@@ -71,11 +64,6 @@ def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
     expected = theirs(pixels if name in _MODULES else IMAGES).numpy()
     atol = 1e-3 * np.abs(expected).max()
     np.testing.assert_allclose(parts.backbone(IMAGES), expected, atol=atol)
-    assert application.parameters == theirs.count_params()
-    shapes = [layer.output_shape for layer in leaves(model)]
-    outputs = sum(int(np.prod(s[1:])) for s in shapes if isinstance(s, tuple)) / 32**2
-    # The stages round sizes up, which counts for more at 32 pixels than at usual sizes.
-    assert application.outputs == pytest.approx(outputs, rel=0.12)
     assert len(parts.blocks) == ONE_PER_FAMILY[name]
     assert generators(model) == []
     assert np.isfinite(model(IMAGES, training=True)).all()
