@@ -25,13 +25,11 @@ from benchmarks.measuring import options
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from benchmarks.measuring.process import QUIET, measure, say, take_turns
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
-from components.contract.errors import ConfigurationError
 from components.host.machine import available_cpus
 
 if TYPE_CHECKING:
     # They load TensorFlow.
     from benchmarks.ladder.data import Material
-    from benchmarks.ladder.rungs import Rung
 
 _MODULE = "benchmarks.input_pipeline"
 
@@ -121,8 +119,10 @@ def _take_turns(
         figure: dict[str, Any] = measure(words, environment=environment)
         return figure
 
-    rungs = choose(arguments.rungs, remote=bool(environment))
-    names = [rung.name for rung in rungs]
+    from benchmarks.ladder.rungs import REMOTE_RUNGS, RUNGS
+
+    rungs = {rung.name: rung for rung in (REMOTE_RUNGS if environment else RUNGS)}
+    names = options.choose([*rungs], arguments.rungs)
     if not task["target"]:
         say("measuring our own reader first, whose rate is the accelerator's")
         reference = next(filter(names.__contains__, _REFERENCES), names[0])
@@ -139,9 +139,9 @@ def _take_turns(
     }
     return {
         "rungs": [
-            {"name": rung.name, "change": rung.change, "kind": rung.kind, **columns[rung.name]}
-            for rung in rungs
-            if rung.name in columns
+            {"name": name, "change": rungs[name].change, "kind": rungs[name].kind, **columns[name]}
+            for name in names
+            if name in columns
         ],
         "limits": {name: columns[name]["images_per_second"] for name in (DECODE_LIMIT, COPY_LIMIT)},
         "accelerator_images_per_second": task["target"],
@@ -151,22 +151,6 @@ def _take_turns(
         "size": material.size,
         "cores": available_cpus(),
     }
-
-
-def choose(words: str | None, *, remote: bool) -> list[Rung]:
-    """Return the rungs whose name contains one of the comma-separated `words`.
-
-    Raises:
-        ConfigurationError: no rung matches.
-    """
-    from benchmarks.ladder.rungs import REMOTE_RUNGS, RUNGS
-
-    rungs = REMOTE_RUNGS if remote else RUNGS
-    wanted = words.split(",") if words else [""]
-    if chosen := [rung for rung in rungs if any(word in rung.name for word in wanted)]:
-        return chosen
-    names = ", ".join(rung.name for rung in rungs)
-    raise ConfigurationError(f"no rung is named like '{words}'; the rungs are: {names}")
 
 
 def _tabulate(results: Mapping[str, Any]) -> Figures:

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from components.contract.errors import ConfigurationError, UserError
 
@@ -63,6 +63,23 @@ def fill_batches(arguments: argparse.Namespace) -> int:
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
     return images
+
+
+def choose(names: Sequence[str], words: str | None) -> list[str]:
+    """Return the names with one of the comma-separated `words`; a whole name is for it alone.
+
+    Raises:
+        ConfigurationError: there are none.
+    """
+    wanted = words.split(",") if words else [""]
+    chosen = [
+        name
+        for name in names
+        if any(word == name if word in names else word in name for word in wanted)
+    ]
+    if not chosen:
+        raise ConfigurationError(f"none of {', '.join(names)} is named like {words}")
+    return chosen
 
 
 def _folder(text: str) -> str:

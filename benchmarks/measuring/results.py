@@ -42,17 +42,10 @@ class Spread:
         """Summarize at least one measurement."""
         return cls(min(values), statistics.median(values), max(values), len(values))
 
-    def exceeds(self, other: Spread | float) -> bool:
-        """Return whether it is greater than another spread or a number, beyond the noise."""
-        if self.count < 2:
-            return False
-        if isinstance(other, Spread):
-            return other.count > 1 and self.low > other.high
-        return self.low > other
-
     def differs(self, other: Spread) -> bool:
         """Return whether the two differ beyond the noise."""
-        return self.exceeds(other) or other.exceeds(self)
+        several = min(self.count, other.count) > 1
+        return several and (self.low > other.high or other.low > self.high)
 
     def show(self, digits: int = 0) -> str:
         """Return the median and, of several measurements, their range as text."""

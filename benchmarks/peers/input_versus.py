@@ -4,7 +4,7 @@
 
 All contenders read the same packed JPEGs in batches of the same size; peers use two workers. Each
 figure comes from a fresh process, which first reads for some seconds unmeasured; contenders take
-turns. A peer (torch, spdl or dali) is left out unless `--python` names the Python of its
+turns. A peer (torch or spdl) is left out unless `--python` names the Python of its
 environment; tf.data runs in ours.
 """
 
@@ -36,7 +36,6 @@ from benchmarks.peers.readers import (
     cpu_seconds,
     measure_epochs,
 )
-from components.contract.errors import ConfigurationError
 from components.images.options import TransformConfig
 
 _MODULE = "benchmarks.peers.input_versus"
@@ -81,7 +80,7 @@ def _python(text: str) -> tuple[str, str]:
 
 def _compare(arguments: argparse.Namespace) -> None:
     pythons = dict.fromkeys(_HERE, sys.executable) | dict(arguments.python)
-    names = _choose([*_OURS, _LIMIT, *pythons], arguments.contenders)
+    names = options.choose([*_OURS, _LIMIT, *pythons], arguments.contenders)
     images = options.fill_batches(arguments)
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
@@ -97,19 +96,6 @@ def _compare(arguments: argparse.Namespace) -> None:
     table = _tabulate(arguments.size, arguments.batch, results, versions)
     table.show()
     write_results(_MODULE, [table], {"figures": results, "versions": versions}, arguments.json)
-
-
-def _choose(names: list[str], words: str | None) -> list[str]:
-    """Return the names that have one of `words` in them; a word that is a name is for it alone."""
-    wanted = words.split(",") if words else [""]
-    chosen = [
-        name
-        for name in names
-        if any(word == name if word in names else word in name for word in wanted)
-    ]
-    if not chosen:
-        raise ConfigurationError(f"no contender of {', '.join(names)} has {words} in its name")
-    return chosen
 
 
 def _in_a_process(name: str, task: Mapping[str, Any], python: str | None) -> Any:

@@ -10,7 +10,6 @@ import argparse
 import json
 import math
 import os
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -147,52 +146,6 @@ def _spdl(job: Job) -> Epoch:
     return _as_epochs(samples, iter(line))
 
 
-def _dali(job: Job) -> Epoch:
-    """NVIDIA DALI on the CPU: its TFRecord reader on our own shards, over threads."""
-    dali, fn = import_module("nvidia.dali"), import_module("nvidia.dali.fn")
-    tfrec = import_module("nvidia.dali.tfrecord")
-    pipeline = dali.Pipeline(
-        batch_size=job.batch, num_threads=job.workers, device_id=None, prefetch_queue_depth=2
-    )
-    with pipeline:
-        records = fn.readers.tfrecord(
-            name="images",
-            path=[str(shard) for shard in job.shards()],
-            index_path=[_write_index(job, shard) for shard in job.shards()],
-            features={
-                _ENCODED: tfrec.FixedLenFeature((), tfrec.string, ""),
-                _LABEL: tfrec.FixedLenFeature([1], tfrec.int64, 0),
-            },
-            random_shuffle=True,
-            initial_fill=_SHUFFLE,
-        )
-        pipeline.set_outputs(fn.decoders.image(records[_ENCODED]), records[_LABEL])
-    pipeline.build()
-    count = pipeline.reader_meta("images")["epoch_size"] // job.batch
-
-    def epoch() -> Iterator[Batch]:
-        for _ in range(count):
-            images, labels = (output.as_array() for output in pipeline.run())
-            yield images, labels
-
-    return epoch
-
-
-def _write_index(job: Job, shard: Path) -> str:
-    """Write start and size of a shard's records, as DALI's `tfrecord2idx` does."""
-    places, start, end = [], 0, shard.stat().st_size
-    with shard.open("rb") as file:
-        while start < end:
-            file.seek(start)
-            [length] = struct.unpack("<Q", file.read(8))
-            # The length, the data and their two checksums.
-            places.append(f"{start} {length + 16}\n")
-            start += length + 16
-    index = job.data / f"{shard.name}.idx"
-    index.write_text("".join(places))
-    return str(index)
-
-
 def _tf_data(job: Job) -> Epoch:
     """tf.data as its tutorials have it: interleaved TFRecord shards, a map for each image."""
     import tensorflow as tf
@@ -215,7 +168,6 @@ def _tf_data(job: Job) -> Epoch:
 
 
 PEERS: dict[str, tuple[Callable[[Job], Epoch], str]] = {
-    "dali": (_dali, "nvidia-dali-cuda120"),
     "torch": (_torch, "torch"),
     "spdl": (_spdl, "spdl-core"),
     "tf.data": (_tf_data, "tensorflow"),

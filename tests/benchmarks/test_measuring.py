@@ -116,7 +116,7 @@ def test_a_missing_peer_is_left_out_and_the_others_stay(
     ],
 )
 def test_contenders_are_chosen_by_words(words: str | None, chosen: list[str]) -> None:
-    assert load("peers.input_versus")._choose(["ours", "ours, streamed", "limit"], words) == chosen
+    assert options.choose(["ours", "ours, streamed", "limit"], words) == chosen
 
 
 def test_a_folder_without_jpegs_is_a_sentence(tmp_path: Path) -> None:
