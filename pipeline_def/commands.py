@@ -12,16 +12,6 @@ from components.contract.printable import quote
 Command = Callable[[list[str]], int]
 """From the arguments after its name to the exit status."""
 
-# What other programs call a command → its name here.
-_ELSEWHERE = {
-    **dict.fromkeys(("fit", "train", "learn"), "run"),
-    **dict.fromkeys(("classify", "detect", "infer", "test"), "predict"),
-    **dict.fromkeys(("check", "validate"), "inspect"),
-    **dict.fromkeys(("compare", "eval", "evaluate", "list", "val"), "runs"),
-    **dict.fromkeys(("clean", "correct", "label"), "review"),
-    **dict.fromkeys(("deploy", "export"), "serve"),
-}
-
 
 def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
     """Return the command that the first argument names, else `run`, and its arguments.
@@ -35,8 +25,7 @@ def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
     if words and words[0] in COMMANDS:
         return COMMANDS[words[0]], words[1:]
     if words and not words[0].startswith("-") and not os.path.exists(words[0]):
-        similar = [_ELSEWHERE[words[0]]] if words[0] in _ELSEWHERE else []
-        similar = similar or difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
+        similar = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
         if similar and "/" not in words[0]:
             raise ConfigurationError(
                 f"Unknown command {quote(words[0])}. Did you mean '{similar[0]}'?"

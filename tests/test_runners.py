@@ -126,7 +126,6 @@ def test_an_output_in_use_is_waited_for(
     ("argv", "message"),
     [
         (("--epochs", "3"), "Unknown option '--epochs'. Did you mean '--training.epochs'?"),
-        (("train",), "Unknown command 'train'. Did you mean 'run'?"),
         (("inspct", "x"), "Unknown command 'inspct'. Did you mean 'inspect'?"),
         (("photo", "--data=x"), "'photo' and --data both name the images: give one."),
         (("/no/such",), "/no/such does not exist"),

@@ -4,7 +4,6 @@ import pytest
 
 from components.contract.error_messages import find_similar
 from components.contract.errors import ConfigurationError
-from pipeline_def.commands import choose_command
 from pipeline_def.config.options import list_options
 from pipeline_def.local.commands.run import name_folder
 from tests.config.command import parsed
@@ -29,14 +28,6 @@ from tests.config.command import parsed
 def test_what_other_libraries_call_an_option(argv: str, option: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"Did you mean '(--)?{option}'\?"):
         parsed(*name_folder(argv.split()))
-
-
-@pytest.mark.parametrize(
-    ("word", "command"), [("train", "run"), ("val", "runs"), ("infer", "predict"), ("rnus", "runs")]
-)
-def test_what_other_programs_call_a_command(word: str, command: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"Did you mean '{command}'"):
-        choose_command([word, "data=x"])
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
-import contextlib
 import os
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError
 from components.ingest.config import IngestConfig
 from pipeline_def.config.config import Config
-from pipeline_def.local.output.checks import check_writable
 from pipeline_def.local.output.locations import choose_output, find_output, locate, make_absolute
 from tests.local.run_samples import write_run
 
@@ -83,19 +80,6 @@ def test_no_way_leads_to_an_output_among_the_images(tmp_path: Path, way: str) ->
         make_absolute(Config(data=named, output=output))
     for beside in ("images-out", "images/../out", "file:out"):
         make_absolute(Config(data=str(data), output=str(tmp_path / beside)))
-
-
-def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> None:
-    """SQLite opens paths of 504 bytes, including the name of ML Metadata's file, but not 505."""
-    long = f"{tmp_path}/{'d' * 120}/{'d' * 120}/"
-    for size in (504, 505):
-        name = "é" + "x" * (size - len(os.fsencode(long)) - len("é/metadata.sqlite".encode()))
-        too_long = pytest.raises(
-            StorageError, match=r"has 505 bytes, but SQLite .* choose a shorter path"
-        )
-        with too_long if size == 505 else contextlib.nullcontext():
-            check_writable(long + name)
-            sqlite3.connect(f"{long}{name}/metadata.sqlite").execute("CREATE TABLE t (c)")
 
 
 def test_tables_are_found_from_other_folders(

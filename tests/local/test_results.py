@@ -123,7 +123,7 @@ def test_what_a_user_gets_after_the_last_step(
     Path(layout.report).mkdir()
     monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, **_: record)
     assert local_runner.main(arguments) == 2
-    assert f"{layout.report} is not a regular file" in capsys.readouterr().err
+    assert f"Cannot write {layout.report}: Is a directory." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

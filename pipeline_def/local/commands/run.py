@@ -20,7 +20,6 @@ from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import (
     check_metadata,
-    check_places,
     check_runner,
     check_writable,
     lock_output,
@@ -164,7 +163,6 @@ def opened_for_run(config: Config) -> Iterator[tuple[Config, Output]]:
         config, output = open_output(config)
         if output.url:
             print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
-        check_places(Layout(folder))
         check_metadata(Layout(folder))
         yield use_corrections(config, output.url or config.output), output
 

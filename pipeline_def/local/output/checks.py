@@ -1,12 +1,11 @@
-"""Checks of an output folder before a run, quickly and without TFX: lock, places, metadata."""
+"""Checks of an output folder before a run, quickly and without TFX: lock, metadata."""
 
 import contextlib
-import glob
 import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from pathlib import Path
 
 from components.contract.artifact_files import find_runner
@@ -16,17 +15,9 @@ from components.host.lock import locked
 from components.host.machine import explaining_full_disk
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.steps import STEPS
-
-# SQLite takes paths of 512 bytes, including that of its journal (`MAX_PATHNAME` in os_unix.c).
-_LONGEST_PATH = 504
 
 # The table in which ML Metadata stores its version.
 _OURS = "MLMDEnv"
-
-# The folder of a step, and below it those of its outputs and of TFX itself. Outputs have no dot in
-# their names, unlike files that other programs leave.
-_BELOW_STEPS = ("", "/[!.]*[!.]", "/.system", "/.system/*")
 
 
 def check_runner(config: Config) -> None:
@@ -44,11 +35,6 @@ def check_runner(config: Config) -> None:
 
 def check_writable(folder: str) -> None:
     """Raise `StorageError` unless the output folder is writable."""
-    if (size := len(os.fsencode(Layout(folder).metadata))) > _LONGEST_PATH:
-        raise StorageError(
-            f"The path of ML Metadata's file in the output folder has {size:,} bytes, but SQLite "
-            f"supports at most {_LONGEST_PATH}: choose a shorter path than {folder}."
-        )
     try:
         os.makedirs(folder, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -72,21 +58,6 @@ def lock_output(layout: Layout) -> Iterator[None]:
 
 def _say(sentence: str) -> None:
     print(make_printable(sentence), flush=True)
-
-
-def check_places(layout: Layout) -> None:
-    """Raise `StorageError` if something else is where a folder or file will be written."""
-    artifacts = glob.escape(layout.artifacts)
-    patterns = (f"{artifacts}/{step}{below}" for step in STEPS for below in _BELOW_STEPS)
-    below = [path for pattern in patterns for path in glob.glob(pattern)]
-    top = (layout.artifacts, layout.checkpoints, layout.listings, layout.logs, layout.pushed)
-    files = (layout.files, layout.summary, layout.report, layout.refused_report)
-    for path in (*top, layout.runs, layout.statistics, *below):
-        if os.path.lexists(path) and not os.path.isdir(path) and path not in files:
-            raise StorageError(f"{path} is not a folder: move it away, and run again.")
-    for path in files:
-        if os.path.lexists(path) and not os.path.isfile(path):
-            raise StorageError(f"{path} is not a regular file: move it away, and run again.")
 
 
 def check_metadata(layout: Layout) -> None:
@@ -123,26 +94,9 @@ def find_problem(path: str) -> str:
             tables = {name for [name] in names}
             if tables and _OURS not in tables:
                 return "it is another program's database"
-            inconsistency = next(_find_inconsistencies(store, tables), "")
     except (sqlite3.Error, ValueError) as error:
         return str(error)
-    return inconsistency if verdict == "ok" else " ".join(str(verdict).split())
-
-
-def _find_inconsistencies(store: sqlite3.Connection, tables: Set[str]) -> Iterator[str]:
-    """Yield what makes ML Metadata abort the process, or TFX fail without a reason."""
-    unmade = "SELECT 1 FROM Artifact WHERE id NOT IN (SELECT artifact_id FROM Event)"
-    if {"Artifact", "Event"} <= tables and store.execute(unmade).fetchone():
-        yield "Artifact has rows that Event does not refer to"
-    for table in sorted(tables):
-        for _, column, kind, *_ in store.execute(f'PRAGMA table_info("{table}")').fetchall():
-            select = f'SELECT 1 FROM "{table}" WHERE'
-            if "INT" in kind and store.execute(f"{select} typeof({column}) = 'text'").fetchone():
-                yield f"{table}.{column} holds text"
-            parent = column.removeprefix("parent_").removesuffix("_id").capitalize()
-            rows = f"{select} {column} NOT IN (SELECT id FROM {parent})"
-            if column.endswith("_id") and parent in tables and store.execute(rows).fetchone():
-                yield f"{table} refers to rows of {parent} that are missing"
+    return "" if verdict == "ok" else " ".join(str(verdict).split())
 
 
 def set_leftovers_aside(layout: Layout) -> str:
