@@ -79,7 +79,6 @@ COMMANDS = {
     "inspect": _load("inspect", "inspect"),
     "predict": _load("predict", "predict_files"),
     "runs": _load("runs", "manage_runs"),
-    "schema": _load("schema", "write_inferred"),
     "serve": serve,
     "rollback": _load("rollback", "roll_back"),
     "review": review,

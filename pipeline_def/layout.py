@@ -51,9 +51,6 @@ class Layout:
         self.sample = os.path.join(output, "sample")
         """Images of the built-in sample, if it is used."""
 
-        self.schema = os.path.join(output, "schema.pbtxt")
-        """Schema that `local_runner.py schema` writes for editing."""
-
         self.corrections = os.path.join(output, "corrections.csv")
         """Decisions about single images, which `local_runner.py review` writes."""
 

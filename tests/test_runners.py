@@ -75,7 +75,6 @@ def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [
         ("run", "--output=ftp://host/x", "--output is ftp://host/x, which is not supported"),
         ("runs", "--output=gs:/b", "--output is gs:/b"),
-        ("schema", "--data=gs:/b", "--data is gs:/b: write it as gs://b."),
         ("inspect", "--data=", "data is empty"),
         ("inspect", "--validation.schema=/no/such", "validation.schema: /no/such does not exist"),
         ("inspect", "--predict.folder=/no/such", "There is no file or folder /no/such"),
@@ -102,15 +101,10 @@ def test_every_command_refuses_what_a_run_would_refuse(
     assert not (image_folder / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["run", "schema"])
-def test_an_output_in_use_is_waited_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_an_output_in_use_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, layout = folder_of(tmp_path, "empty"), Layout(str(tmp_path / "out"))
     os.mkdir(layout.output)
-    waiting = threading.Thread(
-        target=run, args=(capsys, command, "--data", data, "--output", layout.output)
-    )
+    waiting = threading.Thread(target=run, args=(capsys, "--data", data, "--output", layout.output))
     shown = ""
     with lock_output(layout):
         waiting.start()
@@ -133,7 +127,6 @@ def test_an_output_in_use_is_waited_for(
         (("inspect",), "Name a folder: local_runner.py inspect DIR."),
         ((), "There are no images to run on: name their folder, as in `local_runner.py DIR`, or"),
         (("--training.epochs=3",), "There are no images to run on"),
-        (("schema",), "There are no images to run on"),
         (("/x", "--sample"), "--data and --sample both name the images"),
         (
             ("runs", "--training.epochs", "1"),
@@ -197,7 +190,7 @@ def test_two_files_of_corrections_stop_a_run(
         assert "choose with --ingest.corrections FILE, or none" in said
 
 
-@pytest.mark.parametrize("command", ["", "run", "inspect", "schema", "runs"])
+@pytest.mark.parametrize("command", ["", "run", "inspect", "runs"])
 def test_each_command_has_a_screen_of_its_own(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

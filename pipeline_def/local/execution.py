@@ -29,10 +29,9 @@ def execute(
     config: Config,
     *,
     output: Output | None = None,
-    last: str | None = None,
     seen: FirstLook | None = None,
 ) -> RunRecord | None:
-    """Run the steps up to `last`; return the record, or None after printing an unexpected error.
+    """Run all steps; return the record, or None after printing an unexpected error.
 
     With a first look at the images, they are not listed again, and a user's network is built once
     before the first step.
@@ -50,7 +49,7 @@ def execute(
         try:
             logging.basicConfig(level=logging.INFO)
             with explaining_full_disk(config.output), output.storing():
-                return _run_recorded(config, output, display, last, seen)
+                return _run_recorded(config, output, display, seen)
         except UserError:
             raise
         except Exception as error:
@@ -63,36 +62,34 @@ def execute(
 
 
 def _run_recorded(
-    config: Config, output: Output, display: RunDisplay, last: str | None, seen: FirstLook | None
+    config: Config, output: Output, display: RunDisplay, seen: FirstLook | None
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     # Kubeflow's section does not matter here, and its variables may hold secrets.
     configuration = {k: v for k, v in to_dict(config).items() if k != "kubeflow"}
     program = digest_program(config)
-    unchanged = None
-    if seen and not last:
-        unchanged = find_unchanged(config, configuration, program=program, listing=seen.listing)
+    unchanged = seen and find_unchanged(
+        config, configuration, program=program, listing=seen.listing
+    )
     if unchanged:
-        names, code = list(unchanged.steps), unchanged.code
+        code = unchanged.code
     else:
         display.say("Loading TensorFlow and TFX …")
         code, list_steps = _load_pipeline(config, seen)
-        names = list(code)
     recorder = Recorder(
         config.output, pipeline=config.name, configuration=configuration, code=code, program=program
     )
-    names = names[: names.index(last) + 1] if last else names
-    with recorder.recording(), display.running(total=len(names)):
+    total = len(unchanged.steps if unchanged else code)
+    with recorder.recording(), display.running(total=total):
         if unchanged:
             steps = list_again(unchanged)
         else:
             _check(config, display, seen)
             steps = list_steps(recorder.record.id)
         for name, run in steps:
-            if name in names:
-                _run_step(name, run, recorder, display)
-                output.store_step()
-    recorder.end("stopped" if last else "done")
+            _run_step(name, run, recorder, display)
+            output.store_step()
+    recorder.end("done")
     return recorder.record
 
 

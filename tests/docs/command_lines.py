@@ -20,7 +20,7 @@ from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands
-from pipeline_def.local.commands import inspect, predict, rollback, run, runs, schema
+from pipeline_def.local.commands import inspect, predict, rollback, run, runs
 from tests.docs.markdown import ROOT
 
 RUN = (
@@ -87,7 +87,7 @@ def stopped_runners() -> Iterator[None]:
             raise Parsed
 
     with pytest.MonkeyPatch.context() as patch:
-        for commands in (inspect, predict, rollback, run, runs, schema, kubeflow_commands):
+        for commands in (inspect, predict, rollback, run, runs, kubeflow_commands):
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)

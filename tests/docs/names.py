@@ -27,7 +27,7 @@ _OTHER_OPTIONS = (
 )
 _OF_BEAM = re.compile(r"--(runner|project|region|temp_location|environment_\w+|sdk_\w+)\b")
 # Options alone, or after the name of a command.
-_WITH_OPTIONS = re.compile(r"--|(run|runs|compile|inspect|schema) ")
+_WITH_OPTIONS = re.compile(r"--|(run|runs|compile|inspect) ")
 _OPTION = re.compile(r"(?<!\S)--[a-z][\w.-]*")
 _RUNNER = re.compile(r"(local|kfp)_runner\.py ([a-z]+)")
 _FIELD = re.compile(r"([a-z]+)\.([a-z][a-z_.]*[a-z])\b(?![/(])")

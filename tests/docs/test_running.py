@@ -36,7 +36,7 @@ def is_run(command: Command) -> bool:
     if command.needs or command.tested_by or command.text in WHOLE_RUNS:
         return False
     if program == "local_runner.py":
-        return arguments[0] in ("inspect", "predict", "schema", "runs", "--help")
+        return arguments[0] in ("inspect", "predict", "runs", "--help")
     if program == "kfp_runner.py":
         return (command.where, arguments[0]) == (_compiled(), "compile")
     return program in RUN

@@ -255,12 +255,6 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(config: Config, tmp_path: P
         execute(config)
 
 
-def test_a_run_up_to_a_step(config: Config) -> None:
-    record = execute(config, last="Produce")
-    assert record is not None
-    assert (record.state, states(record)) == ("stopped", ["done"])
-
-
 @pytest.mark.parametrize(
     ("how", "error", "state", "said"),
     [

@@ -29,12 +29,12 @@ def open_at(url: str) -> tuple[Path, Output]:
 def test_the_working_copy_is_named_after_the_url_and_stored(
     server: GcsServer, tmp_path: Path
 ) -> None:
-    server.put("b", "x/schema.pbtxt", b"schema")
-    server.put("b", "x2/schema.pbtxt", b"of another output")
+    server.put("b", "x/report.html", b"schema")
+    server.put("b", "x2/report.html", b"of another output")
     server.put("b", "x/somebody/else", b"not ours")
     folder, output = open_at("gs://b/x")
     assert folder == tmp_path / "tfx-image-pipeline" / "gs" / "b" / "x"
-    assert (folder / "schema.pbtxt").read_bytes() == b"schema"
+    assert (folder / "report.html").read_bytes() == b"schema"
     assert not (folder / "somebody").exists()
     for name in ("logs/run.log", "sample/0/1.png", "pushed/1/saved_model.pb", "lock"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def test_the_working_copy_is_named_after_the_url_and_stored(
     output.store_step()
     stored = set(server.add_bucket("b").names())
     assert {"x/pushed/1/saved_model.pb"} == stored - {
-        *("x/schema.pbtxt", "x2/schema.pbtxt", "x/somebody/else")
+        *("x/report.html", "x2/report.html", "x/somebody/else")
     }
     output.store()
     assert set(server.add_bucket("b").names()) - stored == {"x/logs/run.log"}

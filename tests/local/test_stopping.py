@@ -56,7 +56,6 @@ def test_while_waiting_for_another_run(tmp_path: Path) -> None:
     ("argv", "number"),
     [
         (["inspect"], signal.SIGINT),
-        (["schema"], signal.SIGTERM),
         ([], signal.SIGINT),
         (["compile"], signal.SIGTERM),
     ],
@@ -65,8 +64,6 @@ def test_during_imports(tmp_path: Path, argv: list[str], number: int) -> None:
     data = write_folder(tmp_path / "images", each=2_000 if argv == ["inspect"] else 20)
     folders = ["--data", str(data), "--output", str(tmp_path / "out")]
     program = "kfp_runner.py" if argv == ["compile"] else "local_runner.py"
-    if argv == ["schema"]:
-        folders = [str(data), "--to", str(tmp_path / "schema.pbtxt")]
     if argv == ["compile"]:
         folders = ["--data", "gs://b/x", "--image", "i", "--output", str(tmp_path / "spec")]
     # The interpreter itself takes up to a tenth of a second, before any line of ours.

@@ -1,4 +1,4 @@
-"""`local_runner.py run`: runs the whole pipeline. Other commands share how it opens the output."""
+"""`local_runner.py run`: runs the whole pipeline."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,6 @@ commands
   inspect DIR    report within seconds whether a run would start, and how
   review         look at images with doubtful labels, and correct them
   predict FILES  predict files or folders with the pushed model
-  schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or remove what they left
   serve          serve the pushed model: a web page and a REST API
   rollback       make an earlier pushed version the one in use
@@ -74,10 +73,9 @@ def run(arguments: list[str]) -> int:
         usage=USAGE,
         own={"new_task": 0, "sample": 0},
     )
-    check_images(config, sample=options["sample"] or not arguments)
-
+    _check_images(config, sample=options["sample"] or not arguments)
     _require_one_process()
-    with opened_for_run(config) as (config, output):
+    with _opened(config) as (config, output):
         with reporting(config):
             if not _run(config, output, new_task=options["new_task"]):
                 return 1
@@ -149,7 +147,7 @@ def _print_version() -> int:
 
 
 @contextlib.contextmanager
-def opened_for_run(config: Config) -> Iterator[tuple[Config, Output]]:
+def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
     """Lock the output, or its working copy after fetching it from the store."""
     check_runner(config)
     place, reason = choose_output(config)
@@ -184,7 +182,7 @@ def _removing_unused(made: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def check_images(config: Config, *, sample: bool) -> None:
+def _check_images(config: Config, *, sample: bool) -> None:
     """Raise `ConfigurationError` unless either images or the built-in `sample` are wanted."""
     if config.data is None and not sample:
         raise ConfigurationError(

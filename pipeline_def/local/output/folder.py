@@ -30,8 +30,7 @@ _AT_THE_END = (_LAYOUT.logs,)
 _DURING = (
     *(_LAYOUT.artifacts, _LAYOUT.checkpoints, _LAYOUT.listings, _LAYOUT.statistics),
     *(_LAYOUT.pushed, _LAYOUT.runs, _LAYOUT.metadata),
-    *(_LAYOUT.schema, _LAYOUT.summary, _LAYOUT.comparison),
-    *(_LAYOUT.report, _LAYOUT.refused_report),
+    *(_LAYOUT.summary, _LAYOUT.comparison, _LAYOUT.report, _LAYOUT.refused_report),
 )
 RECORDS = (_LAYOUT.runs,)
 """What to fetch for the history of an output."""
