@@ -144,8 +144,7 @@ def describe_slices(
 ) -> dict[str, Any]:
     """Draw each informative slicing, and list its slices.
 
-    Of many slices the least accurate come first, or those that lost most if the slices are sorted
-    `by_change`.
+    Of many slices the least accurate come first, or, sorted `by_change`, those that lost most.
     """
     slicings: dict[str, list[SliceMetrics]] = {}
     for part in comparison.slices:
@@ -180,6 +179,7 @@ def _describe_slicing(
     worst, order = "least accurate", "the least accurate first"
     if by_change:
         worst, order = "that lost most", "those that lost most first"
+        slices = sorted(slices, key=lambda part: part.accuracy - (part.baseline or 0.0))
     elif many:
         slices = sorted(slices, key=lambda part: part.accuracy)
     rows = [

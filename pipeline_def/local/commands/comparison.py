@@ -19,7 +19,6 @@ from components.metrics.proof import AccuracyChange
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.report.comparison import (
-    CORRECTIONS,
     ComparisonFacts,
     EvaluatedRun,
     compare_runs,
@@ -31,12 +30,10 @@ from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import SelectedRun, flatten, select
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.table import format_time, print_json
-from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN
 
 _MAX_DROP = "evaluation.max_accuracy_drop"
 _MOST_NAMES = 6
-# Per direction; 48 pictures of 2 to 5 KB.
-_MOST_IMAGES = 48
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 # Hexadecimal digits of a digest that decide whether an image is compared.
 _DIGITS = 8
@@ -61,7 +58,6 @@ def show_comparison(
     facts = compare_runs(
         _read(names[0], first, share),
         _read(names[1], second, share),
-        most=_MOST_IMAGES,
         newest=1 if second.record.started >= first.record.started else 0,
         share=share,
     )
@@ -105,8 +101,6 @@ def _read(name: str, run: SelectedRun, share: int) -> EvaluatedRun:
         return {name: make_thumbnail(encoded) for name, encoded in images}
 
     settings = dict(flatten(record.configuration))
-    trained = record.steps.get(TRAINER.id)
-    model = trained.outputs.get("model") if trained else None
     return EvaluatedRun(
         name=name,
         id=record.id,
@@ -120,7 +114,6 @@ def _read(name: str, run: SelectedRun, share: int) -> EvaluatedRun:
             "versions": record.versions,
         },
         max_drop=float(settings.get(_MAX_DROP, EvaluationConfig.max_accuracy_drop)),
-        model=model.uri if model else "",
         evaluated=evaluated,
         keys=[keys[name] for name in evaluated.filenames],
         read_thumbnails=read_thumbnails,
@@ -133,7 +126,7 @@ def _describe_images(record: RunRecord, labels: Mapping[str, Mapping[str, int]])
     return {
         "folder": record.data.folder,
         "fingerprint": record.data.images,
-        CORRECTIONS: (
+        "corrections": (
             f"{used['file']} ({used['sha256'][:8]}): {describe_corrections(used)}" if used else None
         ),
         # 0 without spans.
@@ -190,25 +183,24 @@ def _print(facts: ComparisonFacts, path: str) -> None:
 
 
 def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
-    shared = facts.shared
     return {
         "first": facts.first.id,
         "second": facts.second.id,
         "outcome": facts.outcome,
         "headline": facts.headline,
         "reasons": facts.reasons,
-        "shared": facts.overlap.both,
-        "relabeled": facts.overlap.relabelled,
-        "accuracy": _list_change(shared.change) if shared else None,
-        "accuracy_where_labels_are_the_same": (
-            _list_change(shared.unchanged) if shared and shared.unchanged else None
-        ),
-        "right_to_wrong": shared.lost if shared else None,
-        "wrong_to_right": shared.won if shared else None,
+        "shared": len(facts.shared.filenames),
+        "relabeled": facts.relabelled,
+        "accuracy": _list_change(facts.change),
+        "accuracy_where_labels_are_the_same": _list_change(facts.unchanged),
+        "right_to_wrong": len(facts.lost),
+        "wrong_to_right": len(facts.won),
         "page": path,
     }
 
 
-def _list_change(change: AccuracyChange) -> dict[str, Any]:
+def _list_change(change: AccuracyChange | None) -> dict[str, Any] | None:
+    if change is None:
+        return None
     interval = [change.interval.low, change.interval.high]
     return {"first": change.before, "second": change.after, "interval": interval}

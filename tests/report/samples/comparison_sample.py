@@ -18,9 +18,14 @@ from tests.pictures import encode, picture
 LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")
 
 
-DATA = {"folder": "/data", "fingerprint": "files:5,sha256:aaaa", "corrections": None}
 PARTS: Mapping[str, Mapping[str, Any]] = {
-    "images": {**DATA, "train: cat": 100, "train: dog": 50, "test: cat": 20},
+    "images": {
+        "folder": "/data",
+        "fingerprint": "files:5,sha256:aaaa",
+        "train: cat": 100,
+        "train: dog": 50,
+        "test: cat": 20,
+    },
     "settings": {"training.epochs": 20, "training.seed": 0},
     "code of steps": {"Trainer": "t1", "Evaluator": "e1"},
     "versions": {"tfx": "1.16.0"},
@@ -51,7 +56,6 @@ def answer(
         split="test",
         parts=PARTS,
         max_drop=0.02,
-        model="",
         evaluated=Evaluated(
             names, {"class": tuple(truth)}, Predictions(labels, ids, probabilities)
         ),
@@ -83,13 +87,12 @@ def compare(
     first: EvaluatedRun,
     second: EvaluatedRun,
     *,
-    most: int = 48,
     newest: Literal[0, 1] = 1,
     parts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ComparisonFacts:
     """Compare two runs, A and B; `parts` replace some of B's."""
     second = replace(second, name="B", parts={**PARTS, **(parts or {})})
-    return compare_runs(first, second, most=most, newest=newest)
+    return compare_runs(first, second, newest=newest)
 
 
 def nasty() -> ComparisonFacts:
