@@ -35,23 +35,6 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     assert sentence.endswith(" is writing to the folder: waiting until it has ended.")
 
 
-def test_holders_take_turns(tmp_path: Path) -> None:
-    path, inside, most = str(tmp_path / "lock"), [], []
-
-    def enter() -> None:
-        with locked(path, "it", say=lambda _: None):
-            inside.append(1)
-            most.append(len(inside))
-            inside.pop()
-
-    threads = [threading.Thread(target=enter) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1, 1, 1, 1]
-
-
 def test_a_file_system_without_locks_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

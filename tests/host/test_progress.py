@@ -6,7 +6,6 @@ from components.host.progress import (
     LOGGER,
     add_progress,
     naming_fold,
-    report_epoch,
     report_progress,
 )
 
@@ -25,19 +24,6 @@ def test_counts_add_up_per_task_and_are_reported_now_and_then(
         "130 of 130 images",
         "64 of 1,000 images",
         "64 of 130 images",
-    ]
-
-
-def test_the_line_of_an_epoch(caplog: pytest.LogCaptureFixture) -> None:
-    values = {"accuracy": 0.9474, "val_accuracy": 1.0, "images_per_second": 1751.4}
-    with caplog.at_level(logging.INFO, LOGGER.name):
-        report_epoch({**values, "input_wait_fraction": 0.02}, epoch=2, epochs=60)
-        report_epoch({**values, "input_wait_fraction": 0.34}, epoch=60, epochs=60)
-        report_epoch({**values, "input_wait_fraction": 0.0}, epoch=1, epochs=1, name="head")
-    assert [record.getMessage() for record in caplog.records] == [
-        " 2/60 acc .947 val 1.00 1,751/s",
-        "60/60 acc .947 val 1.00 1,751/s wait 34%",
-        "head acc .947 val 1.00 1,751/s",
     ]
 
 

@@ -127,8 +127,6 @@ def cut_file(folder: Path) -> None:
 
 LOSSES: dict[str, Callable[[Path], object]] = {
     "the folder": shutil.rmtree,
-    "a file": lambda folder: (folder / "weights").unlink(),
-    "half of a file": cut_file,
     "its content": lambda folder: (folder / "weights").write_text("4321"),
 }
 

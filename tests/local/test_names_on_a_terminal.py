@@ -1,26 +1,21 @@
 """Names of folders and files may hold control characters: no command hands them to the terminal."""
 
-import io
 import json
 import logging
 import re
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import local_runner
-from components.host.progress import report_progress
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local import run_display
 from pipeline_def.local.execution import execute
 from pipeline_def.local.preparation import prepare
-from pipeline_def.local.run_display import RunDisplay
 from pipeline_def.local.summary_table import print_summary
-from pipeline_def.runs.record import Pushed, Step
+from pipeline_def.runs.record import Pushed
 from tests.local.run_samples import configure, write_run
 from tests.local.test_display import SUMMARY, Terminal
 from tests.pictures import write_folder
@@ -36,10 +31,8 @@ def unprintable(text: str) -> set[str]:
     return {c for c in rest if not c.isprintable() and c not in "\n\r"}
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_the_table_at_the_end(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal() if terminal else io.StringIO()
-    monkeypatch.setattr(sys, "stdout", stream)
+def test_the_table_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "80")
     finding = {"section": "s", "text": NASTY, "why": "w", "advice": NASTY}
@@ -57,22 +50,6 @@ def test_the_table_at_the_end(terminal: bool, monkeypatch: pytest.MonkeyPatch) -
     print_summary(summary, summary_file=f"/{NASTY}", output="/out", evaluated=(1,), seconds=1.0)
     assert unprintable(stream.getvalue()) == set()
     assert stream.getvalue().count(SPELT) >= 11
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_the_progress_of_a_step(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_display, "PLAIN_INTERVAL", 0.0)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "120")
-    stream = Terminal() if terminal else io.StringIO()
-    display = RunDisplay(stream)
-    with display.running(total=2):
-        display.step_started("Trainer")
-        report_progress(done=1, total=2, unit="images", note=NASTY)
-        time.sleep(0.2)  # The bar is drawn ten times a second.
-        display.step_ended("Trainer", Step("done", seconds=1.0))
-    assert unprintable(stream.getvalue()) == set()
-    assert SPELT in stream.getvalue()
 
 
 def test_inspect_and_what_a_run_says_first(

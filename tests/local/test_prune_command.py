@@ -1,7 +1,6 @@
 """`local_runner.py runs --prune N`."""
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,29 +84,6 @@ def test_a_model_without_a_record_stops_it(output: Path) -> None:
     with pytest.raises(DataError, match=r"No recorded run pushed '77'.*nothing is removed"):
         prune(str(output), "1", confirmed=True)
     assert artifacts(output) == before
-
-
-def test_what_a_kill_left_is_removed_the_next_time(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-
-    def remove(folder: str) -> None:
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(folder)
-        rmtree(folder)
-
-    rmtree = shutil.rmtree
-    monkeypatch.setattr(shutil, "rmtree", remove)
-    with pytest.raises(KeyboardInterrupt):
-        prune(str(output), "1", confirmed=True)
-    left = plan_removal(str(output), 1).folders
-    assert left
-    assert calls[0] not in left
-    monkeypatch.undo()
-    prune(str(output), "1", confirmed=True)
-    assert not plan_removal(str(output), 1).folders
 
 
 @pytest.mark.parametrize("wanted", ["0", "-1", "many", ""])

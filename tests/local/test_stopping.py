@@ -68,11 +68,3 @@ def test_during_imports(tmp_path: Path, argv: list[str], number: int) -> None:
         folders = ["--data", "gs://b/x", "--image", "i", "--output", str(tmp_path / "spec")]
     # The interpreter itself takes up to a tenth of a second, before any line of ours.
     stop(number, program, *argv, *folders, after=0.3)
-
-
-@pytest.mark.slow
-def test_while_libraries_are_loaded(tmp_path: Path) -> None:
-    """Runs are stopped within their steps in tests/faults."""
-    data, output = write_folder(tmp_path / "images", each=20), tmp_path / "out"
-    argv = ["local_runner.py", "--data", str(data), "--output", str(output)]
-    stop(signal.SIGINT, *argv, at="Loading TensorFlow", after=1.0)

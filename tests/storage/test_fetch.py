@@ -14,7 +14,6 @@ from components.ingest.lookup import list_images, list_source
 from components.ingest.source.listing import ImageFile
 from components.ingest.source.spans import find_spans
 from components.storage import retry
-from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files
 from components.storage.folder_listing import find_files
 from tests.ingest.plain import HEADER, ingest
@@ -33,18 +32,6 @@ def server() -> Iterator[GcsServer]:
 
 def content(folder: str, files: Sequence[ImageFile]) -> list[Content]:
     return [found for _, found in read_files(folder, files, CONFIG)]
-
-
-@pytest.mark.parametrize(("proxy", "asked"), [("", False), ("http://proxy:3128", True)])
-def test_proxies_are_looked_up_only_if_configured(
-    monkeypatch: pytest.MonkeyPatch, proxy: str, asked: bool
-) -> None:
-    for name in (name for name in os.environ if name.lower().endswith("_proxy")):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("https_proxy", proxy)
-    monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
-    fs, _ = open_cloud_storage("gs://bucket")
-    assert fs.session_kwargs == {"trust_env": asked}
 
 
 HOSTILE = [

@@ -62,11 +62,3 @@ def test_the_deadline_is_shorter_until_a_request_succeeds() -> None:
     with pytest.raises(StorageError, match="a stall"):
         call(retrier, TimeoutError())
     assert sum(retry.count_retries().values()) - early > 3 * early > 0
-
-
-def test_pauses_double_with_jitter_up_to_a_limit() -> None:
-    policy = RetryPolicy()
-    pauses = [[policy.pause(attempt) for _ in range(50)] for attempt in range(10)]
-    for attempt, of in enumerate(pauses):
-        middle = min(16.0, 0.5 * 2**attempt)
-        assert 0.5 * middle <= min(of) < max(of) <= 1.5 * middle

@@ -244,12 +244,11 @@ def test_odd_names_go_to_the_store_and_back(endpoint: str, tmp_path: Path) -> No
     assert io_utils.read_string_file(f"{STORE}/again/below/#1.txt") == "#1.txt"
 
 
-@pytest.mark.parametrize("store", ["minio://bucket/artifacts", ""])
-def test_the_executor_copies_the_baseline(endpoint: str, store: str, tmp_path: Path) -> None:
+def test_the_executor_copies_the_baseline(endpoint: str, tmp_path: Path) -> None:
     model = saved_model(tmp_path / "model", weights=b"old")
     io_utils.copy_dir(str(model), f"{STORE}/pushed/7")
     baseline = standard_artifacts.Model()
-    baseline.uri = f"{store or tmp_path}/baseline"
+    baseline.uri = "minio://bucket/artifacts/baseline"
     found = {FOUND_KEY: f"{STORE}/pushed/7", "pushed_models": f"{STORE}/pushed"}
     executor = BaselineFinder.EXECUTOR_SPEC.executor_class()
     executor.Do({"model": [standard_artifacts.Model()]}, {"baseline": [baseline]}, found)
@@ -260,7 +259,7 @@ def test_the_executor_copies_the_baseline(endpoint: str, store: str, tmp_path: P
 
     # Without a baseline the artifact says so: one without any file cannot be opened.
     nothing = standard_artifacts.Model()
-    nothing.uri = f"{store or tmp_path}/nothing"
+    nothing.uri = "minio://bucket/artifacts/nothing"
     candidate = {"model": [standard_artifacts.Model()]}
     executor.Do(candidate, {"baseline": [nothing]}, {**found, FOUND_KEY: ""})
     assert nothing.get_int_custom_property(FOUND_PROPERTY) == 0

@@ -15,7 +15,6 @@ from components.evaluation.config import EvaluationConfig
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
 from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
-from components.metrics.proof import AccuracyChange
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.report.comparison import (
@@ -29,7 +28,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import SelectedRun, flatten, select
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.runs.table import format_time, print_json
+from pipeline_def.runs.table import format_time
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN
 
 _MAX_DROP = "evaluation.max_accuracy_drop"
@@ -41,9 +40,7 @@ _DIGITS = 8
 _NO_SETTINGS = ("data", "output", "given")
 
 
-def show_comparison(
-    wanted: tuple[str, str], output: str, *, to: str | None = None, as_json: bool = False
-) -> None:
+def show_comparison(wanted: tuple[str, str], output: str, *, to: str | None = None) -> None:
     """Compare the second run with the first, write the page, and print verdict and place of it.
 
     Raises:
@@ -69,10 +66,7 @@ def show_comparison(
         raise StorageError(
             f"Cannot write {path} ({error.strerror}): choose another file with --to."
         ) from error
-    if as_json:
-        print_json(_list_numbers(facts, path))
-    else:
-        _print(facts, path)
+    _print(facts, path)
 
 
 def _read(name: str, run: SelectedRun, share: int) -> EvaluatedRun:
@@ -180,27 +174,3 @@ def _print(facts: ComparisonFacts, path: str) -> None:
     for run in (facts.first, facts.second):
         print_whole(console, run.name.capitalize(), f"{run.title}, in {run.output}")
     print_whole(console, "Page", path)
-
-
-def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
-    return {
-        "first": facts.first.id,
-        "second": facts.second.id,
-        "outcome": facts.outcome,
-        "headline": facts.headline,
-        "reasons": facts.reasons,
-        "shared": len(facts.shared.filenames),
-        "relabeled": facts.relabelled,
-        "accuracy": _list_change(facts.change),
-        "accuracy_where_labels_are_the_same": _list_change(facts.unchanged),
-        "right_to_wrong": len(facts.lost),
-        "wrong_to_right": len(facts.won),
-        "page": path,
-    }
-
-
-def _list_change(change: AccuracyChange | None) -> dict[str, Any] | None:
-    if change is None:
-        return None
-    interval = [change.interval.low, change.interval.high]
-    return {"first": change.before, "second": change.after, "interval": interval}

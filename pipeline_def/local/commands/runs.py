@@ -22,7 +22,7 @@ Lists the runs of an output folder, newest last, with their changes and results.
                  what differs. A run is its number in the list, its id, the
                  version that it pushed, or an output folder, for its newest run
   --to FILE      the page: comparison.html in the output folder of run B
-  --json         print JSON
+  --json         print the list as JSON
   --prune N      print which artifacts neither the newest N finished runs, nor
                  later ones, nor the current model need; with --yes, remove
                  them. Records and pushed models stay
@@ -39,26 +39,28 @@ def manage_runs(arguments: Sequence[str]) -> int:
     )
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to needs --compare A B.")
+    if options["json"] and (options["compare"] or options["prune"]):
+        raise ConfigurationError("--json is for the list of runs.")
     if options["yes"] and not options["prune"]:
         raise ConfigurationError("--yes needs --prune N.")
     config = find_runs(config)
     if options["prune"]:
         _prune(config, options["prune"], confirmed=options["yes"])
     elif options["compare"]:
-        _compare(config, options["compare"], to=options["to"], as_json=options["json"])
+        _compare(config, options["compare"], to=options["to"])
     else:
         config, _ = open_output(config, RECORDS)
         show_runs(config.output, as_json=options["json"])
     return 0
 
 
-def _compare(config: Config, wanted: Sequence[str], *, to: str | None, as_json: bool) -> None:
+def _compare(config: Config, wanted: Sequence[str], *, to: str | None) -> None:
     from pipeline_def.local.commands.comparison import show_comparison
 
     # Not only records: a comparison also reads artifacts.
     config, opened = open_output(config)
     first, second = wanted
-    show_comparison((first, second), config.output, to=to, as_json=as_json)
+    show_comparison((first, second), config.output, to=to)
     opened.store()
 
 
