@@ -2,23 +2,20 @@
 
 fsspec lists, walks, reads and copies. The rest is our own where s3fs is unsafe: its `rm` and `mv`
 take names such as `[x].jpg` for patterns and delete other objects; they ignore errors of S3's bulk
-deletion, which an old MinIO refuses; its `glob` takes a folder that may not be listed for an empty
-one; it stores a file even if writing it failed. `tests/storage/test_tfx_filesystem.py` has a case
-for each.
+deletion, which an old MinIO refuses; it stores a file even if writing it failed.
+`tests/storage/test_tfx_filesystem.py` has a case for each. Nothing calls `glob`.
 """
 
 import asyncio
 import contextlib
 import io
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
-from fsspec.utils import glob_translate
 from tfx.dsl.io import fileio, filesystem, filesystem_registry
 
 from components.storage.object_store import SCHEMES, explain_error, find_endpoint, open_store
@@ -137,21 +134,6 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
         with _store(_text(path)) as (fs, name), contextlib.suppress(FileNotFoundError):
             return bool(fs.info(name))
         return False
-
-    @staticmethod
-    def glob(pattern: _Path) -> list[str]:
-        """Return the objects and folders that match."""
-        url = _text(pattern)
-        scheme, _, wanted = url.partition("://")
-        root = re.split(r"[*?\[]", wanted, maxsplit=1)[0].rpartition("/")[0]
-        found: set[str] = set()
-        with _store(url) as (fs, _), contextlib.suppress(FileNotFoundError):
-            for path in (name.rstrip("/") for name in fs.find(root)):
-                while path and path not in found:
-                    found.add(path)
-                    path = path.rpartition("/")[0]
-        expression = re.compile(glob_translate(wanted))
-        return sorted(f"{scheme}://{path}" for path in found if expression.match(path))
 
     @staticmethod
     def isdir(path: _Path) -> bool:

@@ -91,14 +91,6 @@ def test_tables_are_found_from_other_folders(
     assert (found.manifest, found.corrections) == (f"{tmp_path}/labels.csv", "gs://b/c.csv")
 
 
-@pytest.mark.parametrize("option", ["data", "output"])
-def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None:
-    places: dict[str, Any] = {"data": "/images", "output": "/out", option: os.fsdecode(b"/x\xff")}
-    config = Config(**places)
-    with pytest.raises(ConfigurationError, match=f"--{option} is .* not UTF-8"):
-        make_absolute(config)
-
-
 @pytest.mark.parametrize(
     ("data", "given", "output"),
     [

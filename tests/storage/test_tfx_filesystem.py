@@ -173,22 +173,6 @@ def test_walk(tree: str) -> None:
     assert len(errors) == 1
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("*", ["x", "y", "z"]),
-        ("y/*", ["y/1", "y/2"]),
-        ("*/[1-3]", ["y/1", "y/2"]),
-        ("**/3", ["z/deep/3"]),
-        ("x", ["x"]),
-        ("none/*", []),
-        ("?/?", ["y/1", "y/2"]),
-    ],
-)
-def test_glob(tree: str, pattern: str, expected: list[str]) -> None:
-    assert fileio.glob(f"{tree}/{pattern}") == [f"{tree}/{name}" for name in expected]
-
-
 def test_copy_and_rename_and_remove(tree: str) -> None:
     fileio.copy(f"{tree}/x", f"{STORE}/copy")
     with pytest.raises(OSError, match="already exists"):
@@ -271,7 +255,6 @@ ASKING: dict[str, Callable[[str], Any]] = {
     "isdir": fileio.isdir,
     "exists": fileio.exists,
     "listdir": fileio.listdir,
-    "glob": lambda url: fileio.glob(f"{url}/*"),
     "walk": lambda url: list(fileio.walk(url)),
     "read": fileio.open,
     "write": write,

@@ -66,12 +66,12 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
     Supported are `schemes`, or all of fsspec's; messages name the `option`.
 
     Raises:
-        ConfigurationError: the URL is malformed or not supported, or the path is not UTF-8.
+        ConfigurationError: the URL is malformed or not supported.
     """
     if place.startswith(f"{_FILE}/"):
         place = place.removeprefix(_FILE)
     if os.path.exists(place) or not (url := _URL.fullmatch(place)):
-        return _check_text(os.path.abspath(place), option)
+        return os.path.abspath(place)
     scheme, slashes, rest = url.groups()
     # Those of stores whose folders fsspec can list.
     listed = {"minio", *fsspec.available_protocols()} - _NO_STORES
@@ -88,17 +88,6 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
         # The working copy is named after it.
         raise ConfigurationError(f"--{option} is {place}: no part of it may be empty, . or ...")
     return place.rstrip("/")
-
-
-def _check_text(path: str, option: str) -> str:
-    """Reject a path that is not UTF-8; Python decodes its bytes as surrogates."""
-    try:
-        path.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(
-            f"--{option} is {path}, which is not UTF-8, as ML Metadata requires: rename the folder."
-        ) from error
-    return path
 
 
 def choose_output(config: Config) -> tuple[str, str]:
