@@ -30,7 +30,6 @@ class EvaluatedRun:
 
     name: str
     """Such as run 3; A or B if the runs have the same number in different outputs."""
-    id: str
     title: str
     """Names the run as the list of runs does: its number and start."""
     output: str

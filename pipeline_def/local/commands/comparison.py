@@ -97,7 +97,6 @@ def _read(name: str, run: SelectedRun, share: int) -> EvaluatedRun:
     settings = dict(flatten(record.configuration))
     return EvaluatedRun(
         name=name,
-        id=record.id,
         title=f"run {run.number}, started {format_time(record.started)}".removeprefix(f"{name}, "),
         output=run.output,
         split=record.split,

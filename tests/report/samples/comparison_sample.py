@@ -50,7 +50,6 @@ def answer(
     names = tuple(f"{label}/{row:04d}.jpg" for row, label in enumerate(truth))
     return EvaluatedRun(
         name="A",
-        id="2026-11-22T10:01",
         title="run 1 of 2026-11-22 10:01",
         output="/out/A",
         split="test",
