@@ -160,12 +160,6 @@ def _from_pixel_file(material: Material, batch: int) -> tf.data.Dataset:
     return _ours(cache="file", cache_folder=f"{material.root}/pixels")(material, batch)
 
 
-ONE_BY_ONE = {
-    "originals": _files("originals", _resized, None),
-    "files": _files("files", _one, None),
-}
-"""Folder of a `Material` → the naive way to read it: file by file, without prefetch."""
-
 _AUTO = tf.data.AUTOTUNE
 
 RUNGS = (
@@ -176,7 +170,7 @@ RUNGS = (
         "files",
         same_pixels=False,
     ),
-    Rung("files one by one", "resized once, before", ONE_BY_ONE["files"], "files"),
+    Rung("files one by one", "resized once, before", _files("files", _one, None), "files"),
     Rung("files, parallel map", "num_parallel_calls", _files("files", _one, _AUTO), "files"),
     Rung(
         "files, private thread pool",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks import ingest, input_pipeline, measurements, runs, serving, training
+from benchmarks import ingest, input_pipeline, measurements, runs, serving
 from benchmarks.peers import input_versus
 from e2e import __main__ as e2e
 from pipeline_def.apps.review.options import ReviewOptions
@@ -41,7 +41,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
-    programs = (ingest, input_pipeline, input_versus, measurements, runs, serving, training, e2e)
+    programs = (ingest, input_pipeline, input_versus, measurements, runs, serving, e2e)
     parsers = [program._parser() for program in programs]
 
     def note(parser: Parser, _: object) -> None:

@@ -136,20 +136,6 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(kept[0]) <= 80 + len("\x1b[2K\r"), "with the code that erases the bar"
 
 
-def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    stream = Terminal()
-    display = RunDisplay(stream)
-    with display.running(total=10):
-        display.step_started("ImageExampleGen")
-        for done in (1, 2):
-            report_progress(done=done, total=9000, unit="images", note="[bold] " + "very " * 20)
-            time.sleep(0.2)
-        display.step_ended("ImageExampleGen", Step("done", seconds=12.34))
-    assert re.search(r"2 of 9,000 images, \[bold\] very[^\n]*\d:\d\d", stream.getvalue())
-
-
 def show_summary(
     summary: Summary, *, evaluated: tuple[int, ...] = (1, 3), seconds: float = 1.0
 ) -> None:

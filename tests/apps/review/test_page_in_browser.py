@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.ingest.source.corrections import Correction, read_corrections, write_corrections
+from components.ingest.source.corrections import read_corrections
 from tests.apps.review.reviewed import draw_images, reviewing, suspect, write_output
 from tests.apps.serve.test_page_in_browser import check_silence, wait
 from tests.report.browser import Page, browse
@@ -137,27 +137,3 @@ def test_hostile_texts_and_a_thousand_labels(browser: Page, tmp_path: Path, widt
         )
         browser.press("Escape")
         check_silence(browser, address)
-
-
-def test_two_pages_stay_consistent(browser: Page, tmp_path: Path) -> None:
-    output = make_output(tmp_path, ["blue", "green", "red"])
-    with reviewing(output) as port, reviewing(output) as other:
-        browser.visit(f"http://127.0.0.1:{port}/", width=1440)
-        wait(browser, SHOWN)
-        script = """fetch('http://127.0.0.1:%d/api/undo', {method: 'POST', body: '{}'})
-            .then(() => 'answered', () => 'refused')"""
-        assert browser.evaluate(script % other) == "refused"
-        from tests.apps.review.test_review import decide
-
-        decide(other, 1, "remove")
-        wait(browser, f"{DECIDED} === '1 of 6 decided'")
-        browser.press("k")
-        wait(browser, "document.querySelector('#place').textContent.startsWith('3 of 6')")
-        # What people write by hand may lack a time.
-        digest = browser.evaluate("location.hash.slice(1)")
-        rows = read_corrections(str(output / "corrections.csv"))
-        written = [*rows, Correction(digest, "", "unsure", "")]
-        write_corrections(str(output / "corrections.csv"), written)
-        wait(browser, f"{DECIDED} === '3 of 6 decided'")
-        text = browser.evaluate("document.querySelector('#decided').textContent")
-        assert text.startswith("Unsure  · somebody ·")
