@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from components.contract.artifact_files import list_names, on_disk
-from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError, UserError
+from components.contract.printable import name_some
 from components.images.options import FileOptions
 from components.records.shard_files import read_index
 from components.storage.saved_model import (
@@ -97,11 +97,8 @@ def explain_missing(pushed: str, wanted: str | None) -> ModelError:
             f"There is no model in {pushed}: run the pipeline until one is blessed, use the model "
             f"of the newest run with --unblessed, or set --output to the output folder of a run."
         )
-    newest, older = versions[:_MOST_NAMED], len(versions[_MOST_NAMED:])
-    more = f" and {older} older ones" if older else ""
     return ModelError(
-        f"There is no version {wanted} in {pushed}. There are {', '.join(newest)}{more}."
-        f"{did_you_mean(wanted or '', versions)}"
+        f"There is no version {wanted} in {pushed}. There are {name_some(versions, _MOST_NAMED)}."
     )
 
 

@@ -135,9 +135,8 @@ class SelectedRun:
         """
         finished = self.record.steps.get(step)
         if finished is None or name not in finished.outputs:
-            lacks = "did not evaluate a model" if step == EVALUATOR.id else "did not ingest images"
             raise DataError(
-                f"Run {self.record.id} in {self.output} {lacks}: {self._describe_progress()}."
+                f"Run {self.record.id} in {self.output} has no {name}: it did not finish {step}."
             )
         uri = finished.outputs[name].uri
         if not on_disk(uri):
@@ -146,13 +145,6 @@ class SelectedRun:
                 "artifacts can be compared."
             )
         return uri
-
-    def _describe_progress(self) -> str:
-        last = next(reversed(self.record.steps), "")
-        state = {"done": "it ended", "running": "it is running"}.get(
-            self.record.state, f"it {self.record.state}"
-        )
-        return f"{state} at {last}" if last else f"{state} before its first step"
 
 
 def read_runs(output: str) -> list[RunRecord]:

@@ -164,7 +164,7 @@ def test_of_too_many_images_the_same_some_are_compared(
 MISTAKES = {
     "no such run": (("1", "7"), "No run matches '7' in OUT, which has runs 1 to 3"),
     "the same run": (("2", "2"), "2 and 2 are the same run"),
-    "failed before": (("1", "3"), "Run 3 in OUT did not evaluate a model: it failed at Trainer."),
+    "failed before": (("1", "3"), "Run 3 in OUT has no evaluation: it did not finish Evaluator."),
     "an empty folder": (("1", "OUT/artifacts"), "OUT/artifacts has no runs"),
 }
 
