@@ -123,10 +123,6 @@ def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     yield "Model", model or f"not pushed{why if summary.rolled_back_to and summary.blessed else ''}"
     if summary.rejected:
         yield "Rejects", paths["rejects"]
-    if summary.corrections.get("not_applied"):
-        yield "Unapplied", paths["corrections"]
-    if summary.duplicates:
-        yield "Copies", paths["duplicates"]
 
 
 def _list_commands(summary: Summary, output: str, evaluated: Sequence[int]) -> Iterator[str]:

@@ -193,17 +193,13 @@ def select(wanted: str, output: str) -> SelectedRun:
     )
 
 
-def find_run(
-    output: str, wanted: str | None, has: Callable[[RunRecord], object], *, missing: str
-) -> SelectedRun:
-    """Return the run that a user names, or the newest one that `has` what is needed.
+def find_run(output: str, has: Callable[[RunRecord], object], *, missing: str) -> SelectedRun:
+    """Return the newest run that `has` what is needed.
 
     Raises:
-        DataError: no run matches; `missing` completes "No run in OUTPUT ...".
+        DataError: there is none; `missing` completes "No run in OUTPUT ...".
         StorageError: the folder has no runs, or they cannot be read.
     """
-    if wanted is not None:
-        return select(wanted, output)
     for number, record in reversed([*enumerate(read_runs(output), 1)]):
         if has(record):
             return SelectedRun(record, output, number)

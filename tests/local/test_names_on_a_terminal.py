@@ -49,7 +49,7 @@ def test_the_table_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     print_summary(summary, summary_file=f"/{NASTY}", output="/out", evaluated=(1,), seconds=1.0)
     assert unprintable(stream.getvalue()) == set()
-    assert stream.getvalue().count(SPELT) >= 11
+    assert stream.getvalue().count(SPELT) >= 10
 
 
 def test_inspect_and_what_a_run_says_first(

@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 
 from components.contract.artifact_files import list_names
-from components.contract.errors import DataError
 from components.contract.suspects import SUSPECTS_FILE, read_suspects
 from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
@@ -64,10 +63,8 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     """
     config, _ = open_output(make_absolute(Config(output=options.output)))
     missing = "has looked for suspects, or their files are gone"
-    run = find_run(config.output, options.run, _find_suspects, missing=missing)
-    if not (folder := _find_suspects(run.record)):
-        raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
-    file = os.path.join(folder, SUSPECTS_FILE)
+    run = find_run(config.output, _find_suspects, missing=missing)
+    file = os.path.join(_find_suspects(run.record), SUSPECTS_FILE)
     with explaining_errors("read", file):
         suspects = read_suspects(file)
     if not suspects:

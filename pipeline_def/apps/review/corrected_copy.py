@@ -88,9 +88,7 @@ def apply_to(target: str, options: ReviewOptions) -> None:
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
     """Return the folder of a run, how to ingest it, and the corrections file."""
     config, _ = open_output(make_absolute(Config(output=options.output)))
-    run = find_run(
-        config.output, options.run, lambda run: run.data.folder, missing="has ingested images"
-    )
+    run = find_run(config.output, lambda run: run.data.folder, missing="has ingested images")
     recorded = run.record.configuration.get("ingest", {})
     # Earlier versions had more options.
     known = {field.name for field in dataclasses.fields(IngestConfig)} & recorded.keys()

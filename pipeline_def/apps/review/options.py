@@ -24,8 +24,6 @@ appears; the next run in the output folder applies the decisions. No image is
 ever changed. Ctrl-C ends it; start it again to continue.
 
   --output DIR|URL    the output folder of the runs: output
-  --run RUN           number or id of the run in the list of `runs`: the newest
-                      run with suspects
   --corrections FILE  CSV file for the decisions, continued if it exists:
                       that of the run, or corrections.csv in the output folder
   --who NAME          name to write beside the decisions: your user name
@@ -42,7 +40,6 @@ class ReviewOptions(Listening):
     """Options of the review; `SCREEN` describes each."""
 
     port: Annotated[Count, Interval(le=65_535)] = 8502
-    run: Text | None = None
     corrections: Text | None = None
     who: Text | None = None
     apply_to: Text | None = None

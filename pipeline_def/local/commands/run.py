@@ -6,13 +6,12 @@ import os
 import platform
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from components.contract.errors import ConfigurationError, UserError
+from components.contract.errors import ConfigurationError
 from components.contract.printable import make_printable, quote
-from components.host.lock import LOCK_FILE
 from components.host.startup import seconds_since_start
 from components.trainer.loop.cluster import Cluster
 from pipeline_def.config.command_line import parse
@@ -155,31 +154,13 @@ def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
     folder = working_folder(config)
     if reason:
         print(f"Output: {make_printable(place)}, {reason}", flush=True)
-    made = [str(path) for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     check_writable(folder)
-    with lock_output(Layout(folder)), _removing_unused(made):
+    with lock_output(Layout(folder)):
         config, output = open_output(config)
         if output.url:
             print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
         check_metadata(Layout(folder))
         yield use_corrections(config, output.url or config.output), output
-
-
-@contextlib.contextmanager
-def _removing_unused(made: Sequence[str]) -> Iterator[None]:
-    """Remove the folders that were `made` for a run, innermost first, if a mistake ends it.
-
-    What it has written stays.
-    """
-    try:
-        yield
-    except UserError:
-        if made and os.listdir(made[0]) == [LOCK_FILE]:
-            with contextlib.suppress(OSError):
-                os.remove(os.path.join(made[0], LOCK_FILE))
-                for folder in made:
-                    os.rmdir(folder)
-        raise
 
 
 def _check_images(config: Config, *, sample: bool) -> None:

@@ -286,7 +286,6 @@ def test_images_are_joined_and_sorted() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--run", "7"], "No run matches '7'"),
         (["--corrections", "{}/index.html"], "Cannot read the corrections file"),
         (["--corrections", "{}"], "it is not a regular file"),
         (["--corrections", "/dev/full"], "/dev/full: it is not a regular file"),

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipeline_def.apps.serve.batching import Batcher, BatchLimits, Picture, Prediction
-from pipeline_def.apps.serve.limits import RequestError
 from tests.apps.serve.fake_model import FakeModel, png
 
 
@@ -52,22 +51,6 @@ def test_a_batch_has_no_more_pixels_than_it_may_but_always_an_image() -> None:
 
     run(model, BatchLimits(pixels=100), use)
     assert model.batches == [1, 1, 2, 1]
-
-
-def test_an_image_that_cannot_be_answered_fails_alone() -> None:
-    model = FakeModel()
-
-    async def use(batcher: Batcher) -> None:
-        files = [png(red) for red in range(9)]
-        files[5] = b"broken"
-        answers = await asyncio.gather(*(batcher.predict([Picture(f, 48)]) for f in files))
-        for red, [answer] in enumerate(answers):
-            if red == 5:
-                assert isinstance(answer, RequestError)
-            else:
-                assert label(answer) == b"%d 0 0" % red
-
-    run(model, BatchLimits(), use)
 
 
 def test_an_image_waits_for_others_only_while_some_are_coming() -> None:

@@ -171,20 +171,3 @@ def test_a_chosen_file_that_is_no_image_gets_a_sentence(
     wait(page, f"{said}.includes('not an image')")
     assert page.evaluate("document.querySelector('#result').hidden")
     check_silence(page, address, allowed=["400"])
-
-
-def test_pictures_that_the_browser_cannot_show_are_no_broken_icons(place: tuple[Page, str]) -> None:
-    page, address = place
-    page.visit(address, width=390)
-    broken = (
-        "[...document.images].filter(one => !one.hidden && one.src && !one.naturalWidth).length"
-    )
-    for content in (png(180, 50, 25, kind="TIFF"), b"no image"):
-        drop(page, "a.tif", "b.tif", content=content)
-        wait(page, "document.querySelectorAll('.cards img[hidden]').length === 2")
-        assert page.evaluate(broken) == 0
-    drop(page, "a.tif", content=png(180, 50, 25, kind="TIFF"))
-    wait(page, "document.querySelector('#caption').textContent.includes('cannot show')")
-    wait(page, "document.querySelector('#answer').innerText.startsWith('red')")
-    assert page.evaluate(broken) == 0
-    check_silence(page, address, allowed=["400"])
