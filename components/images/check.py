@@ -69,6 +69,9 @@ def _find_notes(image: Image.Image, config: ImageOptions) -> tuple[Note, ...]:
         # The other pictures of a phone's MPO are depth maps and previews.
         if image.format != "MPO" and getattr(image, "is_animated", False):
             notes.append(Note.PAGES if image.format in _PAGED_FORMATS else Note.FRAMES)
+        # Of 12 bits, for example, which are stored in 16 as they are.
+        if image.mode.startswith("I") and np.max(np.asarray(image)) < 2**14:
+            notes.append(Note.DARK)
     if _has_other_colors(image, config):
         notes.append(Note.COLORS)
     return tuple(notes)

@@ -26,6 +26,7 @@ class Note(StrEnum):
     FRAMES = "animated, only the first frame is used"
     PAGES = "several pages, only the first is used"
     COLORS = "converted to sRGB by the color profile"
+    DARK = "16 bits, but no value above a quarter of white"
 
 
 class Rejected(Exception):

@@ -248,7 +248,7 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
         choice.fractions,
         fill_splits(counts, choice.fractions),
         labelled.layout,
-        (*filter(None, [choice.note]), *labelled.notes),
+        tuple(labelled.notes),
         load_corrections(config.corrections) if config.corrections else Corrections(),
         labelled.taken,
     )

@@ -17,7 +17,7 @@ from components.images.jpeg_check import check_jpeg
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.plan.splits import check_classes, find_rule, require_splits
+from components.ingest.plan.splits import check_classes, find_rule, min_units, require_splits
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
 
@@ -79,7 +79,8 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
     found = {split: labels for split, labels in counts.items() if split is not None}
     if len(listing.files) > _FEW:
         for label, count in hashed.items():
-            for split in listing.fractions_of(label):
+            least = min_units(listing.fractions_of(label), units=count, images=count)
+            for split in filter(least.get, least):
                 found.setdefault(split, collections.Counter())[label] += count
     else:
         divided = [file for file in listing.files if file.split is None]

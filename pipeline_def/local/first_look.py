@@ -19,6 +19,7 @@ from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.contract.printable import name_some
 from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
+from components.ingest.plan.splits import expect_images
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
@@ -92,7 +93,7 @@ def look(listing: Listing, config: Config) -> FirstLook:
 
 def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
     """Choose weights, image size, network and recipe where the user has not."""
-    given, images = config.given, listing.expected(TRAIN)
+    given, images = config.given, expect_images(listing, TRAIN)
     config = dataclasses.replace(config, model=name_network(config.model))
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_imagenet(config.model)
@@ -187,4 +188,4 @@ def _describe_splits(listing: Listing) -> Iterator[str]:
             sources[split].add(file.path.split("/")[0])
     for split, names in sort_splits(sources).items():
         source = f" from {' and '.join(sorted(names))}" if names else ""
-        yield f"{split} {about}{listing.expected(split):,}{source}"
+        yield f"{split} {about}{expect_images(listing, split):,}{source}"

@@ -156,6 +156,15 @@ def test_of_several_frames_the_first_is_used_and_counted(kind: str, note: Note) 
     assert not check_image(encode(picture(1), kind, **options), CONFIG).notes
 
 
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize(("bits", "notes"), [(12, (Note.DARK,)), (16, ())])
+def test_twelve_bits_stored_in_sixteen_are_noted(
+    kind: str, bits: int, notes: tuple[Note, ...]
+) -> None:
+    gray = np.linspace(0, 2**bits - 1, 64 * 64).reshape(64, 64).astype(np.uint16)
+    assert check_image(encode(Image.fromarray(gray), kind), CONFIG).notes == notes
+
+
 PHOTO = heic(picture(1, height=80, width=96))
 SIZE = PHOTO.index(b"ispe") + 8
 

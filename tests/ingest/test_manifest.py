@@ -11,6 +11,7 @@ import pytest
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
+from components.ingest.plan.splits import expect_images
 from components.ingest.source.listing import Listing, check_labels
 from components.ingest.source.manifest import read_manifest
 from components.storage.folder_listing import MISSING
@@ -158,7 +159,7 @@ def test_rows_of_a_class_fill_the_splits_that_only_others_name(tmp_path: Path) -
     assert divided["a", "eval"] == 9
     assert all(divided["b", split] in range(9, 12) for split in ("eval", "test"))
     assert (divided["c", "eval"] in range(8, 11), divided["c", "test"]) == (True, 9)
-    assert listing.expected("eval") == 28
+    assert expect_images(listing, "eval") == 28
 
 
 def test_paths_outside_the_folder_find_nothing(tmp_path: Path) -> None:

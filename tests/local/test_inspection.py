@@ -32,10 +32,7 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         "± 0.20" in text
     )
     assert "Layout label/image: the folders are labels blue/000.png: label blue, split by" in text
-    assert (
-        "Labels blue, green, red Splits train about 96, eval about 24 Note 120 images are too"
-        in text
-    )
+    assert "Labels blue, green, red Splits train about 96, eval about 24 Files" in text
     assert "Warning" not in text
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from components.contract.example import name_folds
+from components.images.check_result import Note
 from components.metrics.calibration import Unknowns
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
@@ -185,6 +186,11 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         "1 correction was not applied",
         "edit the corrections file",
+    ),
+    "twelve bits stored in sixteen": (
+        {"files": {"examples": 100, "notes": {Note.DARK: 7}}},
+        "7 of 100 images: 16 bits, but no value above a quarter of white",
+        "scale them to white",
     ),
     "leaked near duplicates": (
         {"files": {"examples": 100}, "leaks": Leaks(3, 0.9, 0.8)},

@@ -25,7 +25,6 @@ MIN_SPLIT_IMAGES = 100
 
 _HELD_OUT = 0.1
 _ONLY_HELD_OUT = 0.2
-_NOTE = "{}: where eval also picks the checkpoint, its scores are slightly optimistic."
 
 
 class SplitChoice(NamedTuple):
@@ -35,8 +34,6 @@ class SplitChoice(NamedTuple):
     """Given split, or None, → the split of its files; None: decided by hash."""
     fractions: Mapping[str, float]
     """Split → its fraction of the files divided by hash, sorted by name."""
-    note: str
-    """Warning for the user; may be empty."""
 
 
 def choose_splits(
@@ -55,13 +52,7 @@ def choose_splits(
     by_hash = sum(count for name, count in counts.items() if splits[name] is None)
     # Sorted, because JSON keeps the order.
     fractions = dict(sorted((wanted or _default_fractions(by_hash, given=splits.values())).items()))
-    if TEST in {*splits.values(), *(fractions if by_hash else ())}:
-        return SplitChoice(splits, fractions, "")
-    if by_hash and not wanted:
-        reason = f"{by_hash:,} images are too few for a test split of {MIN_SPLIT_IMAGES}"
-    else:
-        reason = "There is no test split"
-    return SplitChoice(splits, fractions, _NOTE.format(reason))
+    return SplitChoice(splits, fractions)
 
 
 def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, float]:
@@ -213,7 +204,7 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
     places = [place for place, _ in units]
     images = sum(count for _, count in units)
     tolerance = _TOLERANCE * max(1.0, images / _SMALL_CLASS)
-    least = _min_units(fractions, units=len(units), images=images)
+    least = min_units(fractions, units=len(units), images=images)
     ends: list[float] = []
     start = 0
     nominals = itertools.accumulate(fractions.values())
@@ -232,7 +223,19 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
     return tuple(ends)
 
 
-def _min_units(fractions: Mapping[str, float], *, units: int, images: int) -> dict[str, int]:
+def expect_images(listing: Listing, split: str) -> int:
+    """Return about how many images `split` will have once hashes have divided the others."""
+    counts, divided = listing.labels_per_split(), 0.0
+    for label, images in counts.get(None, collections.Counter()).items():
+        fractions = listing.fractions_of(label)
+        least = min_units(fractions, units=images, images=images)
+        rest = {name: max(of * images - least[name], 0) for name, of in fractions.items()}
+        share = rest.get(split, 0) / (sum(rest.values()) or 1)
+        divided += least.get(split, 0) + share * (images - sum(least.values()))
+    return counts.get(split, collections.Counter()).total() + round(divided)
+
+
+def min_units(fractions: Mapping[str, float], *, units: int, images: int) -> dict[str, int]:
     """Return the smallest number of units of each split, in the order of `fractions`."""
     order = sorted(fractions, key=lambda split: (split != TRAIN, split != EVAL))
     wanted = [s for s in order if s in (TRAIN, EVAL) or fractions[s] * images >= 1][:units]
@@ -262,8 +265,9 @@ def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
     for split in (TRAIN, EVAL):
         if not found.get(split):
             count = sum(sum(labels.values()) for labels in found.values())
+            first = "train has the first of each class, and " if split == EVAL else ""
             raise DataError(
-                f"No image of {root} falls into the {split} split, because there are only "
+                f"No image of {root} falls into the {split} split, because {first}there are only "
                 f"{count:,}: add images, or sort them into train and eval folders."
             )
     untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import IO, Any, NamedTuple, TypeVar
 
 from components.contract.errors import DataError, StorageError
-from components.contract.example import EVAL, SPAN, TRAIN
+from components.contract.example import SPAN, TRAIN
 from components.contract.printable import name_some, quote
 from components.host.machine import pause_collection
 from components.ingest.source.corrections import Correction, Corrections
@@ -162,18 +162,6 @@ class Listing:
     def columns(self) -> Iterator[Mapping[str, str | int | float]]:
         """Yield the columns of each file; nothing if no file has any."""
         return (file.columns for file in self.files if self.tally.has_columns)
-
-    def expected(self, split: str) -> int:
-        """Return about how many images `split` will have once hashes have divided the others."""
-        counts, divided = self.labels_per_split(), 0.0
-        for label, images in counts.get(None, collections.Counter()).items():
-            fractions = self.fractions_of(label)
-            divided += images * fractions.get(split, 0)
-            # Eval has an image of each class, which train gives up.
-            if images > 1 and split in (TRAIN, EVAL) and {TRAIN, EVAL} <= fractions.keys():
-                missing = max(1 - images * fractions[EVAL], 0)
-                divided += missing if split == EVAL else -missing
-        return counts.get(split, collections.Counter()).total() + round(divided)
 
     def fingerprint(self) -> str:
         """Digest the relative paths, labels, splits, sizes, contents and columns of all files.

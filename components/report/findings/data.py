@@ -60,6 +60,9 @@ _ALIKE = {
     ),
 }
 
+_FIRST = ("the model sees no others", "store each as a file")
+_DARK = ("the model sees them dark", "scale them to white, and store 8 bits")
+
 
 def name_labels(labels: Sequence[str]) -> str:
     """Name up to three labels, and count the others."""
@@ -97,7 +100,7 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
     for note, count in facts.files.get("notes", {}).items():
         if note != Note.COLORS:
             text = f"{count:,} of {counted['examples']:,} images: {note}"
-            yield Finding("files", text, "the model sees no others", "store each as a file")
+            yield Finding("files", text, *(_DARK if note == Note.DARK else _FIRST))
     for text in facts.files.get("look_alikes", ()):
         yield Finding("files", text, "each counts as one of its own", "give them one name")
 

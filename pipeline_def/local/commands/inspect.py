@@ -12,9 +12,9 @@ from rich.text import Text
 from components.contract.confidence import widest
 from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST
-from components.contract.printable import describe_bytes, make_printable
+from components.contract.printable import describe_bytes, make_printable, name_some
 from components.ingest.lookup import list_source
-from components.ingest.plan.splits import MIN_SPLIT_IMAGES
+from components.ingest.plan.splits import MIN_SPLIT_IMAGES, expect_images
 from components.ingest.source.listing import Listing
 from components.ingest.survey import Survey, SuspectFile, try_images
 from components.ingest.write.accounting import check_usable
@@ -37,7 +37,7 @@ _BAR_WIDTH = 40
 _LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
-_EXAMPLES = 3
+_EXAMPLES = _NAMED = 3
 _SECONDS = 5.0
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
@@ -139,7 +139,7 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
             f"the model sees the central square, {survey.shown:.0%} of the typical image: show all "
             "of it with --transform.fit letterbox, or stretch"
         )
-    evaluated = listing.expected(TEST) or listing.expected(EVAL)
+    evaluated = expect_images(listing, TEST) or expect_images(listing, EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
         yield (
             f"a held-out split has about {evaluated:,} images, so the accuracy on it will be known "
@@ -175,5 +175,4 @@ def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[
         yield f"unbalanced{where}: {most:,} images of {largest!r}, {fewest:,} of {smallest!r}"
     few = [label for label, count in counts.items() if count < _FEW_OF_LABEL]
     if few:
-        more = f" and {len(few) - 1:,} more classes" if few[1:] else ""
-        yield f"fewer than {_FEW_OF_LABEL} images{where} of {few[0]!r}{more}"
+        yield f"fewer than {_FEW_OF_LABEL} images{where} of {name_some([*map(repr, few)], _NAMED)}"
