@@ -235,9 +235,9 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
         of_label[file.split] += 1
         place = place_in_listing(file)
         is_sorted, before = is_sorted and before <= place, place
-    choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
-    if any(name != split for name, split in choice.splits.items()):
-        given = (file._replace(split=choice.splits[file.split]) for file in files)
+    splits, fractions = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
+    if any(name != split for name, split in splits.items()):
+        given = (file._replace(split=splits[file.split]) for file in files)
         files = keep(given, ImageFile)
     if not is_sorted:
         files = sort(files, ImageFile, place_in_listing)
@@ -245,8 +245,8 @@ def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
         folder,
         files,
         tuple(map(Skipped._make, sorted(labelled.skipped.items()))),
-        choice.fractions,
-        fill_splits(counts, choice.fractions),
+        fractions,
+        fill_splits(counts, fractions),
         labelled.layout,
         tuple(labelled.notes),
         load_corrections(config.corrections) if config.corrections else Corrections(),

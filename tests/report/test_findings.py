@@ -267,6 +267,11 @@ CASES |= {
         "fine-tuning has not improved the model beyond chance",
         "--training.learning_rate 0.001, or unfreeze fewer blocks: --transfer.unfreeze 1",
     ),
+    "fine-tuning in vain in all folds": (
+        transfer([0.8], [0.75], HEAD, transfer={"unfreeze": "top"}) | {"selection_folds": 5},
+        "fine-tuning has not improved the model beyond chance",
+        "--transfer.unfreeze 1",
+    ),
     "overfitting to features": (
         transfer([0.95], [0.7], HEAD, transfer={"unfreeze": "none"}),
         "accuracy is 0.950 on train but 0.700 on eval",
@@ -364,8 +369,10 @@ def test_many_classes_are_counted() -> None:
     metrics = measure_confusion(labels, confusion)
     scalars = {**metrics.scalars, "ece": math.nan}
     comparison = replace(healthy().comparison, metrics=replace(metrics, scalars=scalars))
-    [text] = found(healthy(comparison=comparison, search={"minutes": 20}))
-    assert text == "the model never predicts b, c, d and 4 more classes"
+    examination = examine(healthy(comparison=comparison, search={"minutes": 20}))
+    [finding] = examination.findings
+    assert finding.text == "the model never predicts b, c, d and 4 more classes"
+    assert examination.first == "", "no class is rare"
 
 
 @pytest.mark.parametrize(

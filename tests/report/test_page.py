@@ -379,18 +379,10 @@ def test_axes_of_fractions_span_0_to_1(pages: dict[str, str], section: str) -> N
 def test_the_kept_epoch_is_marked_in_each_figure_of_the_training(pages: dict[str, str]) -> None:
     training = find_section(pages["small"], "training")
     figures = read_texts(training)
-    assert len(figures) == 5
+    assert len(figures) == 2
     assert all("kept: epoch 19" in texts for texts in figures)
     said = words(training)
-    order = [
-        "Loss in",
-        "Accuracy in",
-        "Learning rate in",
-        "Images per second in",
-        "Fraction of time",
-    ]
-    places = [said.index(caption) for caption in order]
-    assert places == sorted(places)
+    assert said.index("Loss in") < said.index("Accuracy in") < said.index("Images per second")
 
 
 def test_splits_are_sorted_by_use() -> None:

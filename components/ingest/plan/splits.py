@@ -11,7 +11,6 @@ import itertools
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN
@@ -27,32 +26,26 @@ _HELD_OUT = 0.1
 _ONLY_HELD_OUT = 0.2
 
 
-class SplitChoice(NamedTuple):
-    """How the files of a listing are divided."""
-
-    splits: Mapping[str | None, str | None]
-    """Given split, or None, → the split of its files; None: decided by hash."""
-    fractions: Mapping[str, float]
-    """Split → its fraction of the files divided by hash, sorted by name."""
-
-
 def choose_splits(
     counts: Mapping[str | None, int], wanted: Mapping[str, float] | None = None
-) -> SplitChoice:
+) -> tuple[dict[str | None, str | None], dict[str, float]]:
     """Choose how to divide images into train, eval and test.
 
     If no eval split is given, it is taken from train by hash, and so is test. Small folders get
     only splits that are large enough for a useful confidence interval.
 
     `counts` is split given by folder or manifest, or None, → files; `wanted` is used as it is.
+
+    Returns:
+        Given split, or None, → the split of its files, or None: decided by hash. Split → its
+        fraction of those, sorted by name, because JSON keeps the order.
     """
     splits: dict[str | None, str | None] = {name: name for name in counts}
     if not counts.keys() & {None, EVAL}:
         splits[TRAIN] = None
     by_hash = sum(count for name, count in counts.items() if splits[name] is None)
-    # Sorted, because JSON keeps the order.
-    fractions = dict(sorted((wanted or _default_fractions(by_hash, given=splits.values())).items()))
-    return SplitChoice(splits, fractions)
+    fractions = wanted or _default_fractions(by_hash, given=splits.values())
+    return splits, dict(sorted(fractions.items()))
 
 
 def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, float]:

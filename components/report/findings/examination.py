@@ -52,12 +52,13 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
         raise UnknownError
     never = metrics.confusion.sum(axis=0) == 0
     if never.any():
+        rare = metrics.support[never].max() < metrics.support.max() / 2
+        more = "add some" if facts.is_balanced else "use --training.balance weights"
         yield Finding(
             "classes",
             f"the model never predicts {name_labels(labels[never].tolist())}",
             "every image of such a class is misclassified",
-            "look at the images of these classes; if they are rare, "
-            + ("add some" if facts.is_balanced else "use --training.balance weights"),
+            f"look at the images of these classes{f'; as they are rare, {more}' if rare else ''}",
         )
     missed = (metrics.support > 0) & (np.diag(metrics.confusion) == 0) & ~never
     if missed.any():

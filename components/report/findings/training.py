@@ -105,7 +105,9 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:
         return
-    if last.name != phase.name:
+    # Folds drop fine-tuning before the training on all images.
+    dropped = facts.selection_folds and facts.find_option("transfer.unfreeze") != "none"
+    if last.name != phase.name or (phase.name == "head" and dropped):
         if facts.metrics.scalars["accuracy"] < 1:
             yield Finding(
                 "training",

@@ -1,13 +1,12 @@
 """Training curves, and the time spent waiting for input."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
@@ -32,13 +31,12 @@ _NAMES = {
     RATE: "Images per second",
     INPUT_WAIT_FRACTION: "Fraction of time spent waiting for input",
 }
-_FRACTIONS = ("accuracy", "balanced_accuracy", INPUT_WAIT_FRACTION)
 _ON_EVAL = "val_"
 _LAST = 200
 
 
 def describe_training(facts: ReportFacts) -> dict[str, Any]:
-    """Draw every metric on the train and eval splits, and list the epochs."""
+    """Draw the metrics that both train and eval have, and list all in each epoch."""
     history = {name: values for name, values in facts.history.items() if len(values)}
     epochs = max(map(len, history.values()))
     waits = facts.waits
@@ -51,7 +49,7 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "epochs": epochs,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
-        "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
+        "drawings": [_draw(name, of, kept) for name, of in series.items() if EVAL in of],
         "search": facts.search and _describe_search(facts.search, facts),
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
@@ -71,12 +69,6 @@ def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
     }
 
 
-def _rank(metric: str) -> int:
-    """Sort quality metrics before speed."""
-    known = list(_NAMES)
-    return known.index(metric) if metric in known else len(known)
-
-
 def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | None) -> Drawing:
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="epoch")
@@ -89,13 +81,12 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
             style = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2, "zorder": 1}
             axes.axvline(kept.epoch, label=f"kept: epoch {kept.epoch}", **style)
         axes.set_xlim(0.5, max(map(len, series.values())) + 0.5)
-        _scale(axes, metric, series.values())
-        if len(series) > 1 or kept:
-            place_legend(figure, axes)
+        if metric != "loss":
+            axes.set_ylim(*WHOLE)
+        place_legend(figure, axes)
 
-    title, several = _NAMES.get(metric, metric), len(series) > 1
-    last = {split: _write(metric, values[-1]) for split, values in series.items()}
-    ends = ", ".join(f"{split} {value}" if several else value for split, value in last.items())
+    title = _NAMES.get(metric, metric)
+    ends = ", ".join(f"{split} {_write(metric, of[-1])}" for split, of in series.items())
     return draw(
         paint,
         caption=f"{title} in the last epoch: {ends}",
@@ -137,17 +128,6 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
         f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
         f"chose it, and {facts.metrics.scalars[measure]:.3f} on test."
     )
-
-
-def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
-    """Show fractions from 0 to 1, and rates from 0; fit the axis to the loss."""
-    known = [value for values in series for value in values if math.isfinite(value)]
-    if metric in _FRACTIONS:
-        axes.set_ylim(*WHOLE)
-    elif metric != "loss" and known and min(known) >= 0:
-        axes.set_ylim(0, 1.08 * max(known) or 1)
-    if metric == INPUT_WAIT_FRACTION:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 def _write(metric: str, value: float) -> str:
