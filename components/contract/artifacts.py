@@ -50,6 +50,6 @@ class Metrics(types.Artifact):
 
 
 class ClassificationMetrics(types.Artifact):
-    """A confusion matrix and a ROC curve, each a custom property."""
+    """A confusion matrix, as a custom property."""
 
     TYPE_NAME = "system.ClassificationMetrics"

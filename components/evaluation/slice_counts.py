@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from components.evaluation.config import EvaluationConfig
-from components.metrics.curves import mean_auc
+from components.metrics.areas import mean_auc
 from components.metrics.metric_table import AUC
 from components.metrics.prediction_file import read_prediction_batches, read_predictions
 from components.metrics.predictions import (

@@ -1,4 +1,4 @@
-"""Calibration: confidence against accuracy, a temperature, false alarms of `known`."""
+"""Calibration: confidence against accuracy, and false alarms of `known`."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -9,14 +9,9 @@ from components.contract.confidence import Interval, proportion_interval
 from components.metrics.predictions import (
     EDGES,
     Counts,
-    Predictions,
-    PredictionStats,
     Scores,
     divide,
 )
-
-# The smallest number that float32 holds at full precision; probabilities may be 0.
-_LEAST = float(np.finfo(np.float32).tiny)
 
 
 class ConfidenceBin(NamedTuple):
@@ -32,20 +27,6 @@ class ConfidenceBin(NamedTuple):
 
 Bins = tuple[ConfidenceBin, ...]
 """A reliability diagram: bins from low to high confidence."""
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Effect of temperature scaling on the evaluated predictions."""
-
-    temperature: float
-    """The model divides its logits by it."""
-    images: int
-    """Number of images it was fitted on."""
-    ece: float
-    """Expected calibration error without it, 0 to 1."""
-    loss: float
-    """Mean cross-entropy without it, nats."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +51,6 @@ class Unknowns:
         examples = len(known_scores)
         interval = proportion_interval(alarms, examples)
         return replace(self, found=alarms / examples, interval=interval)
-
-
-def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -> Scaling:
-    """Measure what the model would predict without its temperature.
-
-    The softmax of the undivided logits is proportional to a power of the probabilities.
-    """
-    logs = np.log(predictions.probabilities.astype(np.float64).clip(_LEAST)) * temperature
-    plain = np.exp(logs - logs.max(axis=1, keepdims=True))
-    scalars = Counts.of(PredictionStats.of(predictions.ids, plain)).scalars()
-    return Scaling(temperature, images, scalars["ece"], scalars["loss"])
 
 
 def bin_by_width(counts: Counts) -> Bins:

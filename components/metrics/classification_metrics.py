@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.contract.confidence import Interval, proportion_interval
+from components.metrics.areas import measure_areas
 from components.metrics.calibration import Bins, bin_by_width
-from components.metrics.curves import Roc, measure_areas, trace_roc
 from components.metrics.intervals import estimate_intervals, f1_interval, paired_interval
 from components.metrics.metric_table import AUC, METRICS
 from components.metrics.predictions import (
@@ -48,8 +48,6 @@ class ModelMetrics:
     """[classes], NaN likewise."""
     reliability: Bins
     """In bins of equal width, which define the calibration error."""
-    roc: Roc | None
-    """Micro-average, or of the second of two classes; None if the split has only one class."""
 
     @property
     def support(self) -> Ints:
@@ -142,7 +140,6 @@ def measure(predictions: Predictions) -> ModelMetrics:
         auc=auc[columns],
         average_precision=average_precision[columns],
         reliability=bin_by_width(counts),
-        roc=trace_roc(held),
     )
 
 

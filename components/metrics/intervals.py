@@ -11,7 +11,7 @@ from components.contract.confidence import (
     Z,
     proportion_interval,
 )
-from components.metrics.curves import mean_auc
+from components.metrics.areas import mean_auc
 from components.metrics.metric_table import TOP
 from components.metrics.predictions import (
     MOST_LOSS,
@@ -24,7 +24,7 @@ from components.metrics.predictions import (
 
 # Not ece: it grows with noise, and each resample adds some, so the interval misses the true value
 # of a well calibrated model.
-_RESAMPLED = ("balanced_accuracy", "macro_precision", "macro_recall", "macro_f1", "loss", "auc")
+_RESAMPLED = ("balanced_accuracy", "macro_precision", "macro_f1", "loss", "auc")
 # Limits for sorting scores in each resample for the auc; it takes 2 s.
 _MOST_SORTED_CLASSES, _MOST_SORTED_SCORES = 10, 10_000
 # Of the ends of an interval.

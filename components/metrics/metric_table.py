@@ -10,7 +10,6 @@ MetricName = Literal[
     "top_3_accuracy",
     "top_5_accuracy",
     "macro_precision",
-    "macro_recall",
     "macro_f1",
     "auc",
     "ece",
@@ -75,12 +74,6 @@ METRICS: Mapping[str, Metric] = {
             "macro precision",
             "Mean precision over the classes.",
             lambda counts: counts.mean_seen(counts.precision),
-        ),
-        Metric(
-            "macro_recall",
-            "macro recall",
-            "Mean recall over the classes.",
-            lambda counts: counts.mean_seen(counts.recall),
         ),
         Metric(
             "macro_f1",

@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from components.contract.confidence import Interval
 from components.contract.printable import format_duration, make_printable
-from components.metrics.classification_metrics import SliceMetrics
 from components.metrics.metric_table import METRICS
 from components.report.facts import ReportFacts
 from components.report.page.formatting import load_templates
@@ -48,7 +47,6 @@ def write_card(facts: ReportFacts) -> str:
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
         balance=_balance(facts),
         classes=_choose_classes(facts),
-        slices=_choose_slices(facts),
         few=sorted(
             (count, label)
             for label, count in zip(metrics.labels, metrics.support.tolist(), strict=True)
@@ -101,17 +99,6 @@ def _choose_classes(facts: ReportFacts) -> list[int]:
     worst = np.argsort(facts.metrics.recall, kind="stable")
     chosen: list[int] = worst[: None if len(worst) <= MOST_CLASSES else _WORST_CLASSES].tolist()
     return chosen
-
-
-def _choose_slices(facts: ReportFacts) -> list[SliceMetrics]:
-    """Return the slices other than classes and all images, the lowest accuracy first."""
-    everything = facts.metrics.support.sum()
-    slices = [
-        part
-        for part in facts.comparison.slices
-        if part.slicing != "class" and part.examples < everything
-    ]
-    return sorted(slices, key=lambda part: part.accuracy)
 
 
 def escape_markdown(value: object) -> Markup:

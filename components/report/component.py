@@ -68,7 +68,7 @@ class ImageReport(base_component.BaseComponent):
     Outputs:
         html: `Html`, one self-contained page.
         metrics: `Metrics` over all examples; its payload is `metrics.json`.
-        classification: `ClassificationMetrics`, the confusion matrix and the ROC curve.
+        classification: `ClassificationMetrics`, the confusion matrix.
         card: `Markdown`, the model card.
         suspects: `ImageSuspects`, the images that a person should look at.
     """

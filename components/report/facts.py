@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from components.contract.example import EVAL, TEST, TRAIN, count_folds, name_folds, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.metrics.calibration import Scaling, Unknowns
+from components.metrics.calibration import Unknowns
 from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.metrics.evaluation_files import FormatResult, Verdict
 from components.report.shown import (
@@ -132,7 +132,6 @@ class ReportFacts:
     """Number of folds that selected the weights; 0: the eval split did."""
     input_advice: str = ""
     """What to change if training waited for its input."""
-    scaling: Scaling | None = None
     unknowns: Unknowns | None = None
     known_scores: NDArray[np.float32] | None = None
     """Of the evaluated images."""

@@ -27,7 +27,7 @@ from components.contract.properties import (
 )
 from components.host.machine import trim_memory
 from components.host.progress import report_progress
-from components.metrics.calibration import Unknowns, undo_scaling
+from components.metrics.calibration import Unknowns
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import read_sampled
@@ -144,13 +144,9 @@ def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str)
     fields: dict[str, Any] = {"known_scores": scores}
     if model.rows is not None:
         fields["notes"] = (
-            f"Curves, the areas under them and calibration without its temperature are from "
-            f"{len(model.rows):,} of {len(model.ids):,} images, drawn at random. All other numbers "
-            f"are from all images.",
+            f"The areas under curves are from {len(model.rows):,} of {len(model.ids):,} images, "
+            f"drawn at random. All other numbers are from all images.",
         )
-    if fitted := training["calibration"]:
-        temperature, images = fitted["temperature"], fitted["images"]
-        fields["scaling"] = undo_scaling(model.held, temperature=temperature, images=images)
     if known := training["known"]:
         # Images of a class that the model does not have are rightly unknown.
         usual = scores if scores is None else scores[model.ids >= 0]

@@ -27,8 +27,7 @@ def write_metrics(facts: ReportFacts) -> str:
     If there is no test split, `split` names them, too, and `folds` is their number; otherwise it is
     0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the `change`.
     `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each pair.
-    `calibration`: one entry per confidence bin. `temperature_scaling`: null, or `temperature`,
-    `images` that it was fitted on, and `ece` and `loss` without it. `corrected`: null, or the
+    `calibration`: one entry per confidence bin. `corrected`: null, or the
     fields of `components.report.shown.Corrected`. `formats`: the fields of `FormatResult` of each.
     `known`: null, or the fields of `components.metrics.calibration.Unknowns`. `search`: that of
     `training.json`, or null.
@@ -57,7 +56,6 @@ def write_metrics(facts: ReportFacts) -> str:
         "confusion": _confusion(facts.metrics),
         "corrected": asdict(facts.corrected) if facts.corrected else None,
         "calibration": _calibration(facts.metrics),
-        "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
         "formats": [asdict(version) for version in facts.formats],
         "known": asdict(facts.unknowns) if facts.unknowns else None,
         "search": facts.search,
@@ -136,7 +134,7 @@ def set_metrics(artifact: Any, metrics: ModelMetrics) -> None:
 
 
 def set_classification(artifact: Any, metrics: ModelMetrics) -> str:
-    """Set the confusion matrix, and the ROC curve if there is one, as properties of an artifact.
+    """Set the confusion matrix as a property of an artifact.
 
     Returns:
         The same as JSON: Kubeflow's launcher expects a file, too.
@@ -146,11 +144,5 @@ def set_classification(artifact: Any, metrics: ModelMetrics) -> str:
         "annotationSpecs": [{"displayName": metrics.labels[column]} for column in shown],
         "rows": [{"row": metrics.confusion[row, shown].tolist()} for row in shown],
     }
-    drawn: dict[str, Any] = {"confusionMatrix": matrix}
-    if roc := metrics.roc:
-        names = ("confidenceThreshold", "recall", "falsePositiveRate")
-        points = np.stack([roc.thresholds, roc.recall, roc.false_positive_rate], axis=1)
-        drawn["confidenceMetrics"] = [dict(zip(names, of, strict=True)) for of in points.tolist()]
-    for name, value in drawn.items():
-        artifact.set_json_value_custom_property(name, value)
-    return json.dumps(drawn)
+    artifact.set_json_value_custom_property("confusionMatrix", matrix)
+    return json.dumps({"confusionMatrix": matrix})

@@ -15,7 +15,7 @@ from tfx import types
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation import fresh_process
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.metrics.curves import mean_auc
+from components.metrics.areas import mean_auc
 from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import PREDICTIONS_FILE, read_predictions
 from components.metrics.predictions import (

@@ -152,9 +152,6 @@ def test_the_sections_of_the_card() -> None:
         "Evaluation",
         "Verdict",
         "Per-class metrics",
-        "Slices",
-        "Most confused classes",
-        "Calibration",
         "Limits",
         "Configuration",
         "How to serve",
@@ -203,13 +200,6 @@ def test_numbers_are_those_of_the_comparison() -> None:
         "current model": f"{comparison.baseline.scalars['accuracy']:.4f}",
         "95% CI of the change": f"{change.low:+.4f} to {change.high:+.4f}",
     }
-    slices = rows_of(sections(FACTS)["Slices"])[1:]
-    assert {"size: under 32 px", "format: png"} < {row[0] for row in slices}
-    accuracies = [float(row[2]) for row in slices]
-    assert accuracies == sorted(accuracies)
-    pair = comparison.confused[0]
-    [first] = rows_of(sections(FACTS)["Most confused classes"])[1:2]
-    assert first[2:] == [str(pair.examples), f"{pair.share:.1%}"]
 
 
 def test_many_classes_are_summarized() -> None:
@@ -248,8 +238,6 @@ def test_a_first_model_with_little_data() -> None:
         comparison,
         metrics=replace(comparison.metrics, scalars=unknown),
         intervals={},
-        slices=(),
-        confused=(),
     )
     facts = replace(facts, header=header, comparison=comparison)
     found = sections(facts)

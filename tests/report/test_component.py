@@ -194,14 +194,6 @@ def check_confusion_matrix(matrix: dict[str, Any]) -> None:
         assert all(isinstance(count, int | float) for count in row["row"])
 
 
-def check_confidence_metrics(points: list[dict[str, Any]]) -> None:
-    """The checks of `validateConfidenceMetrics`."""
-    for point in points:
-        assert point.keys() == {"confidenceThreshold", "falsePositiveRate", "recall"}
-        assert all(isinstance(value, int | float) for value in point.values())
-        assert all(0 <= value <= 1 for value in point.values())
-
-
 @pytest.mark.slow
 def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_path: Path) -> None:
     outputs = run(given, tmp_path)
@@ -279,7 +271,6 @@ def test_a_split_that_lacks_a_class() -> None:
     set_classification(artifact, measure(predictions))
     metadata = on_kubeflow(artifact)
     check_confusion_matrix(metadata["confusionMatrix"])
-    check_confidence_metrics(metadata["confidenceMetrics"])
     row = sorted(NASTY).index(NASTY[2])
     assert sum(metadata["confusionMatrix"]["rows"][row]["row"]) == 0
 

@@ -142,7 +142,6 @@ TEXTS = {
         "The weights are from epoch 19, with a loss of 0.482 on the eval split.",
         "1 image appears under two labels",
         "so that the model is tested on training images. The suspects show them.",
-        "it divides its logits by 0.610, which was fitted on 240 images of the eval split",
     ],
     "nasty": [
         "✗ Refused. Accuracy 50 %: a threshold is missed. recall 0.5 of",
@@ -152,7 +151,6 @@ TEXTS = {
         "Top-3 accuracy",
         "No file was rejected.",
         "There are no duplicates.",
-        "There is no ROC curve because the split has images of only one class.",
         "Loss in the last epoch: train 2.100, eval –.",
         "train : no anomalies.",
     ],
@@ -318,21 +316,11 @@ def test_redundant_slicings_are_not_drawn() -> None:
 
 
 def test_sections_without_pictures() -> None:
-    facts = report_sample.small()
     assert "23 images are misclassified; no pictures are available" in say("mistakes", mistakes=())
     said = say("files", rejects=(), anomalies={})
     assert "truncated 12" in said
     assert "rejected files." not in said
     assert "8 exact copies of other files. 1 image appears under two labels;" in said
-    assert "one-vs-rest micro-average" in say("curves", comparison=only_roc(facts, positive=None))
-    assert "positive class is yes ." in say("curves", comparison=only_roc(facts, positive="yes"))
-
-
-def only_roc(facts: ReportFacts, *, positive: str | None) -> Any:
-    roc = facts.metrics.roc
-    assert roc
-    metrics = replace(facts.metrics, roc=replace(roc, positive=positive))
-    return replace(facts.comparison, metrics=metrics)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +353,7 @@ def read_texts(section: str) -> list[list[str]]:
     return [re.findall(r"<text[^>]*>([^<]*)</text>", svg) for svg in svgs]
 
 
-@pytest.mark.parametrize("section", ["metrics", "classes", "slices", "calibration", "curves"])
+@pytest.mark.parametrize("section", ["metrics", "classes", "slices", "calibration"])
 def test_axes_of_fractions_span_0_to_1(pages: dict[str, str], section: str) -> None:
     """Whatever is drawn: the values of the sample are all above 0.7."""
     figures = read_texts(find_section(pages["small"], section))

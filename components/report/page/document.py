@@ -16,8 +16,8 @@ from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.page import formatting
 from components.report.page.balance import describe_balance
+from components.report.page.calibration import describe_calibration, describe_unknowns
 from components.report.page.classes import describe_classes, describe_confusion, describe_images
-from components.report.page.curves import describe_calibration, describe_curves, describe_unknowns
 from components.report.page.formatting import load_templates
 from components.report.page.metrics import describe_metrics, describe_slices
 from components.report.page.summary import describe_summary
@@ -37,7 +37,6 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "slices": ("Slices", lambda facts: describe_slices(facts.comparison)),
     "calibration": ("Calibration", describe_calibration),
     "unknowns": ("Unknown images", describe_unknowns),
-    "curves": ("ROC curve", describe_curves),
     "training": ("Training", describe_training),
     "balance": ("Class balance", describe_balance),
     "samples": ("Training samples", lambda facts: {}),

@@ -100,7 +100,6 @@ def _guess(facts: ReportFacts) -> dict[str, float]:
     return {
         "accuracy": accuracy,
         "balanced_accuracy": recall,
-        "macro_recall": recall,
         "macro_f1": 2 * accuracy / (1 + accuracy) * recall,
         "auc": 0.5,
     }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
-from components.metrics.calibration import Scaling, Unknowns
+from components.metrics.calibration import Unknowns
 from components.metrics.evaluation_files import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
@@ -124,7 +124,6 @@ def small() -> ReportFacts:
         comparison=comparison,
         phases=(TrainedPhase("train", 30),),
         model=ExportedModel(parameters=131_402, bytes=720_000),
-        scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
         known_scores=np.random.default_rng(0).normal(size=400).astype(np.float32) * 2,
         strange=tuple(
@@ -168,9 +167,7 @@ def nasty() -> ReportFacts:
         history={
             name: [math.nan if "val" in name else v[0]] for name, v in make_history(1).items()
         },
-        comparison=replace(
-            comparison, metrics=replace(measures, scalars=scalars, roc=None), intervals={}
-        ),
+        comparison=replace(comparison, metrics=replace(measures, scalars=scalars), intervals={}),
         samples=tuple(ClassSample(label, (digit(1, size=8),), ()) for label in NASTY),
         rejects=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),

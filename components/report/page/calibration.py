@@ -1,4 +1,4 @@
-"""Calibration, unknown images and the ROC curve."""
+"""Calibration and unknown images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from components.contract.confidence import Interval, proportion_interval
 from components.metrics.calibration import ConfidenceBin
-from components.metrics.curves import Roc
 from components.metrics.predictions import Scores
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
@@ -27,8 +26,6 @@ def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
     error = metrics.scalars["ece"]
     return {
         "error": error,
-        "loss": metrics.scalars["loss"],
-        "scaling": facts.scaling,
         "drawing": _draw_reliability(bins, intervals, error),
         "rows": list(zip(bins, intervals, strict=True)),
     }
@@ -83,26 +80,4 @@ def _draw_scores(scores: Scores, threshold: float) -> Drawing:
         "threshold, are called unknown",
         name=f"Histogram of the scores; the threshold is {number(threshold)}",
         height=2.2,
-    )
-
-
-def describe_curves(facts: ReportFacts) -> dict[str, Any]:
-    """Draw the ROC curve over all classes."""
-    roc = facts.metrics.roc
-    return {"roc": roc, "drawing": _draw_roc(roc) if roc else None}
-
-
-def _draw_roc(roc: Roc) -> Drawing:
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="false positive rate", ylabel="recall")
-        axes.set(xlim=WHOLE, ylim=WHOLE)
-        axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-        axes.plot(roc.false_positive_rate, roc.recall, color=FIRST)
-
-    area = number(roc.area)
-    return draw(
-        paint,
-        caption=f"ROC curve, AUC {area}; the dashed line is chance, AUC 0.5",
-        name=f"ROC curve over all images, AUC {area}",
-        height=3.4,
     )
