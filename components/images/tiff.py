@@ -1,4 +1,4 @@
-"""TIFF: which picture of a file counts, which layouts are decoded, and what has no colors to show.
+"""TIFF: which layouts are decoded, and what has no colors to show.
 
 tifffile reads the tags. Pillow, with libtiff, decodes the layouts in `_BY_PILLOW`; others, which it
 reads wrongly or not at all, are refused.
@@ -7,10 +7,8 @@ Source: TIFF 6.0; TIFF technical note 1 (SubIFDs).
 """
 
 import io
-import itertools
 import logging
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tifffile
@@ -53,7 +51,7 @@ _BY_PILLOW: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {
 }
 _IN_ONE_PLANE = {(_GRAY, _ALPHA), (_RGB, _UNDECLARED)}
 
-# Pages and SubIFDs among which a picture is looked for.
+# Pages and SubIFDs that are looked at.
 _MOST_PAGES = 64
 _REDUCED, _MASK = 1, 4
 # Bytes. A picture of 100 million pixels in strips of a row has 1 MB of them.
@@ -62,152 +60,92 @@ _COLORMAP, _SUBIFDS, _INK_SET = 320, 330, 332
 _SAMPLE_FORMAT, _RESOLUTION = 339, 282
 
 
-class _Layout(NamedTuple):
-    """How the samples of a picture are stored."""
-
-    photometric: int
-    bits: int
-    """Of a sample; 0 if they differ."""
-    bands: int
-    extra: tuple[int, ...]
-    kind: int
-    """Unsigned, signed, floating-point, or another sample format."""
-    planes: int
-    compression: int
-    fill_order: int
-
-    def is_decoded_right(self, page: Any) -> bool:
-        """Return whether Pillow shows the colors of a page with this layout."""
-        key = (self.photometric, self.extra)
-        if self.kind != _UNSIGNED or self.bits not in _BY_PILLOW.get(key, ()):
-            return False
-        if self.bands != _BANDS[self.photometric] + len(self.extra):
-            return False
-        if page.imagedepth > 1 or page.tags.valueof(_INK_SET, 1) != 1:
-            return False
-        if self.planes == 2 and key in _IN_ONE_PLANE:
-            return False
-        if self.fill_order == 2 and (self.bands > 1 or self.bits > 8):
-            return False
-        # Old writers fill the palette with 8 of its 16 bits.
-        if self.photometric == _PALETTE and np.max(page.tags.valueof(_COLORMAP, (0,))) < 256:
-            return False
-        if self.compression in _FAX:
-            return self.bits == 1 and self.bands == 1
-        return self.compression in _CODECS and (self.compression != _JPEG or self.bits == 8)
-
-    def __str__(self) -> str:
-        """Describe it by the names that the specification gives."""
-        bits = f"{self.bits} bits" if self.bits else "unlike bits"
-        bands = "1 band" if self.bands == 1 else f"{self.bands} bands"
-        colors = _name(tifffile.PHOTOMETRIC, self.photometric)
-        kind = _name(tifffile.SAMPLEFORMAT, self.kind)
-        packed = _name(tifffile.COMPRESSION, self.compression)
-        return f"{bands} of {bits} ({kind}), {colors}, compression {packed}"
-
-
-def _name(numbers: Any, number: int) -> str:
-    try:
-        return str(numbers(number).name)
-    except ValueError:
-        return f"number {number}"
-
-
 def open_tiff(data: bytes, *, most_pixels: float) -> Image.Image:
-    """Read the tags of the first full picture of a file, which is decoded when it is needed.
+    """Read the tags of a file, which is decoded when it is needed.
 
     Its attribute `is_animated` says whether there are several pictures: thumbnails, reduced copies
     and masks do not count.
 
     Raises:
-        Rejected: the picture has no colors to show, or a layout that is not supported.
+        Rejected: the picture has no colors to show, a layout that is not supported, or comes after
+            a thumbnail.
     """
-    file = _TagReader(data)
-    page, several = _find_picture(tifffile.TiffFile(file))
+    file = tifffile.TiffFile(_TagReader(data))
+    if not len(file.pages):
+        raise Rejected(Category.TRUNCATED, "TIFF: the file ends before its tags")
+    page = file.pages[0]
     sides = page.imagewidth, page.imagelength, page.tilewidth, page.tilelength
     if not all(isinstance(side, int) for side in sides):
         raise ValueError(f"the size is {sides}")
-    layout = _read_layout(page)
-    if not layout.is_decoded_right(page):
-        raise Rejected(
-            Category.UNSUPPORTED,
-            f"TIFF of {layout}: store what is to be seen as gray or RGB with 8 bits",
-        )
+    below = [] if page.tags.valueof(_SUBIFDS) is None else page.pages[:_MOST_PAGES]
+    if not _is_full(page) or any(map(_is_full, below)):
+        reason = "TIFF of a thumbnail with its picture elsewhere: store the picture alone"
+        raise Rejected(Category.UNSUPPORTED, reason)
+    is_doubted = _check_layout(page)
     if page.is_tiled and page.tilewidth * page.tilelength > most_pixels:
         raise Rejected(
             Category.TOO_LARGE, f"TIFF with tiles of {page.tilewidth} x {page.tilelength} pixels"
         )
-    # GDAL and OpenCV state the format of samples, which others leave out if they are plain, and no
-    # resolution. A fourth band is transparency to them, whatever it holds.
-    codes = page.tags.keys()
-    is_doubted = layout.extra == _UNDECLARED
-    is_doubted |= layout.extra == _ALPHA and _SAMPLE_FORMAT in codes and _RESOLUTION not in codes
-    image = _PillowImage(_TagReader(_with_first(data, page)))
+    image = _PillowImage(_TagReader(data))
     image.is_doubted = is_doubted
     image.cut = _explain_cut(data, page)
-    image.is_animated = several
+    image.is_animated = any(map(_is_full, file.pages[1:_MOST_PAGES]))
     return image
-
-
-def _find_picture(file: Any) -> tuple[Any, bool]:
-    """Return the page of the first full picture, and whether there are others."""
-    if not len(file.pages):
-        raise Rejected(Category.TRUNCATED, "TIFF: the file ends before its tags")
-    first = file.pages[0]
-    below = [] if first.tags.valueof(_SUBIFDS) is None else first.pages[:_MOST_PAGES]
-    full = [page for page in (first, *below) if _is_full(page)]
-    others = (page for page in itertools.islice(_pages(file), 1, _MOST_PAGES) if _is_full(page))
-    # The SubIFDs of a full picture are smaller copies of it.
-    chosen = max(full, key=lambda page: page.imagewidth * page.imagelength, default=None)
-    chosen = chosen or next(others, first)
-    return chosen, next(others, None) is not None
-
-
-def _pages(file: Any) -> Iterator[Any]:
-    for number in itertools.count():
-        try:
-            yield file.pages[number]
-        except IndexError:
-            return
 
 
 def _is_full(page: Any) -> bool:
     return not page.subfiletype & (_REDUCED | _MASK)
 
 
-def _read_layout(page: Any) -> _Layout:
+def _check_layout(page: Any) -> bool:
+    """Return whether a fourth band, called transparency or nothing, may be something else.
+
+    Raises:
+        Rejected: Pillow does not show the colors of the page.
+    """
     tags = page.tags
 
-    def numbers(tag: int, *default: int) -> tuple[int, ...]:
-        value = tags.valueof(tag, default)
-        return (int(value),) if isinstance(value, int) else tuple(map(int, value))
+    def number(tag: int, default: int) -> int:
+        """Return a number, the same for all bands, or 0."""
+        values = np.unique(tags.valueof(tag, default)).tolist()
+        return int(values[0]) if len(values) == 1 else 0
 
-    [photometric], [bands], [planes] = numbers(262, -1), numbers(277, 1), numbers(284, 1)
-    [compression], [fill_order] = numbers(259, _NONE), numbers(266, 1)
-    bits, kinds, extra = numbers(258, 1), numbers(_SAMPLE_FORMAT, _UNSIGNED), numbers(338)
+    photometric, bands, bits = number(262, -1), number(277, 1), number(258, 1)
+    compression, planes, is_reversed = number(259, _NONE), number(284, 1), number(266, 1) == 2
+    extra = tuple(map(int, np.atleast_1d(tags.valueof(338, ()))))
     if (photometric, bands, extra) == (_RGB, 4, ()):
         extra = _UNDECLARED  # OpenCV writes transparency so.
-    kind = kinds[0] if len({*kinds}) == 1 else 0
-    return _Layout(
-        photometric,
-        bits[0] if len({*bits}) == 1 else 0,
-        bands,
-        extra,
-        kind,
-        planes,
-        compression,
-        fill_order,
+    key = photometric, extra
+    is_fax = compression in _FAX and bits == bands == 1
+    is_supported = (
+        number(_SAMPLE_FORMAT, _UNSIGNED) == _UNSIGNED
+        and bits in _BY_PILLOW.get(key, ())
+        and bands == _BANDS[photometric] + len(extra)
+        and page.imagedepth == 1
+        and tags.valueof(_INK_SET, 1) == 1
+        and not (planes == 2 and key in _IN_ONE_PLANE)
+        and not (is_reversed and (bands > 1 or bits > 8))
+        # Old writers fill the palette with 8 of its 16 bits.
+        and not (photometric == _PALETTE and np.max(tags.valueof(_COLORMAP, (0,))) < 256)
+        and (is_fax or compression in _CODECS)
+        and (compression != _JPEG or bits == 8)
     )
+    if not is_supported:
+        raise Rejected(
+            Category.UNSUPPORTED,
+            f"TIFF of {bands} band{'s' * (bands != 1)} of {bits or 'unlike'} bits, color space "
+            f"{_name(tifffile.PHOTOMETRIC, photometric)}, compression "
+            f"{_name(tifffile.COMPRESSION, compression)}: store what is to be seen as gray or RGB "
+            f"with 8 bits",
+        )
+    # GDAL and OpenCV state the format of samples, which others leave out if they are plain, and no
+    # resolution. A fourth band is transparency to them, whatever it holds.
+    by_them = _SAMPLE_FORMAT in tags and _RESOLUTION not in tags
+    return extra == _UNDECLARED or (extra == _ALPHA and by_them)
 
 
-def _with_first(data: bytes, page: Any) -> bytes:
-    """Return a file whose first page is `page`."""
-    tiff = page.parent.tiff
-    start, size = (8, 8) if tiff.is_bigtiff else (4, 4)
-    order = "little" if tiff.byteorder == "<" else "big"
-    link = page.offset.to_bytes(size, order)
-    same = data.startswith(link, start)
-    return data if same else data[:start] + link + data[start + size :]
+def _name(numbers: Any, number: int) -> str:
+    return numbers(number).name if number in [*numbers] else f"number {number}"
 
 
 def _check_alpha(image: Image.Image) -> None:

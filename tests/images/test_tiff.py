@@ -217,11 +217,7 @@ SEEN: dict[str, tuple[bytes, Numbers]] = {
     "JPEG of YCbCr": (written(YCC, photometric="ycbcr", compression="jpeg"), SMOOTH),
     "JPEG in planes": (written(np.moveaxis(SMOOTH, 2, 0), compression="jpeg", **PLANES), SMOOTH),
     "transparency": (by_opencv(OPAQUE), np.where(BLACK_OR_WHITE[..., None], SMOOTH, 255)),
-    "a thumbnail above its picture": (write_tiff(above(THUMBNAIL, PICTURE)), SMOOTH),
-    "a thumbnail that is not called so": (write_tiff(above(SMALL_COPY, PICTURE)), SMOOTH),
-    "a thumbnail above a negative": (write_tiff(above(THUMBNAIL, NEGATIVE)), gray(DIM)),
-    "a thumbnail before its picture": (write_tiff(THUMBNAIL, PICTURE), SMOOTH),
-    "a picture above a copy": (write_tiff(above(PICTURE, SMALL_COPY), THUMBNAIL), SMOOTH),
+    "a picture above a copy": (write_tiff(above(PICTURE, THUMBNAIL), THUMBNAIL), SMOOTH),
 }
 
 
@@ -244,7 +240,7 @@ def test_it_is_upright(orientation: int) -> None:
 
 def test_thumbnails_and_reduced_copies_are_no_pages() -> None:
     assert check_image(write_tiff(PICTURE, THUMBNAIL), CONFIG).notes == ()
-    for several in ((PICTURE, SMALL_COPY), (NEGATIVE, PICTURE), (THUMBNAIL, NEGATIVE, PICTURE)):
+    for several in ((PICTURE, SMALL_COPY), (NEGATIVE, PICTURE)):
         assert check_image(write_tiff(*several), CONFIG).notes == (Note.PAGES,)
 
 
@@ -279,6 +275,9 @@ REFUSED = {
         np.stack([DIM] * 3), volumetric=True, photometric="minisblack", tile=(1, 16, 16)
     ),
     "JPEG 2000 inside": written(SMOOTH, compression="jpeg2000", photometric="rgb"),
+    "a thumbnail above its picture": write_tiff(above(THUMBNAIL, PICTURE)),
+    "a thumbnail that is not called so": write_tiff(above(SMALL_COPY, PICTURE)),
+    "a thumbnail before its picture": write_tiff(THUMBNAIL, PICTURE),
     "near infrared as transparency": from_gdal(4, RGB, [2]),
     "near infrared by OpenCV": by_opencv(DIM),
 }
@@ -286,14 +285,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_as_what_it_is(name: str) -> None:
-    reason = "neither clear nor opaque" if "infrared" in name else "^TIFF of [^:]+: store what is"
+    reason = "neither clear nor opaque" if "infrared" in name else "^TIFF of [^:]+: store "
     with pytest.raises(Rejected, match=reason) as caught:
         see(REFUSED[name])
     assert caught.value.category == Category.UNSUPPORTED
 
 
 def test_a_layout_is_described() -> None:
-    with pytest.raises(Rejected, match=r"5 bands of 8 bits \(UINT\), RGB, compression NONE: store"):
+    with pytest.raises(Rejected, match="5 bands of 8 bits, color space RGB, comp"):
         see(REFUSED["five bands"])
 
 
