@@ -127,6 +127,7 @@ def cut_file(folder: Path) -> None:
 
 LOSSES: dict[str, Callable[[Path], object]] = {
     "the folder": shutil.rmtree,
+    "half of a file": cut_file,
     "its content": lambda folder: (folder / "weights").write_text("4321"),
 }
 
