@@ -186,7 +186,7 @@ class Guard:
             started = True
             await send(message)
 
-        scope["is_read"] = False
+        scope["is_read"] = scope["method"] in ("GET", "HEAD")
         refused = self._check_origin(scope)
         try:
             async with asyncio.timeout(self._timeout):
@@ -229,5 +229,5 @@ def _is_public(name: str) -> bool:
 
 def _too_late(scope: Scope, timeout: float) -> RequestError:
     if scope["is_read"]:
-        return RequestError(504, f"No prediction within {timeout:g} s. Send fewer images or retry.")
+        return RequestError(504, f"No answer within {timeout:g} s. Send fewer images or retry.")
     return RequestError(408, f"The request did not arrive within {timeout:g} s.")

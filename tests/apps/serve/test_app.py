@@ -132,7 +132,7 @@ def test_a_model_that_takes_too_long_ends_in_time(tmp_path: Path) -> None:
     with serving(FakeModel(seconds=0.3), tmp_path, timeout=0.1) as port:
         assert ask(port, body=instances(png(1))) == (
             504,
-            {"error": "No prediction within 0.1 s. Send fewer images or retry."},
+            {"error": "No answer within 0.1 s. Send fewer images or retry."},
         )
 
 
