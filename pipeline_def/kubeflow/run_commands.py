@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -79,7 +78,6 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         help="Parameter of the run, such as training_epochs=5. May be repeated.",
     )
     add("--pipeline-root", help="URL of the folder for what steps write.")
-    add("--pipeline-version", help="Name of the version. Default: time and digest.")
     add("--service-account", help="Account that runs the steps.")
     add("--no-cache", action="store_true", help="Run every step, whatever is in the cache.")
 
@@ -106,7 +104,6 @@ def make_request(options: argparse.Namespace, name: str | None) -> RunRequest:
         pipeline_root=options.pipeline_root,
         service_account=options.service_account,
         experiment=options.experiment,
-        version=options.pipeline_version,
     )
 
 
@@ -150,7 +147,7 @@ def run(arguments: list[str]) -> int:
         print(f"Run: {started.run_id}\n{started.url}", flush=True)
         if not options.wait:
             return 0
-        state = RunFollower(started, functools.partial(print, flush=True)).follow()
+        state = RunFollower(started).follow()
     if state not in RUN_ENDS:
         return _INTERRUPTED
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
@@ -174,7 +171,7 @@ def schedule(arguments: list[str]) -> int:
     from pipeline_def.runs.table import print_table
 
     if options.cron is not None:
-        schedules.read_cron(options.cron)
+        cron = schedules.read_cron(options.cron)
         request = make_request(options, options.name)
         pipeline = request.documents[0]["pipelineInfo"]["name"]
         request = dataclasses.replace(request, name=options.name or pipeline)
@@ -187,7 +184,7 @@ def schedule(arguments: list[str]) -> int:
             schedules.remove_schedule(api, options.experiment, options.remove)
             print(f"Removed: {options.remove}")
         else:
-            created = schedules.add_schedule(api, request, options.cron)
+            created = schedules.add_schedule(api, request, cron)
             print(f"Schedule: {created.name}, {created.cron} (with seconds), {created.schedule_id}")
     return 0
 

@@ -24,8 +24,6 @@ Target = Literal["oss", "vertex"]
 ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
 """Target → how the URL of its pipeline root begins."""
 
-_EXECUTOR = "_executor"
-
 # Parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
 _ACCELERATORS = {
@@ -37,12 +35,7 @@ _ACCELERATORS = {
 
 def executor_label(task: str) -> str:
     """Return the label of a task's executor, as TFX's compiler writes it."""
-    return f"{task}{_EXECUTOR}"
-
-
-def task_of(label: str) -> str:
-    """Return the task of an executor's label."""
-    return label.removesuffix(_EXECUTOR)
+    return f"{task}_executor"
 
 
 LOOKUPS = "Lookups"
@@ -210,8 +203,8 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
             check_root(root, target)
     except ConfigurationError as error:
         yield str(error)
-    for label, executor in specification.executors.items():
-        task, container = task_of(label), executor.get("container", {})
+    for task in specification.tasks:
+        container = specification.container(task)
         if not container.get("image"):
             yield f"{task} has no container image: set --image, or image in kubeflow.steps."
         kind = container.get("resources", {}).get("accelerator", {}).get("type")

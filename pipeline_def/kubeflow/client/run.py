@@ -1,11 +1,11 @@
 """A run on a cluster: how it is requested, its state at one moment, and how to follow it."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from components.contract.errors import ServiceError
 from components.host.stopping import before_stopping
 from pipeline_def.service_errors import Unreachable, one_line
 
@@ -21,8 +21,6 @@ RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", STOPPED, "SKIPPED"})
 _FAILED_POLLS = 10
 _LONG_WAIT = 120.0
 """Seconds after which a pending pod is reported."""
-LONGEST_STANDSTILL = 600.0
-"""Seconds without a change after which a run that does not run any task is given up."""
 
 
 def describe(state: str) -> str:
@@ -42,8 +40,6 @@ class RunRequest:
     service_account: str | None = None
     experiment: str = ""
     """Created if missing."""
-    version: str | None = None
-    """Name of the version of the pipeline, which must be new; None: time (UTC) and digest."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +61,7 @@ class RunView:
     state: str
     tasks: tuple[TaskView, ...]
     error: str = ""
-
-    def stands_still(self) -> bool:
-        """Return whether it is being stopped, or has started and no task is in progress."""
-        states = {task.state for task in self.tasks} - {""}
-        idle = bool(states) and states.isdisjoint({"PENDING", "RUNNING"})
-        return self.state == "CANCELING" or (self.state == "RUNNING" and idle)
-
-    def stopped(self) -> "RunView":
-        """Return it as a stopped run, if it looks as if it had failed."""
-        ends = {"FAILED": STOPPED}
-        tasks = (replace(task, state=ends.get(task.state, task.state)) for task in self.tasks)
-        return replace(self, state=ends.get(self.state, self.state), tasks=tuple(tasks))
+    """Why it failed, unless its failed task says so."""
 
     def failed_task(self) -> TaskView | None:
         """Return the first failed task, preferably one that gives its reason."""
@@ -97,22 +82,19 @@ class StartedRun:
     """What to do about a pod that stays pending; empty: do not report them."""
 
 
+_print = functools.partial(print, flush=True)
+
+
 @dataclass
 class RunFollower:
     """Polls a run and reports on it."""
 
     run: StartedRun
-    write: Callable[[str], None]
-    """Receives each line."""
     interval: float = 10.0
     """Seconds between two polls."""
     _view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
     _shown: dict[str, str] = field(default_factory=dict)
     """Task → the state written last."""
-    _standing: tuple[RunView | None, float] = (None, 0.0)
-    """The run when it changed last, and when that was."""
-    _stopping: bool = False
-    """Whether it was seen CANCELING, which 2.17 may forget."""
     _waiting: dict[str, float] = field(default_factory=dict)
     """Pending task → since when; infinity once that was reported."""
 
@@ -122,14 +104,14 @@ class RunFollower:
         Ctrl-C stops following and leaves the run alone.
 
         Raises:
-            ServiceError: The API refuses, eleven polls in a row failed, or the run stands still.
+            ServiceError: The API refuses, or eleven polls in a row failed.
         """
         left = f"Stopped watching; the run continues in the cluster: {self.run.url}"
         try:
             with before_stopping(lambda: left):
                 self._poll_until_end()
         except KeyboardInterrupt:
-            self.write(left)
+            _print(left)
         else:
             self._write_end()
         return self._view.state
@@ -137,9 +119,7 @@ class RunFollower:
     def _poll_until_end(self) -> None:
         self._poll()
         while self._view.state not in RUN_ENDS:
-            now = time.monotonic()
-            self._write_long_waits(now)
-            self._check_standstill(now)
+            self._write_long_waits(time.monotonic())
             time.sleep(self.interval)
             self._poll()
         # The cluster reports the end of a run shortly before the ends of its last tasks.
@@ -151,30 +131,15 @@ class RunFollower:
         """Read the run, with retries while the API is unreachable."""
         for failures in range(_FAILED_POLLS + 1):
             try:
-                view = self.run.read()
-                self._stopping |= view.state == "CANCELING"
-                forgotten = self._stopping and view.state == "FAILED"
-                self._view = view.stopped() if forgotten else view
+                self._view = self.run.read()
                 break
             except Unreachable as error:
                 if failures == _FAILED_POLLS:
                     raise
                 if failures == 0:
-                    self.write(f"{error} The run continues; retrying every {self.interval:g} s.")
+                    _print(f"{error} The run continues; retrying every {self.interval:g} s.")
             time.sleep(self.interval)
         self._write_changes()
-
-    def _check_standstill(self, now: float) -> None:
-        """Raise `ServiceError` if the run will hardly end: its workflow may have been deleted."""
-        if self._view != self._standing[0]:
-            self._standing = (self._view, now)
-        seconds = now - self._standing[1]
-        if self._view.stands_still() and seconds >= LONGEST_STANDSTILL:
-            raise ServiceError(
-                f"The run has been {self._view.state} for {seconds:.0f} s without a task in "
-                "progress or a change: its workflow may have been deleted, and then it never ends; "
-                f"see {self.run.url}"
-            )
 
     def _write_changes(self) -> None:
         for task in self._view.tasks:
@@ -183,7 +148,7 @@ class RunFollower:
                 continue
             self._shown[task.name] = task.state
             after = "" if task.seconds is None else f" after {task.seconds:.0f} s"
-            self.write(f"{task.name}: {describe(task.state)}{after}")
+            _print(f"{task.name}: {describe(task.state)}{after}")
 
     def _write_long_waits(self, now: float) -> None:
         """Report once that a pod has not started for long. The API never says why."""
@@ -194,14 +159,14 @@ class RunFollower:
         for name, since in self._waiting.items():
             if self.run.hint and now - since >= _LONG_WAIT:
                 self._waiting[name] = float("inf")
-                self.write(f"{name} has been pending for {now - since:.0f} s: {self.run.hint}")
+                _print(f"{name} has been pending for {now - since:.0f} s: {self.run.hint}")
 
     def _write_end(self) -> None:
         view, url = self._view, self.run.url
         task = view.failed_task()
         if view.state in ("SUCCEEDED", "SKIPPED") or (view.state == STOPPED and not task):
-            self.write(f"Run {describe(view.state)}: {url}")
+            _print(f"Run {describe(view.state)}: {url}")
             return
         where = f" in the task {task.name}" if task else ""
         why = one_line((task.error if task else "") or view.error) or "the reason is in its log"
-        self.write(f"Run {describe(view.state)}{where}: {why}; see {url}")
+        _print(f"Run {describe(view.state)}{where}: {why}; see {url}")

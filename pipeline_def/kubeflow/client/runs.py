@@ -21,14 +21,17 @@ from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
 from pipeline_def.kubeflow.client.task_details import (
-    find_reason,
     list_tasks,
-    note_stop,
     read_state,
     read_view,
 )
 from pipeline_def.kubeflow.specification import Specification, pod_of, steps_of
-from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, kept_log
+from pipeline_def.kubeflow.step_interface import (
+    DEFAULT_ROOT,
+    PRIVATE_ROOT,
+    find_reason,
+    kept_log,
+)
 from pipeline_def.service_errors import one_line
 
 _MOST_SEARCHED = 200
@@ -71,7 +74,7 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
     pipeline = request.documents[0]["pipelineInfo"]["name"]
     pipeline_id = _find_or_create(api, "pipeline", pipeline)
     text = str(yaml.safe_dump_all(request.documents, sort_keys=False))
-    version_id = _upload(api, pipeline_id, request.version or _version_name(text), text)
+    version_id = _upload(api, pipeline_id, _version_name(text), text)
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
     return {
         "display_name": request.name,
@@ -151,9 +154,7 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     # The state of the run is known without the log.
     with contextlib.suppress(ServiceError):
         reason = find_reason(_read_kept_log(api, run, task.name), task.name)
-        explained = dataclasses.replace(task, error=reason)
-        tasks_ = tuple(explained if other is task else other for other in view.tasks)
-        return dataclasses.replace(view, tasks=tasks_)
+        return dataclasses.replace(view, error=reason or view.error)
     return view
 
 
@@ -197,7 +198,6 @@ def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
 def stop_run(api: Api, run_id: str) -> None:
     """Stop a run; its pods end, and its state becomes CANCELED."""
     api.call("RunServiceApi", "run_service_terminate_run", f"stop the run {run_id}", run_id)
-    note_stop(run_id)
 
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
@@ -209,18 +209,10 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
         steps = {part for name in known for part in steps_of(name)} | known
         hint = did_you_mean(task, steps) or f" It has {', '.join(sorted(known))}."
         raise ConfigurationError(f"The run {run_id} has no task {task}.{hint}")
-    waiting = ConfigurationError(
-        f"{view.name} has no log in the run {run_id}: it is {view.state or 'not started'}."
-    )
     if view.state in ("", "CACHED", "SKIPPED"):
-        raise waiting
-    try:
-        return _read_kept_log(api, run, view.name)
-    except ServiceError:
-        # What waits may be the pod of a retry: then there is the log of the attempt before it.
-        if view.state == "PENDING":
-            raise waiting from None
-        raise
+        state = view.state or "not started"
+        raise ConfigurationError(f"{pod} has no log in the run {run_id}: it is {state}.")
+    return _read_kept_log(api, run, pod)
 
 
 def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:

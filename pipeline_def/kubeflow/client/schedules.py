@@ -39,7 +39,7 @@ def read_cron(text: str) -> str:
 
 
 def add_schedule(api: Api, request: RunRequest, cron: str) -> RecurringRun:
-    """Upload the specification and run it whenever `cron` says, one run at a time.
+    """Upload the specification and run it whenever `cron`, with seconds, says; one at a time.
 
     Missed times are not made up for: each run takes the newest data. The name must be new.
     """
@@ -54,7 +54,7 @@ def add_schedule(api: Api, request: RunRequest, cron: str) -> RecurringRun:
         )
     body = prepare_run(api, request)
     body |= {
-        "trigger": {"cron_schedule": {"cron": read_cron(cron)}},
+        "trigger": {"cron_schedule": {"cron": cron}},
         "mode": "ENABLE",
         "max_concurrency": "1",
         "no_catchup": True,

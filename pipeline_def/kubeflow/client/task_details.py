@@ -4,43 +4,24 @@ It lists every node of the Argo workflow in `run_details`, by the last part of i
 driver `X-driver`, its `executor` and, since 2.17, each attempt at one of them, such as `X(0)`.
 """
 
-import contextlib
 import datetime
-import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from pipeline_def.kubeflow.client.run import RunView, TaskView
-from pipeline_def.layout import state_folder
 
 _DRIVER = "-driver"
 _DRIVER_FAILED = "its driver failed or was stopped before the step began; see the driver's log"
-# For a stop without a time, which was before any task could fail.
-_FIRST_SECONDS = 1.0
 Details = Mapping[str, Any]
 
 
 def read_state(run: Details) -> str:
-    """Return the state of a run; 2.17 reports a stopped one as failed."""
+    """Return the state of a run; 2.17 reports a stopped one as failed.
+
+    It forgets a stop within the first seconds: that run has failed.
+    """
     state = str(run.get("state") or "PENDING")
     return "CANCELED" if state == "FAILED" and _stopped_at(run) else state
-
-
-def note_stop(run_id: str) -> None:
-    """Note on this machine that a run was stopped.
-
-    Of a run that ends within its first seconds, 2.17 itself forgets it: its history has no
-    CANCELING, and its answer is that of a run that failed.
-    """
-    with contextlib.suppress(OSError):
-        place = _note(run_id)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
-
-
-def _note(run_id: str) -> Path:
-    return state_folder() / "stopped" / run_id
 
 
 def list_tasks(run: Details) -> set[str]:
@@ -91,21 +72,11 @@ def _task_view(
     return TaskView(name, state, seconds, error)
 
 
-def find_reason(log: str, task: str) -> str:
-    """Return the sentence with which a step failed; empty if there is none.
-
-    The launcher and argoexec write lines of their own after it.
-    """
-    reasons = re.findall(rf"^{re.escape(task)}: (?:error|failed): (.+)$", log, flags=re.MULTILINE)
-    return reasons[-1].strip() if reasons else ""
-
-
 def _stopped_at(run: Details) -> float:
     """Return when a run was stopped, in seconds since 1970; 0: it was not."""
     history = run.get("state_history") or []
     times = (_seconds(row.get("update_time")) for row in history if _state(row) == "CANCELING")
-    noted = run.get("run_id") and _note(str(run["run_id"])).exists()
-    return next(times, _FIRST_SECONDS if noted else 0.0)
+    return next(times, 0.0)
 
 
 def _state(detail: Details) -> str:

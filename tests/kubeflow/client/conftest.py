@@ -13,8 +13,7 @@ Say = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def _nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
 

@@ -4,9 +4,6 @@ from typing import Any
 
 import pytest
 
-from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client import run as client_run
-from pipeline_def.kubeflow.client.run import RunFollower, RunView, StartedRun, TaskView
 from pipeline_def.kubeflow.client.task_details import read_state, read_view
 from tests.kubeflow.client.kfp_server import nodes
 
@@ -95,21 +92,3 @@ def test_the_states_of_tasks(
     rows: tuple[str, ...], expected: list[tuple[str, str, float | None]]
 ) -> None:
     assert states(nodes("RUNNING", *rows), *(name for name, *_ in expected)) == expected
-
-
-@pytest.mark.parametrize(("state", "task"), [("CANCELING", "RUNNING"), ("RUNNING", "SUCCEEDED")])
-def test_a_run_that_never_ends_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, state: str, task: str
-) -> None:
-    """Its workflow may have been deleted."""
-    monkeypatch.setattr(client_run, "LONGEST_STANDSTILL", 0.02)
-    view = RunView(state, (TaskView("Gen", task), TaskView("Train", "")))
-    followed = StartedRun("id", "https://kfp/#/runs/id", lambda: view)
-    with pytest.raises(ServiceError, match=rf"has been {state} for .* may have been deleted"):
-        RunFollower(followed, list[str]().append, interval=0.01).follow()
-
-
-@pytest.mark.parametrize("tasks", [("RUNNING",), ("SUCCEEDED", "PENDING"), ("",)])
-def test_a_run_with_a_task_in_progress_does_not_stand_still(tasks: tuple[str, ...]) -> None:
-    view = RunView("RUNNING", tuple(TaskView(str(n), state) for n, state in enumerate(tasks)))
-    assert not view.stands_still()
