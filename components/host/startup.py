@@ -42,8 +42,6 @@ _LAZY = (
 # Name that is read from such a package only to annotate types → the module that defines it.
 _TYPES = {"tensorflow_model_analysis.EvalConfig": "tensorflow_model_analysis.proto.config_pb2"}
 
-_EVALUATOR = "tfx.components.evaluator.executor"
-
 
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
@@ -72,17 +70,6 @@ def import_libraries() -> None:
     for name, unused in _UNUSED.items():
         with _without(unused):
             importlib.import_module(name)
-
-
-def stub_evaluator_module() -> None:
-    """Keep TFX's entrypoint from importing model analysis only for an isinstance check.
-
-    The Evaluator's own executor has imported it by now.
-    """
-    if _EVALUATOR not in sys.modules:
-        stand_in = types.ModuleType(_EVALUATOR)
-        vars(stand_in)["Executor"] = type("Executor", (), {})
-        sys.modules[_EVALUATOR] = stand_in
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ is no part of KFP's cache key. The step writes the run's values into their place
 
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,16 +51,6 @@ SETTINGS_VARIABLE = "STEP_SETTINGS"
 
 
 @dataclass(frozen=True)
-class WorkerGroup:
-    """The pods of the workers that a step starts."""
-
-    image: str
-    """Container image of each worker."""
-    settings: StepConfig
-    """Resources and settings of each worker."""
-
-
-@dataclass(frozen=True)
 class PodSettings:
     """What a pod is told that changes no result, and so no cache key."""
 
@@ -67,10 +58,8 @@ class PodSettings:
     """How many times the pod starts a failed step again."""
     beam_args: Sequence[str] = ()
     """Options of Apache Beam; empty if no step of the pod runs it."""
-    workers: WorkerGroup | None = None
-    """Pods of the workers, if the step starts some."""
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Step → place of an option of `LEFT_OUT`, joined by dots → its value."""
+    workers: StepConfig | None = None
+    """Image, resources and settings of each worker, if the step starts some."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +88,6 @@ class StepInterface:
     """Instead of an executor or lookup: those that share the pod, in their order."""
     received: Mapping[str, str] = field(default_factory=dict)
     """Input, an artifact or a parameter → output of an earlier part of the pod."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """The step's `PodSettings.options`, which the pod itself sets."""
 
     def shared(self, parameter: str) -> str:
         """Return the name of a parameter of this part among those of the pod."""
@@ -136,8 +123,7 @@ class RunParameter:
 
 
 _CONFIG = ("config",)
-_LEARNING = "custom_config"
-_TRAINING = (_LEARNING, "training")
+_TRAINING = ("custom_config", "training")
 RUN_PARAMETERS = (
     RunParameter("data", EXAMPLE_GEN.id, ("input_base",)),
     RunParameter("span", EXAMPLE_GEN.id, (*_CONFIG, "span"), unset=-1),
@@ -150,19 +136,6 @@ RUN_PARAMETERS = (
     RunParameter("min_accuracy", EVALUATOR.id, (*_CONFIG, "min_accuracy")),
     RunParameter("max_accuracy_drop", EVALUATOR.id, (*_CONFIG, "max_accuracy_drop")),
 )
-
-
-LEFT_OUT = {
-    EXAMPLE_GEN.id: (("config", "threads"),),
-    **dict.fromkeys(
-        LEARNERS,
-        (
-            *((_LEARNING, "input", name) for name in ("threads", "cache", "cache_folder")),
-            (*_TRAINING, "checkpoint_steps"),
-        ),
-    ),
-}
-"""Step → places, as of a `RunParameter`, of options that change how fast it is and no result."""
 
 
 def get_value(text: Any, keys: tuple[str, ...]) -> Any:
@@ -191,3 +164,12 @@ def is_integer(value: Any) -> bool:
 def kept_log(run_folder: str, task: str) -> str:
     """Return where the log of a task is kept, given the folder of the run's artifacts."""
     return f"{run_folder}/logs/{task}.txt"
+
+
+def find_reason(log: str, task: str) -> str:
+    """Return the sentence with which a step failed; empty if there is none.
+
+    The launcher and argoexec write lines of their own after it.
+    """
+    reasons = re.findall(rf"^{re.escape(task)}: (?:error|failed): (.+)$", log, flags=re.MULTILINE)
+    return reasons[-1].strip() if reasons else ""

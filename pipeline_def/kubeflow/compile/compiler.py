@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -33,7 +32,6 @@ from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
     platform_document,
-    worker_group,
 )
 from pipeline_def.kubeflow.specification import (
     LOOKUPS,
@@ -43,17 +41,11 @@ from pipeline_def.kubeflow.specification import (
     check_documents,
     check_name,
     pod_of,
-    steps_of,
 )
 from pipeline_def.kubeflow.step_interface import (
-    LEFT_OUT,
     RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
-    PodSettings,
-    RunParameter,
-    get_value,
-    set_value,
 )
 from pipeline_def.steps import BASELINE_FINDER, TRAINER
 
@@ -97,13 +89,12 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
         direct=target == "vertex",
         workers=config.kubeflow.workers,
     )
-    options = _leave_out(parts)
     document = Specification(_start_specification(config))
     _add_run_parameters(document, parts, config)
     _tell_training(parts, config, image)
     write_pods(document, parts, image, cache=config.cache)
-    settings = _pod_settings(document, config, components, options, image)
-    add_resources(document, config.kubeflow, target, settings)
+    beam = {pod_of(component.id) for component in components if runs_beam(component)}
+    add_resources(document, config, target, beam)
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
@@ -141,64 +132,31 @@ def _start_specification(config: Config) -> Spec:
     }
 
 
-def _leave_out(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
-    """Blank the options that change no result; return step → place → value."""
-    options: dict[str, dict[str, Any]] = {}
-    for part in parts:
-        for name, *keys in LEFT_OUT.get(part.step, ()):
-            text, path = part.constants()[name], tuple(keys)
-            if (value := get_value(text, path)) is not None:
-                options.setdefault(part.step, {})[".".join((name, *keys))] = value
-            part.parameters[name] = ("STRING", constant(set_value(text, path, None)))
-    return options
-
-
-def _pod_settings(
-    document: Specification,
-    config: Config,
-    components: list[Any],
-    options: Mapping[str, Mapping[str, Any]],
-    image: str,
-) -> dict[str, PodSettings]:
-    """Return task → what its pod is told in its environment, but for its retries."""
-    running_beam = {pod_of(component.id) for component in components if runs_beam(component)}
-    return {
-        task: PodSettings(
-            beam_args=config.beam_pipeline_args if task in running_beam else (),
-            workers=worker_group(config, image) if task == TRAINER.id else None,
-            options={s: options[s] for s in steps_of(task) if s in options},
-        )
-        for task in document.tasks
-    }
-
-
 def _add_run_parameters(document: Specification, parts: list[Part], config: Config) -> None:
     """Add all parameters of the run, with their defaults, and give them to their parts."""
     steps = {part.step: part.constants() for part in parts if not part.interface.lookup}
     for parameter in RUN_PARAMETERS:
         takers = [part for part in parts if part.step in parameter.steps]
         default = parameter.read(steps[parameter.step][parameter.place[0]])
-        _add_parameter(document, parameter.name, default, takers, _describe(parameter))
+        option = f"{parameter.section}.{parameter.place[-1]}"
+        text = _TEXTS.get(parameter.name) or list_options()[option].text
+        _add_parameter(document, parameter.name, default, takers, text)
         if len(parameter.place) == 1:
             for part in takers:
                 del part.parameters[parameter.place[0]]
     storing = [part for part in parts if STORAGE in str([*part.constants().values()])]
-    _add_parameter(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
-
-
-def _describe(parameter: RunParameter) -> str:
-    option = f"{parameter.section}.{parameter.place[-1]}"
-    return _TEXTS.get(parameter.name) or list_options()[option].text
+    storage, text = config.kubeflow.storage or "", _TEXTS[STORAGE_PARAMETER]
+    _add_parameter(document, STORAGE_PARAMETER, storage, storing, text)
 
 
 def _add_parameter(
-    document: Specification, name: str, default: Any, takers: list[Part], text: str = ""
+    document: Specification, name: str, default: Any, takers: list[Part], text: str
 ) -> None:
     kind = TYPES[type(default)]
     document.run_parameters[name] = {
         "parameterType": kind,
         "defaultValue": default,
-        "description": text or _TEXTS[name],
+        "description": text,
     }
     for part in takers:
         part.parameters[name] = (kind, {"componentInputParameter": name})

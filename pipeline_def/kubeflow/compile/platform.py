@@ -1,12 +1,10 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
 import operator
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any
 
 from components.contract.configuration import require, to_json
-from components.contract.errors import ConfigurationError
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
@@ -26,7 +24,6 @@ from pipeline_def.kubeflow.step_interface import (
     STORE_KEYS,
     STORE_KEYS_FOLDER,
     PodSettings,
-    WorkerGroup,
 )
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
@@ -37,18 +34,24 @@ _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 
 def add_resources(
-    document: Specification,
-    config: KubeflowConfig,
-    target: Target,
-    settings: Mapping[str, PodSettings],
+    document: Specification, config: Config, target: Target, beam: Collection[str]
 ) -> None:
-    """Write what the specification itself has of every task: resources, retries, environment."""
+    """Write what the specification itself has of every task: resources, retries, environment.
+
+    The tasks `beam` run Apache Beam.
+    """
     for task, definition in document.tasks.items():
-        step, container = _step(document, config, task), document.container(task)
+        step, container = _step(document, config.kubeflow, task), document.container(task)
+        starts_workers = task == TRAINER.id and config.kubeflow.workers > 1
+        pod = PodSettings(
+            retries=step.retries or 0,
+            beam_args=tuple(config.beam_pipeline_args) if task in beam else (),
+            workers=_worker_settings(config, container["image"]) if starts_workers else None,
+        )
         container["image"] = step.image or container["image"]
         if resources := _resources(step, target):
             container["resources"] = resources
-        env, pod = dict(step.env), replace(settings[task], retries=step.retries or 0)
+        env = dict(step.env)
         if pod != PodSettings():
             # Kubernetes would replace $(NAME).
             env[SETTINGS_VARIABLE] = to_json(pod).replace("$", "\\u0024")
@@ -173,27 +176,11 @@ def check_workers(config: Config, target: Target) -> None:
         f"kubeflow.workers is {kubeflow.workers}, but training.accelerator is {accelerator}, for "
         "one machine only: leave it at auto.",
     )
-    _check_shared(kubeflow)
+    root, step = kubeflow.pipeline_root or "", kubeflow.step(TRAINER.id)
+    check_storage(kubeflow.storage or root, step, in_place=root.startswith("gs://"))
 
 
-def _check_shared(kubeflow: KubeflowConfig) -> None:
-    """Make sure that workers share a folder for checkpoints and can reach artifacts."""
-    root, storage = kubeflow.pipeline_root or "", kubeflow.storage or kubeflow.pipeline_root
-    check_storage(storage, kubeflow.step(TRAINER.id))
-    if str(storage).startswith("gs://") and not root.startswith("gs://"):
-        place = root or "the cluster's own store"
-        raise ConfigurationError(
-            f"kubeflow.workers is {kubeflow.workers}, but artifacts are in "
-            f"{place}, which the workers cannot read: set "
-            "kubeflow.pipeline_root to gs://…, or kubeflow.storage to a folder on a ReadWriteMany "
-            "volume."
-        )
-
-
-def worker_group(config: Config, image: str) -> WorkerGroup | None:
-    """Return the pods that the step Trainer starts; None if it trains by itself."""
-    if config.kubeflow.workers == 1:
-        return None
-    step = config.kubeflow.step(TRAINER.id)
-    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id)))
-    return WorkerGroup(step.image or image, settings)
+def _worker_settings(config: Config, image: str) -> StepConfig:
+    """Return the settings of the pods that the step Trainer starts."""
+    secrets = _store_secrets(config, TRAINER.id)
+    return config.kubeflow.step(TRAINER.id).over(StepConfig(image=image, secrets=secrets))

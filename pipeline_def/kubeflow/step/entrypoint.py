@@ -1,7 +1,7 @@
 """The command of every step on Kubeflow: `python -m pipeline_def.kubeflow.step.entrypoint`.
 
 TFX's own entrypoint is written for Vertex AI. This one translates the input of KFP's launcher for
-it, runs it, and translates its output back.
+executors, runs them, and translates their output back.
 """
 
 import argparse
@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,8 +19,8 @@ from components.contract.artifact_files import uses_other_machines
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError, StorageError, UserError
 from components.contract.properties import LookupInput
-from components.host.startup import import_libraries, stub_evaluator_module
-from components.storage.folder import read_bytes, write_json
+from components.host.startup import import_libraries
+from components.storage.folder import write_json
 from components.trainer.loop.cluster import Cluster
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
@@ -82,16 +81,17 @@ def run_step(arguments: argparse.Namespace) -> None:
     """Run all steps or lookups of the pod, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
     settings = read_settings()
-    parts = [_told(part, settings) for part in interface.parts]
-    interface = dataclasses.replace(_told(interface, settings), parts=parts)
     given = read_executor_input(arguments.executor_input)
-    if arguments.step == TRAINER.id:
-        given = _with_own_output(given)
     choose_endpoint(given)
-    if interface.parts:
-        _run_parts(interface, given, settings)
-    else:
-        _run_part(interface, given, settings)
+    shared = SharedPod(given)
+    for part in interface.parts:
+        print(f"Running {part.step}.", flush=True)
+        shared.add(part, _run_part(part, shared.input_of(part), settings))
+    output = shared.made if interface.parts else _run_part(interface, given, settings)
+    cluster = Cluster.from_environment() if arguments.step == TRAINER.id else None
+    # Only the chief writes the output.
+    if not cluster or cluster.is_chief:
+        write_json(given["outputs"]["outputFile"], output)
     make_output_folders(given)
 
 
@@ -100,62 +100,28 @@ def read_settings() -> PodSettings:
     return from_json(PodSettings, os.environ.get(SETTINGS_VARIABLE, "{}"))
 
 
-def _told(part: StepInterface, settings: PodSettings) -> StepInterface:
-    """Return an interface with what only the pod knows.
-
-    A part reads what an earlier one wrote in the pod, so all of them use remote URIs, or none.
-    """
-    direct = part.direct or uses_other_machines(settings.beam_args)
-    options = settings.options.get(part.step, part.options)
-    return dataclasses.replace(part, direct=direct, options=options)
-
-
-def _run_parts(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:
-    """Run the steps and lookups that share the pod."""
-    shared = SharedPod(given)
-    for part in interface.parts:
-        print(f"Running {part.step}.", flush=True)
-        part_input = shared.input_of(part)
-        try:
-            _run_part(part, part_input, settings)
-        except BaseException:
-            shared.keep_outputs()
-            raise
-        shared.add(part, json.loads(read_bytes(part_input["outputs"]["outputFile"])))
-    write_json(given["outputs"]["outputFile"], shared.made)
-
-
-def _run_part(interface: StepInterface, given: dict[str, Any], settings: PodSettings) -> None:
-    """Run an executor or a lookup, and write its output."""
+def _run_part(
+    interface: StepInterface, given: dict[str, Any], settings: PodSettings
+) -> dict[str, Any]:
+    """Run an executor or a lookup; return its output as the launcher takes it."""
+    # A part reads what an earlier one wrote in the pod, so all of them use remote URIs, or none.
+    direct = interface.direct or uses_other_machines(settings.beam_args)
+    interface = dataclasses.replace(interface, direct=direct)
     prepared = prepare_input(given, interface)
     if interface.lookup:
-        resolved = {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}
-        write_json(given["outputs"]["outputFile"], {"parameterValues": resolved})
-        return
+        return {"parameterValues": {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}}
     import_libraries()
     # It imports TFX.
     from components.storage.tfx_filesystem import register_object_stores
 
     register_object_stores()
     _check_code(interface.step, prepared)
-    output_file = given["outputs"]["outputFile"]
     if interface.workers > 1 and settings.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers
 
-        write_json(output_file, run_workers(given, interface, settings.workers))
-        return
-    _run_executor(prepared, interface, list(settings.beam_args))
-    output = json.loads(read_bytes(output_file))
-    write_json(output_file, finish_output(output, given, direct=interface.direct))
-
-
-def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
-    """Keep a worker that is not the chief from overwriting the chief's executor output."""
-    cluster = Cluster.from_environment()
-    if cluster and not cluster.is_chief:
-        folder = tempfile.mkdtemp()
-        executor_input["outputs"]["outputFile"] = os.path.join(folder, "executor_output.json")
-    return executor_input
+        return run_workers(given, interface, settings.workers)
+    output = _run_executor(prepared, interface, list(settings.beam_args))
+    return finish_output(output, direct=interface.direct)
 
 
 def _import(path: str) -> Any:
@@ -188,23 +154,37 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
 
 def _run_executor(
     prepared: Mapping[str, Any], interface: StepInterface, beam_args: list[str]
-) -> None:
-    """Run TFX's own entrypoint, after checking that the image has what it imports."""
-    for path in (interface.executor, *interface.inputs.values(), *interface.outputs.values()):
+) -> dict[str, Any]:
+    """Run the executor, after checking that the image has what it imports; return its output."""
+    for path in (*interface.inputs.values(), *interface.outputs.values()):
         _import(path)
-    stub_evaluator_module()
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+    executor = _import(interface.executor)
+    from google.protobuf.json_format import MessageToDict, ParseDict
+    from kfp.pipeline_spec.pipeline_spec_pb2 import ExecutorInput
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils as messages
 
-    values = prepared["inputs"]["parameterValues"]
-    # The launcher's numbers are doubles; the integers among them came from a lookup or the run.
-    integers = {*interface.integers, *(name for name, v in values.items() if isinstance(v, int))}
-    types = {name: {"parameterType": "NUMBER_INTEGER"} for name in sorted(integers)}
-    arguments = argparse.Namespace(
-        executor_class_path=interface.executor,
-        json_serialized_invocation_args=json.dumps(prepared),
-        json_serialized_inputs_spec_args=json.dumps({"parameters": types}),
+    given = ParseDict(prepared, ExecutorInput(), ignore_unknown_fields=True)
+    names: dict[int, str] = {}
+    inputs, outputs = (
+        messages.parse_raw_artifact_dict(side.artifacts, names)
+        for side in (given.inputs, given.outputs)
     )
-    kubeflow_v2_run_executor.main((arguments, beam_args))
+    folder = os.path.dirname(given.outputs.output_file)
+    own: dict[str, Any] = {"tmp_dir": f"{folder}/.temp", "unique_id": os.path.basename(folder)}
+    if issubclass(executor, BaseBeamExecutor):
+        own["beam_pipeline_args"] = beam_args
+    executor(executor.Context(**own)).Do(inputs, outputs, _list_properties(prepared, interface))
+    made = messages.translate_executor_output(outputs, names)
+    return {"artifacts": {name: MessageToDict(listed) for name, listed in made.items()}}
+
+
+def _list_properties(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
+    """Return the execution properties; the launcher's numbers are doubles."""
+    return {
+        name: to_integer(value, name) if name in interface.integers else value
+        for name, value in prepared["inputs"]["parameterValues"].items()
+    }
 
 
 def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
@@ -214,11 +194,7 @@ def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str,
         [artifact] = listed["artifacts"]
         span = artifact.get("metadata", {}).get("span") or 0
         inputs[name] = LookupInput(artifact["uri"], to_integer(span, f"The span of {name}"))
-    properties = {
-        name: to_integer(value, name) if name in interface.integers else value
-        for name, value in prepared["inputs"]["parameterValues"].items()
-    }
-    found: dict[str, Any] = _import(interface.lookup)(inputs, properties)
+    found: dict[str, Any] = _import(interface.lookup)(inputs, _list_properties(prepared, interface))
     print(f"Found: {json.dumps(found)}", flush=True)
     return found
 

@@ -1,9 +1,9 @@
-"""Translates between KFP's launcher and TFX's entrypoint: the input of a step, and its output.
+"""Translates between KFP's launcher and TFX's executors: the input of a step, and its output.
 
 Steps that share a pod get what the launcher gave the pod, and what those before them made.
 
 Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP's backend/src/v2
-(driver and component), TFX's is kubeflow_v2_run_executor.
+(driver and component), TFX's is kubeflow_v2_entrypoint_utils.
 """
 
 import contextlib
@@ -13,11 +13,9 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from components.contract.errors import ConfigurationError, UserError
-from components.storage.folder import replace_file
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step_interface import (
     RESOLVED_PARAMETER,
@@ -29,11 +27,9 @@ from pipeline_def.kubeflow.step_interface import (
     set_value,
 )
 
-_TFX_VERSION = "tfx_version"
-
 
 def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
-    """Return the executor input as TFX's entrypoint takes it.
+    """Return the executor input as TFX takes it.
 
     Artifact types are restored, URIs are local, parameters of the run are moved into the execution
     properties they belong to, and outputs of the launcher's own are dropped.
@@ -77,9 +73,6 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     of_the_run = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(p.name for p in parameters)}
     properties = {key: value for key, value in values.items() if key not in of_the_run}
     try:
-        for place, value in interface.options.items():
-            name, *keys = place.split(".")
-            properties[name] = set_value(properties[name], tuple(keys), value)
         for parameter in parameters:
             (name, *keys), value = parameter.place, values[parameter.name]
             if parameter.unset is not None and value is not None:
@@ -115,26 +108,20 @@ def to_integer(value: Any, place: str) -> int:
         raise ConfigurationError(f"{place} is {value!r}: it must be an integer.") from error
 
 
-def finish_output(
-    executor_output: Mapping[str, Any], executor_input: Mapping[str, Any], *, direct: bool
-) -> dict[str, Any]:
+def finish_output(executor_output: Mapping[str, Any], *, direct: bool) -> dict[str, Any]:
     """Return TFX's executor output as the launcher takes it.
 
-    URIs are remote again, and metadata without a value is dropped: the launcher rejects null. The
-    launcher's input has the types of the outputs.
+    URIs are remote again, and metadata without a value is dropped: the launcher rejects null.
     """
     finished = copy.deepcopy(dict(executor_output))
-    given = executor_input["outputs"].get("artifacts", {})
-    for key, listed in finished.get("artifacts", {}).items():
-        hidden = {_TFX_VERSION} if _is_drawn(given.get(key, {})) else set()
-        for artifact in listed["artifacts"]:
-            if not direct:
-                artifact["uri"] = remote_uri(artifact["uri"])
-            artifact["metadata"] = {
-                name: value
-                for name, value in artifact.get("metadata", {}).items()
-                if name not in hidden and value is not None and not _is_nan_or_infinite(value)
-            }
+    for artifact in artifacts_of({"outputs": finished}):
+        if not direct:
+            artifact["uri"] = remote_uri(artifact["uri"])
+        artifact["metadata"] = {
+            name: value
+            for name, value in artifact.get("metadata", {}).items()
+            if value is not None and not _is_nan_or_infinite(value)
+        }
     return finished
 
 
@@ -146,12 +133,6 @@ def make_output_folders(executor_input: Mapping[str, Any]) -> None:
     for artifact in artifacts_of({"outputs": executor_input["outputs"]}):
         with contextlib.suppress(UserError, OSError):
             os.makedirs(local_path(artifact["uri"]), exist_ok=True)
-
-
-def _is_drawn(listed: Mapping[str, Any]) -> bool:
-    """Return whether Kubeflow draws all metadata; TFX adds its version to every artifact's."""
-    types = (artifact.get("type", {}) for artifact in listed.get("artifacts", []))
-    return any(str(kind.get("schemaTitle")).startswith("system.") for kind in types)
 
 
 def _is_nan_or_infinite(value: Any) -> bool:
@@ -187,8 +168,6 @@ class SharedPod:
             # A lookup has no outputs but the place that tells it the run's folder.
             if names or not part.lookup:
                 side["artifacts"] = {n: a for n, a in side["artifacts"].items() if n in names}
-        # TFX takes a file that exists for the output of a driver.
-        outputs["outputFile"] += f".{part.step}"
         return part_input
 
     def add(self, part: StepInterface, output: Mapping[str, Any]) -> None:
@@ -196,20 +175,3 @@ class SharedPod:
         self.made["artifacts"] |= output.get("artifacts", {})
         for name, value in output.get("parameterValues", {}).items():
             self.made["parameterValues"][part.shared(name)] = value
-
-    def keep_outputs(self) -> None:
-        """Upload what earlier parts made; the launcher leaves all outputs of a pod that fails."""
-        for artifact in artifacts_of({"outputs": {"artifacts": self.made["artifacts"]}}):
-            try:
-                _upload(Path(local_path(artifact["uri"])), artifact["uri"])
-            except (UserError, OSError) as error:
-                print(f"WARNING {artifact['uri']} is not kept: {error}", flush=True)
-
-
-def _upload(source: Path, url: str) -> None:
-    """Copy a file or folder of this pod to a store, where the launcher would have put it."""
-    if str(source) == url:
-        return
-    for path in [source] if source.is_file() else sorted(source.rglob("*")):
-        if path.is_file():
-            replace_file("/".join([url, *path.relative_to(source).parts]), path.read_bytes())

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +32,8 @@ _SHORTEST_SECRET = 8
 _NEXT = b"--- next attempt ---\n"
 PAUSE = 30.0
 """Seconds before the first retry, doubled before each further one, as of Argo's retries."""
-_RETRY = "STEP_IS_RETRIED"
-"""Environment variable of a child process that is not the first."""
+_CHILD = "STEP_IS_CHILD"
+"""Environment variable of the process that runs the step."""
 
 
 @dataclass
@@ -80,24 +80,21 @@ def run_keeping_log(
     """
     folder = run_folder(executor_input, pipeline)
     # A worker's log is relayed by the step that started it.
-    if folder is None or "TF_CONFIG" in os.environ or _RETRY in os.environ:
+    if folder is None or "TF_CONFIG" in os.environ or _CHILD in os.environ:
         return run()
-    log, ended, step = BoundedLog(), threading.Event(), _Step()
-    # Before any thread: the first attempt is a fork, which needs no imports.
-    if not step.fork(log):
-        return run()
+    log, ended = BoundedLog(), threading.Event()
     url = kept_log(folder, task)
     keeper = threading.Thread(target=_keep, args=(url, log, ended, executor_input), daemon=True)
     keeper.start()
-    status, tried = step.wait(), 1
+    step = _Step(log)
+    status, tried = step.run(), 1
     while status not in (0, MISTAKE) and tried + log.attempts <= retries and not step.stopped:
         pause = PAUSE * 2 ** (tried - 1)
         _say(log, _explain(task, status), f"{task}: it is started again in {pause:g} s.")
         log.add(_NEXT)
         if step.sleep(pause):
             _remove_outputs(executor_input)
-            step.start([sys.executable, "-m", COMMAND[-1], *sys.argv[1:]], log)
-            status, tried = step.wait(), tried + 1
+            status, tried = step.run(), tried + 1
     _say(log, _explain(task, status))
     ended.set()
     keeper.join(_PATIENCE)
@@ -111,39 +108,30 @@ class _Step:
     stopped = False
     """Whether Kubernetes, or somebody, ends the pod."""
 
-    def fork(self, log: BoundedLog) -> bool:
-        """Fork this process, and pass signals on to the child; return False in the child."""
-        reading, writing = os.pipe()
-        self._child = os.fork()
-        if not self._child:
-            os.dup2(writing, 1)
-            os.dup2(writing, 2)
-            os.close(writing)
-            return False
+    def __init__(self, log: BoundedLog) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        self._copy(reading, writing, log)
-        return True
 
-    def start(self, command: Sequence[str], log: BoundedLog) -> None:
-        """Start a new process."""
-        reading, writing = os.pipe()
-        env = {**os.environ, _RETRY: "1"}
-        self._process = subprocess.Popen(command, stdout=writing, stderr=writing, env=env)
-        self._child = self._process.pid
-        self._copy(reading, writing, log)
-
-    def _copy(self, reading: int, writing: int, log: BoundedLog) -> None:
-        os.close(writing)
-        self._reader = threading.Thread(target=_copy, args=(reading, log), daemon=True)
-        self._reader.start()
-
-    def wait(self) -> int:
+    def run(self) -> int:
         """Return the exit status of the process; negative: the number of a signal."""
-        status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
-        self._child = 0
+        command = [sys.executable, "-m", COMMAND[-1], *sys.argv[1:]]
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, _CHILD: "1"},
+        )
+        assert self._process.stdout
+        pipe = self._process.stdout.fileno()
+        reader = threading.Thread(target=_copy, args=(pipe, self._log), daemon=True)
+        reader.start()
+        if self.stopped:
+            self._process.terminate()
+        status = self._process.wait()
         # Processes that the step left behind may hold the pipe open.
-        self._reader.join(1.0)
+        reader.join(1.0)
         return status
 
     def sleep(self, seconds: float) -> bool:
@@ -156,8 +144,8 @@ class _Step:
 
     def _stop(self, number: int, _: object) -> None:
         self.stopped = True
-        if self._child:
-            os.kill(self._child, number)
+        if self._process:
+            self._process.send_signal(number)
 
 
 def _remove_outputs(executor_input: Mapping[str, Any]) -> None:

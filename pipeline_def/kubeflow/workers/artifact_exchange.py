@@ -19,16 +19,29 @@ _OUTPUT_FILE = "executor_output.json"
 _CLOUD = "gs://"
 
 
-def check_storage(storage: str | None, step: StepConfig) -> str:
-    """Return the storage; raise ConfigurationError unless it is on gs:// or a mounted volume."""
-    if storage and (storage.startswith(_CLOUD) or step.mounts(storage)):
-        return storage
-    place = storage or "the cluster's own store"
-    raise ConfigurationError(
-        f"Several workers cannot share checkpoints in {place}: set "
-        "kubeflow.storage to gs://… or to a folder on a ReadWriteMany volume that "
-        "kubeflow.steps.Trainer mounts, or kubeflow.workers to 1."
+def check_storage(storage: str | None, step: StepConfig, *, in_place: bool) -> str:
+    """Return the storage; raise ConfigurationError if workers cannot share it or the artifacts.
+
+    `in_place`: all artifacts are on gs://.
+    """
+    if not storage or not (storage.startswith(_CLOUD) or step.mounts(storage)):
+        place = storage or "the cluster's own store"
+        raise ConfigurationError(
+            f"Several workers cannot share checkpoints in {place}: set "
+            "kubeflow.storage to gs://… or to a folder on a ReadWriteMany volume that "
+            "kubeflow.steps.Trainer mounts, or kubeflow.workers to 1."
+        )
+    require(
+        in_place or on_disk(storage),
+        "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "
+        "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
     )
+    return storage
+
+
+def are_in_place(executor_input: Mapping[str, Any]) -> bool:
+    """Return whether workers use the artifacts where they are."""
+    return all(artifact["uri"].startswith(_CLOUD) for artifact in artifacts_of(executor_input))
 
 
 @dataclass(frozen=True)
@@ -45,23 +58,10 @@ class ArtifactExchange:
     """Folder on gs:// or on a volume that the step and all workers mount."""
     job: str
 
-    def __post_init__(self) -> None:
-        """Make sure that all workers can reach the artifacts."""
-        require(
-            self.in_place or on_disk(self.storage),
-            "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "
-            "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
-        )
-
     @property
     def folder(self) -> str:
         """Folder of this job, removed at its end."""
         return f"{self.storage}/workers/{self.job}"
-
-    @property
-    def in_place(self) -> bool:
-        """Whether workers use the artifacts where they are."""
-        return all(one["uri"].startswith(_CLOUD) for one in artifacts_of(self.executor_input))
 
     def send(self) -> dict[str, Any]:
         """Copy what workers cannot reach; return the executor input for all of them."""
@@ -72,7 +72,7 @@ class ArtifactExchange:
         # Workers cannot derive it from URIs that have changed.
         inputs.setdefault("parameterValues", {})[STORAGE_PARAMETER] = self.storage
         sent["outputs"]["outputFile"] = f"{self.folder}/{_OUTPUT_FILE}"
-        if self.in_place:
+        if are_in_place(self.executor_input):
             return sent
         for artifact in artifacts_of({"inputs": inputs}):
             path = local_path(artifact["uri"])
@@ -87,7 +87,7 @@ class ArtifactExchange:
         with open_file(f"{self.folder}/{_OUTPUT_FILE}") as file:
             output: dict[str, Any] = json.load(file)
         for artifact in artifacts_of({"outputs": output}):
-            if not self.in_place:
+            if not are_in_place(self.executor_input):
                 path = artifact["uri"].removeprefix(self.folder)
                 shutil.copytree(artifact["uri"], path, dirs_exist_ok=True)
                 artifact["uri"] = remote_uri(path)

@@ -11,7 +11,6 @@ from typing import Any
 
 from pipeline_def.config.kubeflow import GPU_TYPES, StepConfig
 from pipeline_def.kubeflow.kubernetes_api import Manifest, Pod
-from pipeline_def.kubeflow.step_interface import WorkerGroup
 
 _PORT = 2222
 # Kubernetes sets it on each pod of an indexed Job.
@@ -28,7 +27,7 @@ def _without_empty(fields: Mapping[str, Any]) -> Manifest:
 
 
 def worker_job(
-    name: str, count: int, group: WorkerGroup, command: Sequence[str], owner: Pod
+    name: str, count: int, step: StepConfig, command: Sequence[str], owner: Pod
 ) -> Manifest:
     """Return the manifest of a Job whose workers all run `command`; the chief ends it.
 
@@ -38,7 +37,7 @@ def worker_job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(name, owner) | {"labels": dict(group.settings.labels)},
+        "metadata": _metadata(name, owner) | {"labels": dict(step.labels)},
         "spec": {
             "completionMode": "Indexed",
             "completions": count,
@@ -47,7 +46,7 @@ def worker_job(
             # Before Kubernetes 1.31 the Job ends with its last worker.
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
-            "template": _pod_template(name, count, group, command, owner),
+            "template": _pod_template(name, count, step, command, owner),
         },
     }
 
@@ -70,13 +69,12 @@ def _metadata(name: str, owner: Pod) -> Manifest:
 
 
 def _pod_template(
-    name: str, count: int, group: WorkerGroup, command: Sequence[str], owner: Pod
+    name: str, count: int, step: StepConfig, command: Sequence[str], owner: Pod
 ) -> Manifest:
-    step = group.settings
     volumes, mounts = _volumes(step)
     container = {
         "name": "worker",
-        "image": group.image,
+        "image": step.image,
         # Kubernetes would replace $(NAME).
         "command": [word.replace("$", "$$") for word in command],
         "env": [*_environment(step), *_cluster_environment(name, count)],

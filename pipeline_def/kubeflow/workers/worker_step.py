@@ -9,21 +9,25 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
+from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
-from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface, WorkerGroup
-from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
+from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface, find_reason
+from pipeline_def.kubeflow.workers.artifact_exchange import (
+    ArtifactExchange,
+    are_in_place,
+    check_storage,
+)
 from pipeline_def.kubeflow.workers.worker_job import (
     condition,
     index_of,
@@ -46,7 +50,7 @@ _CANCELLED = 128 + signal.SIGTERM
 def run_workers(
     executor_input: Mapping[str, Any],
     interface: StepInterface,
-    group: WorkerGroup,
+    settings: StepConfig,
     *,
     cluster: KubernetesClient | None = None,
     interval: float = _INTERVAL_SECONDS,
@@ -56,10 +60,11 @@ def run_workers(
     After SIGTERM it removes the job and raises `SystemExit`.
     """
     step, name = interface.step, job_name(interface.step, executor_input)
-    storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
+    storage = storage_of(executor_input, interface.pipeline)
+    storage = check_storage(storage, settings, in_place=are_in_place(executor_input))
     with _cancellation() as cancelled:
         api, count = cluster or KubernetesClient.of_pod(), interface.workers
-        job = _Job(api, step, name, count, cancelled, interval)
+        job = _Job(api, step, name, cancelled, interval)
         exchange = ArtifactExchange(executor_input, storage, name)
         try:
             job.remove_earlier()
@@ -69,7 +74,7 @@ def run_workers(
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.end_if_cancelled()
             owner = job.cluster.own_pod()
-            manifest = worker_job(name, count, group, command, owner)
+            manifest = worker_job(name, count, settings, command, owner)
             job.cluster.create(worker_service(name, owner), manifest)
             job.follow()
             return exchange.receive()
@@ -107,7 +112,6 @@ class _Job:
     cluster: KubernetesClient
     step: str
     name: str
-    count: int
     cancelled: threading.Event
     interval: float
     shown: str = "?"
@@ -179,42 +183,25 @@ class _Job:
         self.read_at = began if self.logged else 0.0
 
     def _error(self, message: str) -> ServiceError:
-        """Return the error of the worker that failed or was lost first, or else the Job's message.
+        """Return the error of the worker that failed first, or else the Job's message.
 
         The other workers only lost their connection to that one.
         """
         pods = self.cluster.job_pods(self.name)
         failed = sorted(filter(_has_failed, pods), key=_rank)
-        status = _termination(failed[0])[1] if failed else WorkerError.exit_status
-        lost = self._find_lost(pods) if status == WorkerError.exit_status else ""
-        if not failed and not lost:
+        if not failed:
             last = f" The chief's last line: {self.last}" if self.last else ""
             return ServiceError(f"The Job {self.name} failed: {message}{last}")
-        name = lost or failed[0]["metadata"]["name"]
+        name = failed[0]["metadata"]["name"]
         lines = [line.partition(" ")[2] for line in self.cluster.log(name, tail_lines=_LAST_LINES)]
         if lines and name != self.chief:
             _print("\n".join([f"Last lines of {name}:", *lines]))
-        said = re.compile(rf"{re.escape(self.step)}: (?:error|failed): (.*)")
-        sentences = [found[1] for line in lines if (found := said.match(line))]
-        if sentences:
-            return ServiceError(f"{name}: {sentences[-1]}")
-        if lost:
-            last = lines[-1] if lines else self.last if name == self.chief else ""
-            after = f", after: {last}" if last else ""
-            return ServiceError(f"{name} was lost{after} ({message.rstrip('.')}).")
+        if sentence := find_reason("\n".join(lines), self.step):
+            return ServiceError(f"{name}: {sentence}")
         # A worker that Kubernetes kills has no time for a sentence.
-        _, _, reason = _termination(failed[0])
+        _, status, reason = _termination(failed[0])
         detail = f" ({reason})" if reason else ""
         return ServiceError(f"{name} ended with status {status}{detail}.")
-
-    def _find_lost(self, pods: Sequence[Manifest]) -> str:
-        """Return the pod that is no more, as its node is lost, or that was deleted first."""
-        gone = {*range(self.count)} - {index_of(pod) for pod in pods}
-        if gone and pods:
-            return self.chief if 0 in gone else f"{self.name}-{min(gone)}"
-        times = {pod["metadata"].get("deletionTimestamp", ""): pod for pod in pods}
-        deleted = sorted(filter(None, times))
-        return str(times[deleted[0]]["metadata"]["name"]) if deleted else ""
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""

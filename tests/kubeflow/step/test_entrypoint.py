@@ -1,6 +1,5 @@
 """The command of a step, run in this process: its output and its error messages."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -194,13 +193,6 @@ def test_a_message_of_no_launcher(
     assert said in capsys.readouterr().err
 
 
-def pod(second: StepInterface) -> StepInterface:
-    """A copier, and a part that reads its copy as `model`."""
-    first = interface("Copier", step="First", integers=("count",))
-    received = {"model": "copy"}
-    return StepInterface(parts=[first, dataclasses.replace(second, received=received)])
-
-
 def in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]) -> list[str]:
     """Give outputs URIs of a store that the launcher would copy them to."""
     mounts = {f"{tmp_path}/store/": f"{tmp_path}/mount/"}
@@ -215,8 +207,13 @@ def in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str])
 
 def test_steps_in_one_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gets its own properties, and the artifacts of those before it."""
-    second = interface("Copier", step="Second", outputs={"again": METRICS})
-    argv = arguments(tmp_path, pod(second), First_count=5.0, Second_count=6.0)
+    first = interface("Copier", step="First", integers=("count",))
+    second = interface(
+        "Copier", step="Second", outputs={"again": METRICS}, received={"model": "copy"}
+    )
+    argv = arguments(
+        tmp_path, StepInterface(parts=[first, second]), First_count=5.0, Second_count=6.0
+    )
     argv = in_a_store(tmp_path, monkeypatch, argv)
     assert entrypoint.main(argv) == 0
     found = output(tmp_path)["artifacts"]
@@ -229,18 +226,6 @@ def test_steps_in_one_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         # The launcher uploads what lies there.
         assert (tmp_path / "mount" / name).read_text() == "weights"
     assert kinds == {"copy": {"count": "int 5"}, "again": {"count": "float 6.0"}}
-
-
-def test_what_a_pod_made_before_it_failed_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """KFP's launcher uploads nothing of a task that fails, such as the anomalies of a gate."""
-    argv = arguments(tmp_path, pod(interface("Refusing", step="Second", outputs={})))
-    argv = in_a_store(tmp_path, monkeypatch, argv)
-    assert entrypoint.main(argv) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "Copier: error: There are no images."
-    assert (tmp_path / "store" / "copy").read_text() == "weights"
-    assert not (tmp_path / "new/output_metadata.json").exists()
 
 
 def find_other(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.executor_input import local_path, remote_uri, storage_of
+from pipeline_def.kubeflow.executor_input import local_path, remote_uri, run_folder, storage_of
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
 from pipeline_def.kubeflow.step_interface import StepInterface
 from tests.kubeflow.launcher import executor_input
@@ -94,16 +94,22 @@ def test_unknown_storage_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "folder"),
+    ("uri", "folder", "run"),
     [
-        (f"{RUN}/Trainer/{SALT}/model", "minio://mlpipeline/v2/artifacts/images"),
-        ("gs://b/root/123456/images-20261121190000/Trainer_-88/model", "gs://b/root/images"),
-        ("gs://b/images/Trainer/model", None),
-        (f"gs://b/other/{SALT}/Trainer/model", None),
+        (f"{RUN}/Trainer/{SALT}/model", "minio://mlpipeline/v2/artifacts/images", RUN),
+        # Vertex AI keeps logs itself.
+        ("gs://b/root/123456/images-20261121190000/Trainer_-88/model", "gs://b/root/images", None),
+        ("gs://b/images/Trainer/model", None, None),
+        (f"gs://b/other/{SALT}/Trainer/model", None, None),
     ],
 )
-def test_the_folder_of_a_pipeline(uri: str, folder: str | None) -> None:
-    assert storage_of(executor_input("", {}, {"model": {"uri": uri}}), "images") == folder
+def test_the_folders_of_pipeline_and_run_come_from_outputs(
+    uri: str, folder: str | None, run: str | None
+) -> None:
+    """Inputs of a cached step are another run's."""
+    other = {"examples": {"uri": f"gs://b/images/{SALT}/ImageExampleGen/1"}}
+    given = executor_input("", other, {"model": {"uri": uri}})
+    assert (storage_of(given, "images"), run_folder(given, "images")) == (folder, run)
 
 
 @pytest.mark.parametrize(
@@ -117,12 +123,6 @@ def test_the_folder_of_a_pipeline(uri: str, folder: str | None) -> None:
 def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) -> None:
     [config] = properties(INGEST, config=json.dumps({"span": compiled}), span=run).values()
     assert repr(json.loads(config)["span"]) == repr(found)
-
-
-def test_options_that_change_no_result_come_from_the_environment() -> None:
-    step = replace(TRAINER, options={"custom_config.input.threads": 3})
-    found = properties(step, custom_config='{"input": {"reader": "auto", "threads": null}}')
-    assert json.loads(found["custom_config"]) == {"input": {"reader": "auto", "threads": 3}}
 
 
 @pytest.mark.parametrize(
@@ -144,24 +144,10 @@ def test_local_paths_and_remote_uris() -> None:
         local_path("oci://image")
 
 
-def finished(kind: dict[str, str], *, direct: bool = False, **metadata: Any) -> dict[str, Any]:
-    """An output artifact of a type after TFX wrote metadata, as the launcher gets it."""
-    given = {"outputs": {"artifacts": {"x": {"artifacts": [{"type": kind}]}}}}
+@pytest.mark.parametrize(("direct", "uri"), [(False, "minio://b/x"), (True, "/minio/b/x")])
+def test_output_has_remote_uris_and_no_null(direct: bool, uri: str) -> None:
+    metadata = {"a": None, "b": 1.0, "c": float("nan"), "d": ""}
     written = {"name": "7", "uri": "/minio/b/x", "metadata": metadata}
     output = {"artifacts": {"x": {"artifacts": [written]}}}
-    [artifact] = finish_output(output, given, direct=direct)["artifacts"]["x"]["artifacts"]
-    found: dict[str, Any] = artifact
-    return found
-
-
-def test_output_has_remote_uris_and_no_null() -> None:
-    metadata: Any = {"a": None, "b": 1.0, "c": float("nan"), "d": "", "tfx_version": "1.16.0"}
-    kept = {"b": 1.0, "d": "", "tfx_version": "1.16.0"}
-    model = finished({"instanceSchema": "title: tfx.Model\n"}, **metadata)
-    assert model == {"name": "7", "uri": "minio://b/x", "metadata": kept}
-    assert finished({}, direct=True)["uri"] == "/minio/b/x"
-
-
-def test_drawn_artifacts_hide_tfx_metadata() -> None:
-    metrics = finished({"schemaTitle": "system.Metrics"}, accuracy=0.9, tfx_version="1.16.0")
-    assert metrics["metadata"] == {"accuracy": 0.9}
+    [artifact] = finish_output(output, direct=direct)["artifacts"]["x"]["artifacts"]
+    assert artifact == {"name": "7", "uri": uri, "metadata": {"b": 1.0, "d": ""}}

@@ -15,7 +15,6 @@ import pytest
 from components.contract.configuration import to_json
 from components.contract.errors import DataError, ServiceError
 from components.contract.properties import LookupInput
-from pipeline_def.kubeflow.executor_input import run_folder
 from pipeline_def.kubeflow.step import kept_log
 from pipeline_def.kubeflow.step_interface import (
     SETTINGS_VARIABLE,
@@ -165,16 +164,3 @@ def test_the_end_of_a_long_log_is_kept_in_whole_lines() -> None:
     assert "left out" in first
     assert lines[-2].startswith("039999 ")
     assert {line for line in lines if " " not in line} == {"***"}
-
-
-def test_the_folder_of_a_run_comes_from_its_outputs() -> None:
-    """Inputs of a cached step are another run's; Vertex AI keeps logs itself."""
-    other = {"artifacts": {"x": {"artifacts": [{"uri": f"minio://b/images/{RUN[::-1]}/Gen/1"}]}}}
-
-    def folder(*uris: str) -> str | None:
-        outputs = {"artifacts": {"y": {"artifacts": [{"uri": uri} for uri in uris]}}}
-        return run_folder({"inputs": other, "outputs": outputs}, "images")
-
-    assert folder(f"s3://b/root/images/{RUN}/Gen/2/y") == f"s3://b/root/images/{RUN}"
-    assert folder("gs://b/root/123/images-20261123/Gen_1/y") is None
-    assert folder() is None

@@ -14,7 +14,7 @@ from tests.nodes import NODES
 
 ROOT = Path(__file__).parents[3]
 
-# As run_step does: the libraries, the executor, then TFX's entrypoint.
+# As run_step does: the libraries, the executor, then what reads artifacts.
 _EXECUTOR = """
 from components.host import startup
 startup.import_libraries()
@@ -22,9 +22,7 @@ from components.storage.tfx_filesystem import register_object_stores
 register_object_stores()
 import tfx
 importlib.import_module({module!r})
-startup.stub_evaluator_module()
-from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
-assert issubclass(kubeflow_v2_run_executor.evaluator_executor.Executor, object)
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 """
 _START = "import importlib\nfrom pipeline_def.kubeflow.step import entrypoint\n"
 _END = "\nimport json, os, sys\nprint(json.dumps(sorted(sys.modules)), flush=True)\nos._exit(0)"

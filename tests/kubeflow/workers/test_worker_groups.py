@@ -11,7 +11,6 @@ from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import Target
-from pipeline_def.kubeflow.step_interface import WorkerGroup
 from tests.kubeflow.conftest import config, container, interface, settings_of
 
 ROOT = "gs://bucket/root"
@@ -35,7 +34,7 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
     spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
     settings = choices.kubeflow.step("Trainer")
     assert interface(spec, "Trainer").workers == 4
-    assert settings_of(spec, "Trainer").workers == WorkerGroup("i:gpu", settings)
+    assert settings_of(spec, "Trainer").workers == settings
     resources = {"cpuLimit": 1, "cpuRequest": 1, "memoryLimit": 4, "memoryRequest": 4}
     assert container(spec, "Trainer")["resources"] == resources
     executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
@@ -73,7 +72,7 @@ def test_where_workers_can_share(kubeflow: dict[str, Any]) -> None:
         ),
         (
             {"storage": "gs://b/m"},
-            *({}, "oss", "artifacts are in the cluster's own store, which the workers"),
+            *({}, "oss", "cannot read artifacts that are not on gs://: set the pipeline root"),
         ),
         (ON_GS, {"accelerator": "mirrored"}, "oss", "accelerator is mirrored, for one machine"),
         (ON_GS, {"minutes": 60}, "oss", "training.minutes searches on one machine: remove one"),

@@ -9,10 +9,10 @@ from kubernetes.client import ApiClient
 
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.kubeflow.kubernetes_api import Manifest, Pod
-from pipeline_def.kubeflow.step_interface import WorkerGroup
 from pipeline_def.kubeflow.workers.worker_job import condition, worker_job, worker_service
 
 FULL = StepConfig(
+    image="registry/image:1",
     cpu=0.5,
     memory=32,
     gpus=2,
@@ -37,8 +37,8 @@ def through_kubernetes(manifest: Manifest, kind: str) -> Any:
 
 
 def test_manifests() -> None:
-    group, command = WorkerGroup("registry/image:1", FULL), ("python", '{"a": "$(HOME) $$"}')
-    job = worker_job("trainer-01", 2, group, command, OWNER)
+    command = ("python", '{"a": "$(HOME) $$"}')
+    job = worker_job("trainer-01", 2, FULL, command, OWNER)
     service = worker_service("trainer-01", OWNER)
     # The classes of kfp's releases are older than this field.
     assert job["spec"].pop("successPolicy") == {"rules": [{"succeededIndexes": "0"}]}

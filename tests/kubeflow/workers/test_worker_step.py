@@ -23,7 +23,6 @@ from pipeline_def.kubeflow.step_interface import (
     SETTINGS_VARIABLE,
     PodSettings,
     StepInterface,
-    WorkerGroup,
 )
 from pipeline_def.kubeflow.workers import worker_step
 from pipeline_def.kubeflow.workers.worker_step import job_name, run_workers
@@ -73,8 +72,8 @@ class Step:
             storage=str(self.volume / "models"),
             checkpoints="{storage}/checkpoints",
         )
-        settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
-        self.group = WorkerGroup("registry/image:1-gpu", settings)
+        volumes = {"claim": str(self.volume)}
+        self.settings = StepConfig(image="registry/image:1-gpu", volumes=volumes, gpus=1)
         self.interface = StepInterface(
             step="Trainer",
             executor=f"{__name__}.Trainer",
@@ -97,7 +96,9 @@ class Step:
 
     def run(self) -> dict[str, Any]:
         cluster = self.server.cluster()
-        return run_workers(self.given, self.interface, self.group, cluster=cluster, interval=0.01)
+        return run_workers(
+            self.given, self.interface, self.settings, cluster=cluster, interval=0.01
+        )
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = step.server.cluster()
     monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setenv(SETTINGS_VARIABLE, to_json(PodSettings(workers=step.group)))
+    monkeypatch.setenv(SETTINGS_VARIABLE, to_json(PodSettings(workers=step.settings)))
     assert entrypoint.main(command("Trainer", step.interface, step.given)) == 0
     assert not step.server.jobs
     assert not step.server.services
@@ -209,40 +210,7 @@ def test_a_killed_worker_and_a_failure_without_pods(step: Step) -> None:
     with pytest.raises(ServiceError, match=f"failed: Job {step.name} is Failed.$"):
         step.run()
     step.server.fail_worker(step.pod(1), "epoch 3", code=137, reason="OOMKilled")
-    for index in (0, 2, 3):
-        step.server.pods[step.pod(index)] = {"metadata": {}}
     with pytest.raises(ServiceError, match=r"-1-x7k2p ended with status 137 \(OOMKilled\)\.$"):
-        step.run()
-
-
-@pytest.mark.parametrize(
-    ("lost", "deleted", "said"),
-    [
-        pytest.param(
-            2, True, r"-2-x7k2p was lost, after: epoch 3 \(Job .* is Failed\)\.$", id="deleted"
-        ),
-        pytest.param(2, False, r"-2 was lost \(Job .* is Failed\)\.$", id="gone with its node"),
-        pytest.param(0, False, r"-0-x7k2p was lost, after: epoch 3 \(Job", id="the chief"),
-    ],
-)
-def test_a_lost_worker_has_the_last_word(step: Step, lost: int, deleted: bool, said: str) -> None:
-    """The others report that they have lost it, and the Job that it is over."""
-    step.server.script = deque(["Running", "Failed"])
-    step.server.logs = {step.pod(index): [("2026-11-22T10:00:00Z", "epoch 3")] for index in (0, 2)}
-
-    def look(state: str) -> None:
-        if state != "Failed":
-            return
-        for index in {0, 1, 2, 3} - {lost}:
-            step.server.fail_worker(step.pod(index), "Trainer: error: It has stopped.", code=138)
-        if deleted:
-            metadata = {"deletionTimestamp": "2026-11-22T10:00:01Z"}
-            step.server.pods[step.pod(lost)] = {"metadata": metadata}
-        else:
-            step.server.logs.pop(step.pod(lost))
-
-    step.server.on_look = look
-    with pytest.raises(ServiceError, match=said):
         step.run()
 
 
@@ -315,7 +283,7 @@ def test_a_refused_request_is_one_sentence(step: Step) -> None:
 def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ServiceError, match="this container has no service account"):
-        run_workers(step.given, step.interface, step.group)
+        run_workers(step.given, step.interface, step.settings)
 
 
 @pytest.mark.parametrize(
