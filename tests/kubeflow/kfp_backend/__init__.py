@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines' own backend, built from its source: API server, driver and launcher.
+"""The API server of Kubeflow Pipelines, built from its source.
 
 Only the Go toolchain and access to the Go module proxy and PyPI are needed.
 """
@@ -39,6 +39,7 @@ _API = (
 {0} {1}/go.mod h1:puPWVUzB1VCb8lVq4g06IR2rIXuSpejDTd/FkSr6nvc=
 """,
 )
+_RUN_ID = "5f3c2b1a-0000-4000-8000-000000000000"
 # Compiling without optimizing takes a quarter less CPU time; without paths, packages that depend on
 # the folder are cached, too.
 _QUICK = ("-trimpath", "-ldflags=-s -w", "-gcflags=all=-N -l")
@@ -53,19 +54,14 @@ class Unavailable(Exception):
     """The release, or what it is built with, is not available here."""
 
 
-def argo_workflow(
-    spec: Path,
-    parameters: Mapping[str, Any] | None = None,
-    *,
-    run_id: str = "5f3c2b1a-0000-4000-8000-000000000000",
-) -> dict[str, Any]:
+def argo_workflow(spec: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Argo workflow that the API server would hand to Kubernetes.
 
-    `spec` is a file of one or two documents, `run_id` a UUID; raises `RuntimeError` with the step
-    that rejects it, or `Unavailable`.
+    `spec` is a file of one or two documents; raises `RuntimeError` with the step that rejects it,
+    or `Unavailable`.
     """
-    values = [f"{name}={json.dumps(value)}" for name, value in (parameters or {}).items()]
-    command: list[str | Path] = [_program(), run_id, spec, *values]
+    values = [f"{name}={json.dumps(value)}" for name, value in parameters.items()]
+    command: list[str | Path] = [_program(), _RUN_ID, spec, *values]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise RuntimeError(f"kfp_backend: {done.stderr}")
@@ -82,16 +78,6 @@ def _program() -> Path:
     return folder / "kfp_backend"
 
 
-@functools.cache
-def build_command(name: str) -> Path:
-    """Build one of the release's own commands, unmodified: `driver` or `launcher-v2`."""
-    folder = _module()
-    package = f"{_MODULE}/backend/src/v2/cmd/{name}"
-    _go(folder, "build", *_QUICK, "-o", f"commands/{name}", package)
-    return folder / "commands" / name
-
-
-@functools.cache
 def _module() -> Path:
     """Write a Go module that can build what is in the release's source; return its folder."""
     if shutil.which("go") is None:

@@ -3,10 +3,9 @@
 Paths, verbs, statuses and errors are those of Kubernetes 1.34, for the requests that are made.
 """
 
-import base64
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ TOKEN = "secret-token"
 _PATH = re.compile(rf"/apis?/(?:(\w+)/)?v1/namespaces/{NAMESPACE}/(\w+)(?:/([^/]+))?(?:/(\w+))?")
 
 Job = dict[str, Any]
-Objects = Mapping[str, Mapping[str, str]]
 Answer = tuple[int, dict[str, Any] | str]
 
 
@@ -46,8 +44,7 @@ class KubernetesServer(StubServer):
         self.pods: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, list[tuple[str, str]]] = {}
         """Pod → its lines, each with the time."""
-        self.config_maps: dict[str, Mapping[str, str]] = {}
-        self.secrets: dict[str, Mapping[str, str]] = {}
+        self.config_maps: dict[str, dict[str, str]] = {}
         self.requests: list[str] = []
 
     def cluster(self) -> KubernetesClient:
@@ -94,12 +91,7 @@ class KubernetesServer(StubServer):
             case "services" if name in self.services:
                 return 200, self.services.pop(name)
             case "configmaps" if name in self.config_maps:
-                return _object("ConfigMap", name, self.config_maps[name])
-            case "secrets" if name in self.secrets:
-                encoded = {
-                    k: base64.b64encode(v.encode()).decode() for k, v in self.secrets[name].items()
-                }
-                return _object("Secret", name, encoded)
+                return 200, {"metadata": {"name": name}, "data": self.config_maps[name]}
             case "pods" if part == "log":
                 return self._log(name, request.query)
             case "pods" if not name:
@@ -158,25 +150,6 @@ class KubernetesServer(StubServer):
         return 200, "".join(f"{line}\n" for line in lines[-int(query.get("tailLines", 10**6)) :])
 
 
-class KubernetesApi(KubernetesServer):
-    """Serves objects over TLS, as KFP's commands want; `account` is that of their pods.
-
-    With our settings they read only config maps and secrets (backend/src/v2 of 2.14.3).
-    """
-
-    def __init__(self, folder: Path, config_maps: Objects, secrets: Objects) -> None:
-        super().__init__()
-        rule = {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get"]}
-        self.role = [rule]
-        self.config_maps |= config_maps
-        self.secrets |= secrets
-        self.account = folder / "account"
-        self.account.mkdir()
-        (self.account / "namespace").write_text(NAMESPACE)
-        (self.account / "token").write_text(TOKEN)
-        self.use_tls(self.account / "ca.crt")
-
-
 def docs_role() -> list[dict[str, list[str]]]:
     """Return the rules of the role in the documentation."""
     text = (Path(__file__).parents[3] / "docs" / "how-to" / "kubeflow.md").read_text()
@@ -187,11 +160,6 @@ def docs_role() -> list[dict[str, list[str]]]:
 
 def _allows(rule: dict[str, list[str]], verb: str, resource: str, group: str) -> bool:
     return verb in rule["verbs"] and resource in rule["resources"] and group in rule["apiGroups"]
-
-
-def _object(kind: str, name: str, data: Mapping[str, str]) -> Answer:
-    metadata = {"name": name, "namespace": NAMESPACE}
-    return 200, {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": dict(data)}
 
 
 def _status(code: int, message: str) -> Answer:

@@ -10,21 +10,25 @@ from kubernetes.config import incluster_config
 from pipeline_def.kubeflow import kubernetes_api
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.service_errors import Unreachable
-from tests.kubeflow.workers.kubernetes_server import KubernetesApi
+from tests.kubeflow.workers.kubernetes_server import NAMESPACE, TOKEN, KubernetesServer
 
 
 def test_a_pod_finds_the_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with KubernetesApi(tmp_path, {"kfp-launcher": {"a": "b"}}, {}) as api:
+    with KubernetesServer() as api:
+        api.role = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+        api.config_maps["kfp-launcher"] = {"a": "b"}
+        api.use_tls(tmp_path / "ca.crt")
+        (tmp_path / "namespace").write_text(NAMESPACE)
+        (tmp_path / "token").write_text(TOKEN)
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
         for name, file in (("TOKEN", "token"), ("CERT", "ca.crt")):
-            path = str(api.account / file)
-            monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", path)
-        monkeypatch.setattr(kubernetes_api, "_NAMESPACE", api.account / "namespace")
+            monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", f"{tmp_path}/{file}")
+        monkeypatch.setattr(kubernetes_api, "_NAMESPACE", tmp_path / "namespace")
         cluster = KubernetesClient.of_pod()
         assert cluster.config_map("kfp-launcher") == {"a": "b"}
         assert cluster.config_map("another") == {}
-        (api.account / "ca.crt").write_bytes(Path(incluster_config.__file__).read_bytes())
+        (tmp_path / "ca.crt").write_bytes(Path(incluster_config.__file__).read_bytes())
         with pytest.raises(Unreachable, match="could not read the config map"):
             KubernetesClient.of_pod().config_map("kfp-launcher")
 
