@@ -362,6 +362,13 @@ def test_no_finding(changes: dict[str, Any]) -> None:
     assert found(healthy(**changes)) == []
 
 
+def test_a_class_without_eval_images_is_one_finding() -> None:
+    changes = with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]) | {"split": "eval"}
+    balance = {"train": dict.fromkeys(LABELS, 90), "eval": {"bird": 100, "cat": 100}}
+    texts = found(healthy(**changes, balance=balance))
+    assert texts.count("the eval split has no images of dog") == 1
+
+
 def test_many_classes_are_counted() -> None:
     labels = tuple("abcdefgh")
     confusion = np.zeros((8, 8), np.int64)

@@ -1,4 +1,4 @@
-"""Training curves, and the time spent waiting for input."""
+"""Training curves, and a table of the epochs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,6 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     """Draw the metrics that both train and eval have, and list all in each epoch."""
     history = {name: values for name, values in facts.history.items() if len(values)}
     epochs = max(map(len, history.values()))
-    waits = facts.waits
     kept = facts.kept_epoch
     series = _find_series(history)
     phases = history.get(PHASE, ())
@@ -48,7 +47,6 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     return {
         "epochs": epochs,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
-        "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(name, of, kept) for name, of in series.items() if EVAL in of],
         "search": facts.search and _describe_search(facts.search, facts),
         "titles": list(columns),
