@@ -108,21 +108,20 @@ def to_integer(value: Any, place: str) -> int:
         raise ConfigurationError(f"{place} is {value!r}: it must be an integer.") from error
 
 
-def finish_output(executor_output: Mapping[str, Any], *, direct: bool) -> dict[str, Any]:
-    """Return TFX's executor output as the launcher takes it.
+def finish_output(executor_output: dict[str, Any], *, direct: bool) -> dict[str, Any]:
+    """Make TFX's executor output what the launcher takes; return it.
 
     URIs are remote again, and metadata without a value is dropped: the launcher rejects null.
     """
-    finished = copy.deepcopy(dict(executor_output))
-    for artifact in artifacts_of({"outputs": finished}):
+    for artifact in artifacts_of({"outputs": executor_output}):
         if not direct:
             artifact["uri"] = remote_uri(artifact["uri"])
         artifact["metadata"] = {
             name: value
             for name, value in artifact.get("metadata", {}).items()
-            if value is not None and not _is_nan_or_infinite(value)
+            if value is not None and (not isinstance(value, float) or math.isfinite(value))
         }
-    return finished
+    return executor_output
 
 
 def make_output_folders(executor_input: Mapping[str, Any]) -> None:
@@ -133,10 +132,6 @@ def make_output_folders(executor_input: Mapping[str, Any]) -> None:
     for artifact in artifacts_of({"outputs": executor_input["outputs"]}):
         with contextlib.suppress(UserError, OSError):
             os.makedirs(local_path(artifact["uri"]), exist_ok=True)
-
-
-def _is_nan_or_infinite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 @dataclass
