@@ -339,20 +339,6 @@ def test_resources_of_each_step() -> None:
     assert set(settings["Transform_executor"]) == {"imagePullSecret", "secretAsEnv"}
 
 
-@pytest.mark.parametrize(
-    ("steps", "message"),
-    [
-        (
-            {"Evaluator": StepConfig(memory=8), "BaselineFinder": StepConfig(memory=4)},
-            r"memory of Evaluator is 8.*share a pod.*has 4",
-        ),
-    ],
-)
-def test_settings_that_a_pod_cannot_have(steps: dict[str, StepConfig], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        compiler.compile_documents(config(steps=steps), target="oss", image="i")
-
-
 def test_resources_on_vertex() -> None:
     steps = {"Trainer": StepConfig(cpu=8, gpus=1)}
     [made] = compiler.compile_documents(
@@ -409,6 +395,10 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
 MISTAKES = {
     ("--kubeflow.storage", "gs://bucket/images/models"): "lies in --data",
     ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "an unknown step, Trainr. Did you mean 'Trainer'?",
+    (
+        "--kubeflow.steps",
+        "{Evaluator: {memory: 8}, BaselineFinder: {memory: 4}}",
+    ): "BaselineFinder and Evaluator and ImageReport and Pusher share a pod",
     ("--name", "My images"): "Invalid pipeline name 'My images'",
     ("--kubeflow.pipeline_root", "/data"): "The pipeline root is /data: it must start with gs://",
     (

@@ -286,15 +286,8 @@ def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
         run_workers(step.given, step.interface, step.settings)
 
 
-@pytest.mark.parametrize(
-    ("storage", "message"),
-    [
-        ("/elsewhere", "cannot share checkpoints in /elsewhere"),
-        ("gs://bucket/models", "cannot read artifacts that are not on gs://"),
-    ],
-)
-def test_storage_that_workers_cannot_share(step: Step, storage: str, message: str) -> None:
-    step.given["inputs"]["parameterValues"]["storage"] = storage
-    with pytest.raises(ConfigurationError, match=message):
+def test_storage_of_a_run_that_workers_cannot_share(step: Step) -> None:
+    step.given["inputs"]["parameterValues"]["storage"] = "/elsewhere"
+    with pytest.raises(ConfigurationError, match="cannot share checkpoints in /elsewhere"):
         step.run()
     assert not step.server.created
