@@ -451,10 +451,11 @@ _PIXELS = (
     "Samples are scaled by their bits, never by their smallest and largest value: 12 bits in",
     "16 look almost black, and the report says so.",
     "",
-    "A TIFF may be gray, RGB, CMYK, YCbCr or have a palette. Its first picture counts. Refused with",
-    "the reason: a thumbnail before its picture, bands without colors, floats, signed and 32-bit",
-    "numbers, 12 bits, inks other than CMYK, volumes, a fourth band that is no transparency. DICOM,",
-    "PSD, JPEG 2000, JPEG XL, PFM, PDF, SVG, videos and cameras' raw formats are refused by name.",
+    "A TIFF may be gray, RGB, CMYK, YCbCr or have a palette. Its first picture counts.",
+    "Refused with the reason: a thumbnail before its picture, bands without colors, floats,",
+    "signed and 32-bit numbers, 12 bits, inks other than CMYK, volumes, and a fourth band that is",
+    "no transparency. DICOM, PSD, JPEG 2000, JPEG XL, PFM, PDF, SVG, videos and cameras' raw",
+    "formats are refused by name.",
 )
 
 
