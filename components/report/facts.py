@@ -141,8 +141,6 @@ class ReportFacts:
     mistakes: tuple[PredictedImage, ...] = ()
     """The most confident ones first."""
     images: tuple[PredictedImage, ...] = ()
-    strange: tuple[PredictedImage, ...] = ()
-    """Images with the lowest scores of `known`."""
     suspects: SuspectFacts | None = None
     """None if the trainer described no images."""
     corrected: Corrected | None = None

@@ -64,13 +64,12 @@ class PredictedImage:
     """Areas that contributed most to `predicted`, over the image as the model saw it."""
     similar: tuple[SimilarImage, ...] = ()
     """The most similar training images."""
-    known_score: float | None = None
 
     @classmethod
     def of(cls, evaluated: Evaluated, row: int, pictures: Mapping[str, Thumbnail | None]) -> Self:
         """Show an evaluated image; `pictures` maps file names to thumbnails."""
         model, stats = evaluated.candidate, evaluated.candidate.stats
-        name, column, scores = evaluated.filenames[row], int(model.ids[row]), evaluated.known_scores
+        name, column = evaluated.filenames[row], int(model.ids[row])
         is_known = column >= 0
         return cls(
             filename=name,
@@ -79,7 +78,6 @@ class PredictedImage:
             confidence=float(stats.confidence[row]),
             probability=math.exp(-stats.loss[row]) if is_known else 0.0,
             picture=pictures.get(name),
-            known_score=None if scores is None else float(scores[row]),
         )
 
     @property

@@ -127,7 +127,7 @@ def test_only_mistakes_have_heat_maps(examples_uri: str) -> None:
         return dict.fromkeys(given, heat_map)
 
     chosen = choose_images(evaluated, mistakes=9, images=99)
-    mistakes, browsed, _ = show_images(evaluated, chosen, examples_uri, "eval", explain)
+    mistakes, browsed = show_images(evaluated, chosen, examples_uri, "eval", explain)
     assert asked == [{names[0]: files[names[0]]}]
     assert [mistake.heat_map for mistake in mistakes] == [heat_map]
     assert not any(image.heat_map for image in browsed)

@@ -35,7 +35,7 @@ _SUSPECT_BYTES = 1_500_000
 """Limit of the pictures of suspects, and of similar images."""
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
-_REJECTS, _MISTAKES, _IMAGES, _STRANGE = 40, 48, 1000, 24
+_REJECTS, _MISTAKES, _IMAGES = 40, 48, 1000
 
 # Small, as each image is run through the network several times.
 _EXPLAIN_BATCH = 16
@@ -58,13 +58,11 @@ def gather_pictures(
     root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
     samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
-    mistakes, images, strange = _show_predicted(evaluated, metrics, examples_uri, split, model)
+    mistakes, images = _show_predicted(evaluated, metrics, examples_uri, split, model)
     left = MOST_BYTES - _count_samples(samples)
     left -= count_bytes(shown.picture for shown in rejects)
     mistakes = keep_within(mistakes, left)
     left -= _count_images(mistakes)
-    strange = keep_within(strange, left)
-    left -= _count_images(strange)
     suspects = None
     if found:
         limit = min(left, _SUSPECT_BYTES)
@@ -77,7 +75,6 @@ def gather_pictures(
         "samples": samples,
         "rejects": rejects,
         "mistakes": mistakes,
-        "strange": strange,
         "images": keep_within(images, left),
     }
 
@@ -85,11 +82,9 @@ def gather_pictures(
 def _show_predicted(
     evaluated: Evaluated, metrics: ModelMetrics, examples_uri: str, split: str, model: str
 ) -> tuple[tuple[PredictedImage, ...], ...]:
-    """Return mistakes, with heat maps if there is a model, images to browse and strange images."""
+    """Return mistakes, with heat maps if there is a model, and images to browse."""
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
-    chosen = choose_images(
-        evaluated, mistakes=_MISTAKES, images=_IMAGES, strange=_STRANGE, shown=shown
-    )
+    chosen = choose_images(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
     return show_images(evaluated, chosen, examples_uri, split, explain)
 

@@ -32,8 +32,6 @@ class Chosen(NamedTuple):
     """The worst mistakes, the most confident first."""
     images: Ints
     """Images to browse, the most important first."""
-    strange: Ints
-    """Images with the lowest scores of `known`, the lowest first; none without scores."""
 
 
 def choose_images(
@@ -41,7 +39,6 @@ def choose_images(
     *,
     mistakes: int,
     images: int,
-    strange: int = 0,
     shown: Collection[str] = (),
 ) -> Chosen:
     """Choose the most informative examples.
@@ -64,9 +61,7 @@ def choose_images(
     hidden = ~np.isin(pairs, columns).all(axis=1)
     pairs[hidden, 1] = -1
     browsed = np.lexsort((hidden, _take_turns(pairs)))[:images]
-    scores = evaluated.known_scores
-    lowest = np.argsort([] if scores is None else scores, kind="stable")[:strange]
-    return Chosen(order[np.sort(varied)], order[browsed], lowest)
+    return Chosen(order[np.sort(varied)], order[browsed])
 
 
 def _take_turns(pairs: Ints) -> Ints:
@@ -85,7 +80,7 @@ def show_images(
     """Read the pictures of the chosen examples, all in one pass.
 
     Returns:
-        Mistakes, images and strange images, in the order of `chosen`.
+        Mistakes and images, in the order of `chosen`.
     """
     rows = np.unique(np.concatenate(chosen)).tolist()
     names = {evaluated.filenames[row] for row in rows}
@@ -97,7 +92,7 @@ def show_images(
         pictures[name] = make_thumbnail(encoded, side=side)
         if name in wrong:
             files[name] = encoded
-    mistakes, images, strange = (
+    mistakes, images = (
         tuple(PredictedImage.of(evaluated, row, pictures) for row in part.tolist())
         for part in chosen
     )
@@ -105,7 +100,7 @@ def show_images(
     mistakes = tuple(
         dataclasses.replace(image, heat_map=heat_maps.get(image.filename)) for image in mistakes
     )
-    return mistakes, images, strange
+    return mistakes, images
 
 
 def read_images(

@@ -126,10 +126,6 @@ def small() -> ReportFacts:
         model=ExportedModel(parameters=131_402, bytes=720_000),
         unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
         known_scores=np.random.default_rng(0).normal(size=400).astype(np.float32) * 2,
-        strange=tuple(
-            replace(image, known_score=place / 2 - 6)
-            for place, image in enumerate(make_mistakes(DIGITS, 14))
-        ),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         mistakes=make_mistakes(DIGITS, 30),
