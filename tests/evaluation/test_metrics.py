@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -6,7 +7,7 @@ from sklearn import metrics
 
 from components.metrics.classification_metrics import compare_models, measure
 from components.metrics.metric_table import METRICS
-from components.metrics.predictions import Floats, Ints, Predictions
+from components.metrics.predictions import Floats, Ints, Predictions, PredictionStats
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,
@@ -159,3 +160,34 @@ def test_classes_with_most_mistakes() -> None:
     measured = measure(predict("dcba", truth="aaabbccd", said="aacbbbcd"))
     np.testing.assert_array_equal(measured.most_mistaken(1), [2])
     np.testing.assert_array_equal(measured.most_mistaken(3), [0, 1, 2])
+
+
+@pytest.mark.parametrize("digits", [7, 1], ids=["as they are", "often equal"])
+@on_table
+def test_areas_are_those_of_scikit_learn(predictions: Predictions, digits: int) -> None:
+    rounded = predictions.probabilities.round(digits)
+    predictions = replace(predictions, probabilities=rounded)
+    measured = measure(predictions)
+    for place, label in enumerate(measured.labels):
+        column = predictions.labels.index(label)
+        truth, scores = predictions.ids == column, predictions.probabilities[:, column]
+        found = measured.auc[place], measured.average_precision[place]
+        if truth.any():
+            expected = metrics.roc_auc_score, metrics.average_precision_score
+            assert found == pytest.approx([score(truth, scores) for score in expected], abs=1e-6)
+        else:
+            assert np.isnan(found).all()
+
+
+def test_statistics_of_blocks_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.random.default_rng(0).random((1_000, 500), np.float32).round(4)
+    ids = np.arange(1_000) % 501 - 1
+    whole = PredictionStats.of(ids, scores)
+    monkeypatch.setattr("components.metrics.predictions._BLOCK", 30)
+    tracemalloc.start()
+    of_blocks = PredictionStats.of(ids, scores)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < scores.nbytes / 2
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(vars(of_blocks)[name], value)

@@ -10,7 +10,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.example import HEIGHT, LABEL
 from components.validation.anomalies import Reference, raise_thresholds
 from components.validation.config import ValidationConfig
-from components.validation.findings import explain_stop, stops_run
+from components.validation.findings import explain_stop
 from components.validation.tfdv_files import Statistics
 
 NEW_LABEL = Anomaly("eval", "image/class/text", "a new label", "anomaly")
@@ -31,12 +31,6 @@ def test_each_reason_of_each_anomaly_is_a_finding() -> None:
         Anomaly("train", "image/height", "Taller", "drift"),
         Anomaly("train", "image/height", "One is 3", "anomaly"),
     ]
-
-
-def test_the_configuration_decides_which_findings_stop_a_run() -> None:
-    default, strict = ValidationConfig(), ValidationConfig(anomalies="warn", drift="stop")
-    assert [stops_run(finding, default) for finding in (NEW_LABEL, MOVED)] == [True, False]
-    assert [stops_run(finding, strict) for finding in (NEW_LABEL, MOVED)] == [False, True]
 
 
 def test_a_stop_names_some_findings_and_the_ways_out() -> None:
