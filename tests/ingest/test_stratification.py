@@ -191,11 +191,6 @@ CASES: dict[str, tuple[dict[str | None, int], Splits, Mapping[str, float]]] = {
     "train alone": ({"train": 1000}, {"train": None}, THREE),
     "test judges only": ({"train": 1000, "test": 5}, {"train": None, "test": "test"}, TEN),
     "train and eval": ({"train": 9999, "eval": 9999}, {"train": "train", "eval": "eval"}, {}),
-    "all three": (
-        {"train": 5, "eval": 5, "test": 5},
-        {"train": "train", "eval": "eval", "test": "test"},
-        {},
-    ),
     "another split is left alone": (
         {"train": 2000, "night": 5},
         {"train": None, "night": "night"},

@@ -268,9 +268,9 @@ CASES |= {
         "--training.learning_rate 0.001, or unfreeze fewer blocks: --transfer.unfreeze 1",
     ),
     "fine-tuning in vain in all folds": (
-        transfer([0.8], [0.75], HEAD, transfer={"unfreeze": "top"}) | {"selection_folds": 5},
+        transfer([0.8], [0.75], HEAD, augmentation={"flip": True}) | {"selection_folds": 5},
         "fine-tuning has not improved the model beyond chance",
-        "--transfer.unfreeze 1",
+        "--transfer.unfreeze 1, or do not mirror text: --augmentation.flip false",
     ),
     "overfitting to features": (
         transfer([0.95], [0.7], HEAD, transfer={"unfreeze": "none"}),

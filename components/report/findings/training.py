@@ -109,11 +109,14 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     dropped = facts.selection_folds and facts.find_option("transfer.unfreeze") != "none"
     if last.name != phase.name or (phase.name == "head" and dropped):
         if facts.metrics.scalars["accuracy"] < 1:
+            text = ", or do not mirror text: --augmentation.flip false"
+            mirrored = facts.find_option("augmentation.flip")
             yield Finding(
                 "training",
                 "fine-tuning has not improved the model beyond chance",
                 "the model has the weights of the first phase, and fine-tuning only took time",
-                f"{_lower_rate(facts)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
+                f"{_lower_rate(facts)}, or unfreeze fewer blocks: --transfer.unfreeze 1"
+                f"{text if mirrored else ''}",
             )
         return
     # With training.keep last, it need not be the exported one.

@@ -38,7 +38,7 @@ NASTY = (
 _CONFIG: dict[str, dict[str, Any]] = {
     "ingest": {"splits": None},
     "transform": {"size": 32},
-    "augmentation": {"policy": "none"},
+    "augmentation": {"policy": "none", "flip": False},
     "model": {"name": "cnn", "weights": "none", "build_fn": None, "dropout": 0.2},
     "transfer": {"unfreeze": "top"},
     "training": {
