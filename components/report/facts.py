@@ -269,15 +269,20 @@ class ReportFacts:
         """Say how often `known` calls images unknown by mistake; "" without it."""
         if not (unknowns := self.unknowns):
             return ""
-        wanted, fitted = f"{unknowns.wanted:.1%}", f"{unknowns.images:,} images of the {EVAL} split"
+        wanted, fitted = f"{unknowns.wanted:.1%}", f"{unknowns.images:,} images"
+        if self.selection_folds:
+            fitted += ", each by a model that has not seen it"
+        else:
+            fitted += f" of the {EVAL} split"
         if unknowns.threshold is None:
             return (
                 f"Unknown-image detection is off: {unknowns.images:,} images are too few for a "
                 f"{100 * unknowns.wanted:g} % false-alarm rate."
             )
         fit = (
-            f"The model answers whether an image is known. Its score is the energy of the logits; "
-            f"the threshold was fitted to {wanted} false alarms on {fitted}"
+            f"The model answers whether an image is known. Its score says how much nearer the "
+            f"image is to a class than to all images; the threshold was fitted to {wanted} false "
+            f"alarms on {fitted}"
         )
         limit = (
             "Other images, such as noise or photographs of other things, may still be called known."

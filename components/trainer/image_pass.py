@@ -19,6 +19,7 @@ from components.host.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
 from components.records.record_reader import read_features
 from components.trainer.config.model import APPLICATIONS, PACKAGED, ModelConfig
+from components.trainer.export.known import find_features
 from components.trainer.input.shards import Shards
 from components.trainer.networks.efficientnet_lite import assign_tensors, build_efficientnet_lite
 from components.trainer.networks.imagenet import read_imagenet
@@ -27,8 +28,6 @@ from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
-# A function of its own hides the operations within it.
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 # Layers whose outputs describe an image beside those of the last one. With them, the labels of
 # 79.8 % of 3,000 images of CIFAR-10 follow from the other images, without them 73.5 %.
@@ -89,7 +88,8 @@ def make_describe(model: tf_keras.Model, config: ModelConfig) -> Describe:
     if concrete.structured_outputs is None:
         _LOGGER.warning(
             "The network of model.build_fn does not end with a Dense layer, so there are no "
-            "embeddings of the images: neither wrong labels nor similar images are found."
+            "embeddings of the images: neither wrong labels nor similar images are found, and the "
+            "model does not say which images are known."
         )
     return concrete  # type: ignore[no-any-return]
 
@@ -120,21 +120,3 @@ def _identify(shards: Shards) -> Iterator[tuple[str, str]]:
                 bytes(features.get(name, b"")).decode(errors="backslashreplace")
                 for name in (_NAME, _KEY)
             )
-
-
-def find_features(logits: tf.Tensor) -> tf.Tensor | None:
-    """Return the input of the last Dense layer, [batch, features]; None if there is none.
-
-    Searches the graph rather than Keras's layers, which a user's network need not have.
-    """
-    tensor = logits
-    while True:
-        operation = tensor.op
-        matrices = [x for x in operation.inputs if x.dtype.is_floating and x.shape.rank == 2]
-        if operation.type == "MatMul" or operation.type in _CALLS:
-            features = operation.inputs[0]
-            is_matrix = features.dtype.is_floating and features.shape.rank == 2
-            return features if is_matrix and features.shape[1] else None
-        if len(matrices) != 1:
-            return None
-        [tensor] = matrices

@@ -13,27 +13,31 @@ import os
 import time
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from components.contract.example import decode_text
 from components.contract.model_files import FORMATS_FOLDER, NETWORK_FILE, WEIGHTS_FILE
 from components.host.machine import require_formats
+from components.metrics.calibration import Unknowns
 from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.records.shard_files import read_index
 from components.trainer.config.training import TrainerConfig
 from components.trainer.export.formats import export_formats
+from components.trainer.export.known import Known, Likeness
 from components.trainer.export.signatures import Classifier, export_model, write_warmup
 from components.trainer.export.transform_graph import TransformGraph
 from components.trainer.image_pass import write_images
 from components.trainer.loop.calibration import (
     Calibration,
     compile_logits,
-    fit_known,
     fit_temperature,
+    fit_threshold,
     predict_logits,
 )
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
 from components.trainer.loop.folds import Validated, train_with_folds
+from components.trainer.loop.known_features import describe_images
 from components.trainer.loop.strategy import (
     is_chief,
     mean_of_workers,
@@ -94,10 +98,7 @@ def _train_and_export(
         training.model, lambda: prepared.build(config.model), config.training.precision
     )
     classifier, calibration = _calibrate(Classifier(model), data, validated)
-    unknowns = None
-    if rate := config.export.false_alarms:
-        unknowns = fit_known(model, data.read_in_order(data.evaluation), rate=rate)
-        classifier = dataclasses.replace(classifier, known=unknowns.threshold)
+    classifier, unknowns = _recognize(classifier, training, validated)
     describe_training(
         training,
         calibration,
@@ -151,6 +152,33 @@ def _calibrate(
         logits, ids = predict_logits(compile_logits(classifier.model), images)
     calibration = fit_temperature(logits, ids)
     return dataclasses.replace(classifier, temperature=calibration.temperature), calibration
+
+
+def _recognize(
+    classifier: Classifier, training: Training, validated: Validated | None
+) -> tuple[Classifier, Unknowns | None]:
+    """Fit what tells known images, its threshold on images that were not trained on."""
+    data, rate = training.data, training.data.config.export.false_alarms
+    if not rate:
+        return classifier, None
+    places: dict[str, Any] = {"phase": training.exported, "plain": classifier.model}
+    learned = describe_images(training, data.train, **places)
+    if learned is None:
+        return classifier, None
+    likeness = Likeness.fit(*learned)
+    if validated:
+        scores, ids = validated.known_scores, validated.images.labels
+        # No image of these classes is like those that its fold learned from.
+        ids = np.where(np.isin(ids, validated.unlearned), -1, ids)
+    else:
+        others = describe_images(training, data.evaluation, **places)
+        assert others
+        scores, ids = likeness.score(others[0]), others[1]
+    unknowns = fit_threshold(scores[ids >= 0], rate=rate)
+    if unknowns.threshold is None:
+        return classifier, unknowns
+    known = Known(likeness, unknowns.threshold)
+    return dataclasses.replace(classifier, known=known), unknowns
 
 
 def _export(

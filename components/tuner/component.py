@@ -80,9 +80,8 @@ class ImageTuner(component.Tuner):
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",
         )
-        # Changing how the model is exported must not search again; folds depend on false alarms.
-        export = ExportConfig(false_alarms=config.export.false_alarms)
-        config = complete(dataclasses.replace(config, export=export), transform_graph)
+        # Changing how the model is exported must not search again.
+        config = complete(dataclasses.replace(config, export=ExportConfig()), transform_graph)
         spec = ImageTunerSpec(
             examples=examples,
             transform_graph=transform_graph,

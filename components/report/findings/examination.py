@@ -37,7 +37,7 @@ def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
 def _advise_images(facts: ReportFacts) -> str:
     images = sum(sum(labels.values()) for labels in facts.balance.values())
     # What folds exclude, or have done already.
-    excluded = facts.folds or facts.unknowns or facts.find_option("ingest.splits")
+    excluded = facts.folds or facts.find_option("ingest.splits")
     if images < FEW_IMAGES and not excluded:
         return (
             f"judge all {images:,} images, each by a model that has not seen it: --training.folds 5"
@@ -111,7 +111,7 @@ def check_outputs(facts: ReportFacts) -> Iterator[Finding]:
         yield Finding(
             "calibration",
             facts.false_alarms.rstrip("."),
-            "the model does not answer all that was asked for",
+            "the model does not say which images are unlike those of training",
             "add images, or change export.false_alarms",
         )
 

@@ -32,7 +32,8 @@ from components.images.canonical import canonicalize, decode
 from components.images.options import CHANNELS, ImageOptions, TransformConfig
 from components.images.portable import prepare
 from components.trainer.export import conversion_process
-from components.trainer.export.signatures import SCOPE, Classifier
+from components.trainer.export.known import SCOPE
+from components.trainer.export.signatures import Classifier
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def export_formats(
         "form": to_dict(config),
         "labels": texts,
         "kinds": list(kinds),
-        "known_threshold": classifier.known,
+        "known_threshold": classifier.known and classifier.known.threshold,
     }
     tf.io.gfile.makedirs(os.path.join(directory, GOLDEN_FOLDER))
     with tempfile.TemporaryDirectory(prefix="formats-") as work:
@@ -120,7 +121,7 @@ def _save(
         return function(images)
 
     served = tf.Module()
-    served.weights, served.answer = classifier.model.variables, answer
+    served.weights, served.answer = classifier.variables, answer
     tf.saved_model.save(served, directory, signatures={"serving_default": answer})
 
 

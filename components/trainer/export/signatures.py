@@ -18,15 +18,13 @@ from components.images.options import TransformConfig
 from components.trainer.export.decoding import Decoded, decode_files
 from components.trainer.export.explanation import make_explain
 from components.trainer.export.graph_digest import write_identity
+from components.trainer.export.known import Known
 
 if TYPE_CHECKING:
     from components.trainer.export.transform_graph import TransformGraph
 
 Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 """From raw features, each [batch, 1], to transformed ones."""
-
-SCOPE = "known"
-"""Begins the names of the operations of `energy`."""
 
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
@@ -40,35 +38,26 @@ class Classifier:
     """uint8 [batch, size, size, 3] → logits [batch, classes]."""
     temperature: float = 1.0
     """Divisor of the logits."""
-    known: float | None = None
-    """Least energy of an image like those of training; None: there is no decision."""
+    known: Known | None = None
+    """Tells which images are like those of training; None: there is no decision."""
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """All weights."""
+        return [*self.model.variables, *(self.known.variables if self.known else ())]
 
     def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return `probabilities`, float32 [batch, classes].
+        """Return `probabilities`, float32 [batch, classes], within a `tf.function`.
 
-        With a threshold, also `known_score`, float32 [batch], and `known`, bool [batch].
+        Also `known_score`, float32 [batch], and `known`, bool [batch], unless there is no decision.
         """
         logits = self.model(images, training=False)
         found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
-        if self.known is not None:
-            found[KNOWN_SCORE] = energy(logits)
-            found[KNOWN] = found[KNOWN_SCORE] >= self.known
-        return found
+        return found | (self.known.answer(logits) if self.known else {})
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
         """Return float32 [batch, classes]."""
         return tf.nn.softmax(self.model(images, training=False) / self.temperature)
-
-
-def energy(logits: tf.Tensor) -> tf.Tensor:
-    """Return the logarithm of the sum of exponentials of logits [batch, classes], float32 [batch].
-
-    It is high if some logit is, as of images like those of training (Liu et al., 2020,
-    https://arxiv.org/abs/2010.03759).
-    """
-    with tf.name_scope(SCOPE):
-        # Logits minus their logarithms of probabilities are the energy, in each column.
-        return tf.reduce_max(logits - tf.nn.log_softmax(logits), axis=1)
 
 
 def export_model(
@@ -81,8 +70,8 @@ def export_model(
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
             `labels` string [batch, classes], the text of each column; `error` string [batch],
             empty, or why a file was not decoded: its label is empty, its probabilities are 0;
-            with `export.false_alarms`, `known` bool [batch], whether the image is like those of
-            training, and `known_score` float32 [batch], 0 for a file that was not decoded.
+            unless `export.false_alarms` is 0, `known` bool [batch], whether the image is like
+            those of training, and `known_score` float32 [batch], 0 for a file that was not decoded.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`, `known` and `known_score` likewise. For TFMA and the Evaluator.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
@@ -95,7 +84,7 @@ def export_model(
     # The signatures need weights and the vocabulary's table, saved if tracked. TensorFlow would
     # trace every function of Keras's own objects again: 8 s instead of 0.6.
     served = tf.Module()
-    served.weights, served.transform = classifier.model.variables, tracked
+    served.weights, served.transform = classifier.variables, tracked
     save_atomically(served, directory, signatures)
 
 

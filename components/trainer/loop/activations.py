@@ -90,7 +90,11 @@ class Activations:
 
     def read_evaluation(self) -> tf.data.Dataset:
         """Return the outputs for every example of the eval split once."""
-        return self._batches(self._data.evaluation, self._data.batch_size)
+        return self.read_in_order(self._data.evaluation)
+
+    def read_in_order(self, shards: Shards) -> tf.data.Dataset:
+        """Return the outputs for the images of a split themselves, in order."""
+        return self._batches(shards, self._data.batch_size)
 
     def first_views(self, shards: Shards) -> Table:
         """Return the outputs for the images themselves, and the label ids, in order."""

@@ -1,6 +1,6 @@
 """Numbers that are fitted after training, on images that were not trained on.
 
-A temperature calibrates the probabilities; a threshold of the energy says which images are known.
+A temperature calibrates the probabilities; a threshold says which images are known.
 """
 
 import math
@@ -17,7 +17,6 @@ from scipy.special import log_softmax
 
 from components.contract.confidence import Z
 from components.metrics.calibration import Unknowns
-from components.trainer.export.signatures import energy
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0
@@ -66,19 +65,17 @@ def predict_logits(
     return logits, labels
 
 
-def fit_known(model: tf_keras.Model, images: tf.data.Dataset, *, rate: float) -> Unknowns:
-    """Fit the threshold of the energy on batches of images and label ids.
+def fit_threshold(scores: NDArray[np.float32], *, rate: float) -> Unknowns:
+    """Fit the least score of a known image on images that the score was not fitted on.
 
     It is the corrected quantile of Angelopoulos and Bates (2021), https://arxiv.org/abs/2107.07511:
-    a further image like these has a lower energy with a probability of at most `rate`. Images of
-    unknown labels are skipped.
+    a further image like these has a lower score with a probability of at most `rate`. NaN is
+    left out.
     """
-    measure = tf.function(lambda batch: energy(model(batch, training=False)), autograph=False)
-    measured = [measure(batch).numpy()[ids.numpy() >= 0] for batch, ids in images]
-    energies = np.sort(np.concatenate([np.empty(0, np.float32), *measured]))
-    most = math.floor((len(energies) + 1) * rate + _EPSILON)
-    threshold = float(energies[most - 1]) if most else None
-    return Unknowns(rate, len(energies), threshold)
+    scores = scores[np.isfinite(scores)]
+    most = math.floor((len(scores) + 1) * rate + _EPSILON)
+    threshold = float(np.sort(scores)[most - 1]) if most else None
+    return Unknowns(rate, len(scores), threshold)
 
 
 def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> Calibration:

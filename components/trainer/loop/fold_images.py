@@ -196,8 +196,6 @@ def _describe_gain(data: TrainingInput) -> tuple[str, float]:
 
 def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds: int) -> str:
     """Say as a clause why the images are not divided into folds; "" if they can be."""
-    if data.config.export.false_alarms:
-        return "export.false_alarms fits its threshold on the eval split"
     index, images = read_index(data.train.uri), data.train.total + data.evaluation.total
     few = FEW_FOR_WEIGHTS if data.config.model.pretrained else FEW_IMAGES
     if images >= few or "groups" not in index or EVAL not in index["splits"]:

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.calibration import fit_temperature, improves
 from components.trainer.loop.checkpoint import write_whole
 from components.trainer.loop.fold_images import Rows, SmallSet
+from components.trainer.loop.known_features import score_evaluation
 from components.trainer.loop.train import (
     HEAD,
     FixedLength,
@@ -39,6 +40,7 @@ from components.trainer.loop.train import (
 from components.trainer.training_input import TrainingInput
 
 Logits = NDArray[np.float32]
+Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +52,14 @@ class FoldResult:
     curves: Mapping[str, list[float]]
     """Metric on these images → its values."""
     seconds: float
+    known_scores: Mapping[str, Scores] = field(default_factory=dict)
+    """Of these images, after the last epoch of each phase; none without a last Dense layer."""
 
     def save(self, path: str) -> None:
         """Write the result to a file that appears whole or not at all."""
-        facts = {name: value for name, value in vars(self).items() if name != "logits"}
+        facts = {"curves": self.curves, "seconds": self.seconds}
         buffer = io.BytesIO()
-        np.savez(buffer, logits=self.logits, facts=json.dumps(facts))
+        np.savez(buffer, logits=self.logits, facts=json.dumps(facts), **self.known_scores)
         write_whole(path, buffer.getvalue())
 
     @classmethod
@@ -64,7 +68,9 @@ class FoldResult:
         if not tf.io.gfile.exists(path):
             return None
         with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
-            return cls(arrays["logits"], **json.loads(str(arrays["facts"])))
+            facts = json.loads(str(arrays["facts"]))
+            scores = {name: arrays[name] for name in arrays if name not in ("logits", "facts")}
+            return cls(arrays["logits"], known_scores=scores, **facts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +142,19 @@ class Validated:
         found = np.empty((len(self.assigned), self.results[0].logits.shape[2]), np.float32)
         for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
             found[self.assigned == fold] = result.logits[epoch - 1]
+        return found
+
+    @property
+    def known_scores(self) -> Scores:
+        """How much each image is like those that its fold learned from, [images].
+
+        Within a phase, all epochs count as its last one. NaN without a last Dense layer.
+        """
+        [*lengths] = full_lengths(self.config).values()
+        found = np.full(len(self.assigned), np.nan, np.float32)
+        for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
+            if scores := [*result.known_scores.values()]:
+                found[self.assigned == fold] = scores[0 if epoch <= lengths[0] else -1]
         return found
 
     def predict(self, labels: tuple[str, ...]) -> FoldPredictions:
@@ -285,7 +304,9 @@ def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> Fo
         for name in histories[0]
         if name.startswith("val_")
     }
-    return FoldResult(np.stack(logits), curves, time.perf_counter() - started)
+    scores = {phase.name: score_evaluation(training, phase=phase.name) for phase in training.phases}
+    known = {name: found for name, found in scores.items() if found is not None}
+    return FoldResult(np.stack(logits), curves, time.perf_counter() - started, known)
 
 
 def _lengthen(values: Sequence[Any], length: int) -> list[Any]:

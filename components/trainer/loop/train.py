@@ -48,7 +48,7 @@ _LOGGER = logging.getLogger(__name__)
 # Training images to which the head is fitted; they are in the order of a hash.
 _MOST_FOR_HEAD = 50_000
 # Names of the phases, and of the folders of their checkpoints.
-_TRAIN, HEAD, _FINE_TUNE = "train", "head", "fine_tune"
+_TRAIN, HEAD, FINE_TUNE = "train", "head", "fine_tune"
 # Compiled loops that are kept for other trainings; each has the weights three times in memory.
 _MOST_LOOPS = 6
 
@@ -63,7 +63,7 @@ def full_lengths(config: TrainerConfig) -> dict[str, int]:
     epochs = config.training.epochs
     if not config.model.pretrained:
         return {_TRAIN: epochs}
-    later = {} if config.transfer.unfreeze == "none" else {_FINE_TUNE: epochs}
+    later = {} if config.transfer.unfreeze == "none" else {FINE_TUNE: epochs}
     return {HEAD: 1} | later
 
 
@@ -194,7 +194,7 @@ class Training:
             self._fit(_TRAIN, self.model, self.data)
             return
         self._train_head()
-        if _FINE_TUNE in self._lengths:
+        if FINE_TUNE in self._lengths:
             self._fine_tune()
         unfreeze_everything(self.model)
 
@@ -209,14 +209,17 @@ class Training:
                 merged.setdefault(name, []).extend(values)
         return merged
 
+    def see_fixed(self) -> Activations:
+        """Return the features of images as they are, before any fine-tuning."""
+        backbone, tables = Parts.of(self.model).backbone, self.shared.activations
+        return Activations(backbone, self.data, most=_MOST_FOR_HEAD, tables=tables)
+
     def _train_head(self) -> None:
         """Fit the last layer to features of the images as they are."""
         started = time.perf_counter()
         freeze(self.model, unfreeze="none")
         parts, data = Parts.of(self.model), self.data
-        seen = Activations(
-            parts.backbone, data, most=_MOST_FOR_HEAD, tables=self.shared.activations
-        )
+        seen = self.see_fixed()
         features, ids = seen.first_views(data.train)
         predict = fit_head(
             parts.head, features, ids, class_weights=data.class_weights(self._classes, sampled=True)
@@ -242,10 +245,10 @@ class Training:
     def _fine_tune(self) -> None:
         """Train the unfrozen layers; keep the earlier weights unless the new ones are better."""
         freeze(self.model, unfreeze=self.data.config.transfer.unfreeze)
-        model, source = self._find_unfrozen()
+        model, source = self.find_unfrozen()
         variables = list(model.variables)
         earlier = [variable.numpy() for variable in variables]
-        loop = self._fit(_FINE_TUNE, model, source)
+        loop = self._fit(FINE_TUNE, model, source)
         last = self.phases[-1].progress
 
         def is_better() -> bool:
@@ -267,7 +270,7 @@ class Training:
                 "transfer.unfreeze."
             )
 
-    def _find_unfrozen(self) -> tuple[tf_keras.Model, Source]:
+    def find_unfrozen(self) -> tuple[tf_keras.Model, Source]:
         """Return the model to fine-tune and what it reads: activations of the frozen layers.
 
         If they cannot be kept, it is the whole model, which reads images.

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.metrics import roc_auc_score
 
 from components.contract.artifact_files import read_json
@@ -19,8 +18,9 @@ from components.images.options import TransformConfig
 from components.metrics.calibration import Unknowns
 from components.predict.model import RankingModel
 from components.trainer.export.formats import export_formats
+from components.trainer.export.known import Known, Likeness
 from components.trainer.export.signatures import Classifier, make_signatures, save_atomically
-from components.trainer.loop.calibration import fit_known
+from components.trainer.loop.calibration import fit_threshold
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.versions import Versions
 from tests.apps.serve.serving import ask, instances, running
@@ -52,19 +52,32 @@ def network() -> tf_keras.Model:
     return make_network()
 
 
+def see(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the features that the network has for images: means of the channels."""
+    means: NDArray[np.float32] = images.astype(np.float32).mean(axis=(1, 2)) / 32
+    return means
+
+
 def fit(network: tf_keras.Model, *, each: int = 400) -> tuple[Classifier, Unknowns]:
-    images = tf.data.Dataset.from_tensor_slices(draw(COLORS, each, seed=2)).batch(64)
-    unknowns = fit_known(network, images, rate=0.05)
-    return Classifier(network, known=unknowns.threshold), unknowns
+    images, ids = draw(COLORS, 400, seed=1)
+    likeness = Likeness.fit(see(images), ids)
+    unknowns = fit_threshold(likeness.score(see(draw(COLORS, each, seed=2)[0])), rate=0.05)
+    known = None if unknowns.threshold is None else Known(likeness, unknowns.threshold)
+    return Classifier(network, known=known), unknowns
+
+
+def answer(classifier: Classifier, images: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+    outputs = tf.function(classifier.answer)(tf.constant(images))
+    return {name: value.numpy() for name, value in outputs.items()}
 
 
 def test_false_alarms_are_as_wanted_and_unknown_images_are_found(network: tf_keras.Model) -> None:
     classifier, unknowns = fit(network)
     images = np.concatenate([draw(COLORS, 300, seed=3)[0], draw(GRAY, 300, seed=4)[0]])
-    found = classifier.answer(tf.constant(images))
-    score, known = found[KNOWN_SCORE].numpy(), found[KNOWN].numpy()
-    logits = network(images).numpy().astype(np.float64)
-    np.testing.assert_allclose(score, logsumexp(logits, axis=1), rtol=1e-5)
+    found = answer(classifier, images)
+    score, known = found[KNOWN_SCORE], found[KNOWN]
+    likeness = Likeness.fit(see(draw(COLORS, 400, seed=1)[0]), draw(COLORS, 400, seed=1)[1])
+    np.testing.assert_allclose(score, likeness.score(see(images)), atol=1e-4)
     assert (known == (score >= np.float32(unknowns.threshold))).all()
     measured = unknowns.measure(score[:900], held_out=True)
     assert measured.found == np.mean(~known[:900])
@@ -75,10 +88,41 @@ def test_false_alarms_are_as_wanted_and_unknown_images_are_found(network: tf_ker
     assert unknowns.measure(score[:900], held_out=False).found is None
 
 
-def test_images_of_unknown_labels_are_not_fitted(network: tf_keras.Model) -> None:
-    images, ids = draw(COLORS, 40, seed=2)
-    some = tf.data.Dataset.from_tensor_slices((images, np.where(ids == 0, -1, ids))).batch(64)
-    assert fit_known(network, some, rate=0.05).images == 80
+def test_the_score_is_that_of_linear_discriminant_analysis() -> None:
+    random, ids = np.random.default_rng(0), np.arange(300) % 3
+    features = (random.normal(size=(300, 5)) + 2 * np.eye(5)[ids] + 3).astype(np.float32)
+    deviation = features.std(axis=0)
+    values = (features - features.mean(axis=0)) / (deviation + 0.1 * deviation.mean())
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    means = np.stack([values[ids == label].mean(axis=0) for label in range(3)])
+    covariance = np.cov((values - means[ids]).T, bias=True)
+    inverse = np.linalg.inv(covariance + 3 * np.trace(covariance) / 5 * np.eye(5))
+
+    def distance(center: NDArray[Any]) -> NDArray[Any]:
+        away = values - center
+        found: NDArray[Any] = np.einsum("id,de,ie->i", away, inverse, away)
+        return found
+
+    nearest = np.min([distance(mean) for mean in means], axis=0)
+    expected = (distance(values.mean(axis=0)) - nearest) / 2
+    np.testing.assert_allclose(Likeness.fit(features, ids).score(features), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("each", "classes", "features"),
+    [
+        (1, 2, 4),  # One image a class has no deviation from its mean.
+        (1, 1000, 16),
+        (2, 3, 9000),  # Too many for their covariance.
+    ],
+)
+def test_few_images_have_scores(each: int, classes: int, features: int) -> None:
+    ids = np.tile(np.arange(classes), each)
+    values = np.random.default_rng(0).normal(size=(len(ids), features)).astype(np.float32)
+    values[:, 0] = 1.0  # A feature may be constant.
+    scores = Likeness.fit(values, ids).score(np.concatenate([values, -values]))
+    assert np.isfinite(scores).all()
+    assert scores[: len(ids)].mean() > scores[len(ids) :].mean()
 
 
 @pytest.mark.parametrize(("each", "enough"), [(6, False), (7, True)])
@@ -88,7 +132,7 @@ def test_a_threshold_takes_enough_images(
     classifier, unknowns = fit(network, each=each)
     assert unknowns.images == 3 * each
     assert (unknowns.threshold is not None) == enough
-    found = classifier.answer(tf.constant(draw(COLORS, 1, 5)[0]))
+    found = answer(classifier, draw(COLORS, 1, 5)[0])
     assert (KNOWN in found) == (KNOWN_SCORE in found) == enough
 
 
@@ -105,7 +149,7 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
         config=config,
     )
     served = tf.Module()
-    served.weights = classifier.model.variables
+    served.weights = classifier.variables
     folder = tmp_path / "pushed" / "7"
     save_atomically(served, str(folder), {"serving_default": signatures["serving_default"]})
 
