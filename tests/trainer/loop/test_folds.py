@@ -81,7 +81,8 @@ def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) ->
     results = []
     for _ in range(3):
         logits = random.normal(size=(4, 4, 3)).astype(np.float32)
-        results.append(FoldResult(logits, {"val_loss": [4.0, 3, 2, 1]}, 1.0))
+        scores = {"head": np.zeros(4, np.float32), "fine_tune": np.ones(4, np.float32)}
+        results.append(FoldResult(logits, {"val_loss": [4.0, 3, 2, 1]}, 1.0, scores))
     found = validated(
         results,
         model=ModelConfig(name="mobilenet_v2", weights="imagenet"),
@@ -93,6 +94,17 @@ def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) ->
             result.logits[3] += 5 * np.eye(3)[ids]
     assert found.lengths == ({"head": 1, "fine_tune": 3} if better else {"head": 1})
     assert found.epochs == [4 if better else 1] * 3
+    assert found.known_scores.tolist() == [float(better)] * 12
+
+
+def test_the_scores_of_a_fold_survive_an_interruption(tmp_path: Path) -> None:
+    scores = {"head": RNG.normal(size=4).astype(np.float32)}
+    kept = replace(result([2.0, 1.0]), known_scores=scores)
+    kept.save(str(tmp_path / "fold-0.npz"))
+    found = FoldResult.load(str(tmp_path / "fold-0.npz"))
+    assert found is not None
+    assert (found.curves, found.seconds) == (kept.curves, kept.seconds)
+    np.testing.assert_array_equal(found.known_scores["head"], scores["head"])
 
 
 def test_the_temperature_of_a_fold_is_that_of_the_others() -> None:
