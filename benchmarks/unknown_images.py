@@ -73,7 +73,7 @@ def _measure_pair(source: Path, work: Path, left_out: tuple[str, ...], chosen: l
     for folder in (target, output):
         shutil.rmtree(folder, ignore_errors=True)
     held_out = _copy(source, target, left_out)
-    option_words = [f"--{option}" for option in chosen]
+    option_words = ["--export.false_alarms=0.05", *(f"--{option}" for option in chosen)]
     run_pipeline(["--data", str(target), "--output", str(output), *option_words])
     [model] = output.glob("artifacts/Trainer/model/*/Format-Serving")
     import_quietly()
