@@ -21,7 +21,7 @@ SCOPE = "known"
 
 # Added to the deviation of each feature, of the mean deviation; and to the variance within classes,
 # of the mean variance. On CIFAR-10 with two classes left out, a third or three times as much of
-# either changes the AUROC by less than 0.01.
+# either changes the AUROC by at most 0.01.
 _LEAST_DEVIATION, _RIDGE = 0.1, 3.0
 # Above, the variances within classes count as equal: their covariance would take a gigabyte.
 _MOST_FEATURES = 8192
