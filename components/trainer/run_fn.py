@@ -13,7 +13,6 @@ import os
 import time
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from components.contract.example import decode_text
@@ -168,8 +167,6 @@ def _recognize(
     likeness = Likeness.fit(*learned)
     if validated:
         scores, ids = validated.known_scores, validated.images.labels
-        # No image of these classes is like those that its fold learned from.
-        ids = np.where(np.isin(ids, validated.unlearned), -1, ids)
     else:
         others = describe_images(training, data.evaluation, **places)
         assert others

@@ -148,13 +148,18 @@ class Validated:
     def known_scores(self) -> Scores:
         """How much each image is like those that its fold learned from, [images].
 
-        Within a phase, all epochs count as its last one. NaN without a last Dense layer.
+        Within a phase, all epochs count as its last one. NaN without a last Dense layer, and for a
+        class with all images in one fold, whose model has not learned it.
         """
         [*lengths] = full_lengths(self.config).values()
         found = np.full(len(self.assigned), np.nan, np.float32)
         for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
             if scores := [*result.known_scores.values()]:
                 found[self.assigned == fold] = scores[0 if epoch <= lengths[0] else -1]
+        for number in np.unique(self.images.labels):
+            of_class = self.images.labels == number
+            if not np.ptp(self.assigned[of_class]):
+                found[of_class] = np.nan
         return found
 
     def predict(self, labels: tuple[str, ...]) -> FoldPredictions:
