@@ -309,8 +309,10 @@ def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> Fo
         for name in histories[0]
         if name.startswith("val_")
     }
-    scores = {phase.name: score_evaluation(training, phase=phase.name) for phase in training.phases}
-    known = {name: found for name, found in scores.items() if found is not None}
+    known: dict[str, Scores] = {}
+    for phase in training.phases if data.config.export.false_alarms else ():
+        if (scores := score_evaluation(training, phase=phase.name)) is not None:
+            known[phase.name] = scores
     return FoldResult(np.stack(logits), curves, time.perf_counter() - started, known)
 
 
