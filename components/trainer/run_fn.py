@@ -160,15 +160,14 @@ def _recognize(
     data, rate = training.data, training.data.config.export.false_alarms
     if not rate:
         return classifier, None
-    places: dict[str, Any] = {"phase": training.exported, "plain": classifier.model}
-    learned = describe_images(training, data.train, **places)
+    learned = describe_images(training, data.train, phase=training.exported)
     if learned is None:
         return classifier, None
     likeness = Likeness.fit(*learned)
     if validated:
         scores, ids = validated.known_scores, validated.images.labels
     else:
-        others = describe_images(training, data.evaluation, **places)
+        others = describe_images(training, data.evaluation, phase=training.exported)
         assert others
         scores, ids = likeness.score(others[0]), others[1]
     unknowns = fit_threshold(scores[ids >= 0], rate=rate)

@@ -24,34 +24,30 @@ Labeled = tuple[NDArray[np.floating[Any]], NDArray[np.int64]]
 """Features of images, [images, d], and their label ids."""
 
 
-def describe_images(
-    training: Training, shards: Shards, *, phase: str, plain: tf_keras.Model | None = None
-) -> Labeled | None:
+def describe_images(training: Training, shards: Shards, *, phase: str) -> Labeled | None:
     """Return the features of the first images of a split; None without a last Dense layer.
 
     Args:
         training: a completed one.
         shards: of its train or eval split.
         phase: whose weights its model has.
-        plain: the model in float32 on one device, if that is another one.
     """
     model: tf_keras.Model = training.model
     source: Source = training.data
-    if plain is not None and plain is not model:
-        model = plain
-    elif phase == HEAD:
+    if phase == HEAD:
         fixed, label_ids = training.see_fixed().first_views(shards)
         return fixed[:_MOST_IMAGES], label_ids[:_MOST_IMAGES]
-    elif phase == FINE_TUNE:
+    if phase == FINE_TUNE:
         model, source = training.find_unfrozen()
-    describe = _compile(model)
+    batches = source.read_in_order(shards)
+    describe = _compile(model, batches.element_spec[0])
     if describe.structured_outputs is None:
         return None
     features = [np.empty((0, describe.structured_outputs.shape[1]), np.float32)]
     labels = [np.empty(0, np.int64)]
     with sharing_captured():
-        batches = iter(source.read_in_order(shards))
-    for images, ids in itertools.islice(batches, -(-_MOST_IMAGES // training.data.batch_size)):
+        first = itertools.islice(batches, -(-_MOST_IMAGES // training.data.batch_size))
+    for images, ids in first:
         features.append(describe(images).numpy())
         labels.append(ids.numpy())
     return np.concatenate(features), np.concatenate(labels)
@@ -71,12 +67,16 @@ def score_evaluation(training: Training, *, phase: str) -> NDArray[np.float32] |
     return Likeness.fit(*known).score(others[0])
 
 
-def _compile(model: tf_keras.Model) -> Any:
-    """Return a function from the input of a model to features, [batch, d]."""
-    images = tf.TensorSpec([None, *model.input_shape[1:]], model.inputs[0].dtype)
+def _compile(model: tf_keras.Model, batch: tf.TensorSpec) -> Any:
+    """Return a function from batches for a model to features, float32 [batch, d].
+
+    Activations are in half precision, as is what a network of mixed precision computes.
+    """
+    images = tf.TensorSpec([None, *batch.shape[1:]], batch.dtype)
 
     @tf.function(input_signature=[images], autograph=False)
     def describe(images: tf.Tensor) -> tf.Tensor | None:
-        return find_features(model(images, training=False))
+        features = find_features(model(images, training=False))
+        return None if features is None else tf.cast(features, tf.float32)
 
     return describe.get_concrete_function()
