@@ -34,6 +34,7 @@ Figure = dict[str, float]
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=10)
     parser.add_argument("--data", help="folder of images; default: the built-in digits")
+    parser.add_argument("--each", type=options.at_least_one, help="images a class to train on")
     parser.add_argument("--option", action="append", default=[], help="of the runs: NAME=VALUE")
     return parser
 
@@ -49,7 +50,7 @@ def _measure(arguments: argparse.Namespace) -> None:
         progress = Progress(len(pairs))
         for pair in pairs:
             name = " and ".join(pair)
-            figures[name] = [_measure_pair(source, Path(work), pair, arguments.option)]
+            figures[name] = [_measure_pair(source, Path(work), pair, arguments)]
             progress.report(name)
             # Hours of work: what is done is kept.
             table = _tabulate(figures)
@@ -67,13 +68,15 @@ def _choose_pairs(labels: list[str], count: int) -> list[tuple[str, ...]]:
     return list(itertools.islice(unique, count))
 
 
-def _measure_pair(source: Path, work: Path, left_out: tuple[str, ...], chosen: list[str]) -> Figure:
+def _measure_pair(
+    source: Path, work: Path, left_out: tuple[str, ...], arguments: argparse.Namespace
+) -> Figure:
     """Train without some classes; return what the model makes of held-out images."""
     target, output = work / "copy", work / "output"
     for folder in (target, output):
         shutil.rmtree(folder, ignore_errors=True)
-    held_out = _copy(source, target, left_out)
-    option_words = ["--export.false_alarms=0.05", *(f"--{option}" for option in chosen)]
+    held_out = _copy(source, target, left_out, each=arguments.each)
+    option_words = ["--export.false_alarms=0.05", *(f"--{one}" for one in arguments.option)]
     run_pipeline(["--data", str(target), "--output", str(output), *option_words])
     [model] = output.glob("artifacts/Trainer/model/*/Format-Serving")
     import_quietly()
@@ -95,18 +98,19 @@ def _measure_pair(source: Path, work: Path, left_out: tuple[str, ...], chosen: l
     return {**found, "recall": float(denied[~is_known].mean())}
 
 
-def _copy(source: Path, target: Path, left_out: tuple[str, ...]) -> list[Path]:
+def _copy(source: Path, target: Path, left_out: tuple[str, ...], *, each: int | None) -> list[Path]:
     """Copy the images to train on; return those that are held out, of all classes."""
     files = sorted(path for path in source.rglob("*") if path.is_file())
     tests = [path for path in files if path.parent.parent.name == "test"]
     if not tests:
         folders = itertools.groupby(files, key=lambda path: path.parent)
         tests = [path for _, group in folders for path in [*group][::_HELD_OUT]]
-    for path in sorted({*files} - {*tests}):
-        if path.parent.name not in left_out:
-            folder = target / path.parent.name
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, folder / path.name)
+    rest = itertools.groupby(sorted({*files} - {*tests}), key=lambda path: path.parent)
+    for folder, group in rest:
+        if folder.name not in left_out:
+            (target / folder.name).mkdir(parents=True, exist_ok=True)
+            for path in itertools.islice(group, each):
+                shutil.copy(path, target / folder.name / path.name)
     return tests
 
 

@@ -9,7 +9,7 @@ import tf_keras
 
 from components.trainer.loop.activations import Activations
 from components.trainer.loop.known_features import describe_images, score_evaluation
-from components.trainer.loop.train import FINE_TUNE, HEAD
+from components.trainer.loop.train import FINE_TUNE, HEAD, Shared
 from tests.trainer.input.shard_folder import ShardFolder
 from tests.trainer.loop.test_activations import Backbone, in_order, training_input
 
@@ -25,6 +25,7 @@ def make_training(folder: ShardFolder, *, dtype: str = "float32") -> Any:
         model=model,
         data=data,
         see_fixed=lambda: seen,
+        shared=Shared(),
         find_unfrozen=lambda: (rest, seen),
         expected={HEAD: backbone, FINE_TUNE: lambda images: layers[0](backbone(images))},
     )
