@@ -310,9 +310,9 @@ def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> Fo
         if name.startswith("val_")
     }
     known: dict[str, Scores] = {}
-    for phase in training.phases if data.config.export.false_alarms else ():
-        if (scores := score_evaluation(training, phase=phase.name)) is not None:
-            known[phase.name] = scores
+    for done in training.phases if data.config.export.false_alarms else ():
+        if (scores := score_evaluation(training, phase=done.name)) is not None:
+            known[done.name] = scores
     return FoldResult(np.stack(logits), curves, time.perf_counter() - started, known)
 
 
