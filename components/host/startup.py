@@ -114,13 +114,9 @@ class _LazyPackage(types.ModuleType):
 
 
 def seconds_since_start() -> float:
-    """Return the seconds since this process, or the `uv run` that started it, began."""
-    process = psutil.Process()
-    with contextlib.suppress(psutil.Error):
-        if (parent := process.parent()) and parent.name() == "uv":
-            process = parent
+    """Return the seconds since this process began."""
     # Linux counts from the start of the machine, which psutil knows only to the second.
-    started = process.create_time() - psutil.boot_time()
+    started = psutil.Process().create_time() - psutil.boot_time()
     return time.clock_gettime(time.CLOCK_BOOTTIME) - float(started)
 
 

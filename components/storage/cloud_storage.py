@@ -28,9 +28,6 @@ from components.contract.printable import hide_login
 from components.storage import retry
 from components.storage.retry import Retrier, digest
 
-PIECE = 8 * 2**20
-"""Larger uploads go in pieces of this many bytes, of which only the last one is ever resent."""
-
 _DAMAGED_ATTEMPTS = 3
 # Prefixes listed at the same time; fields of the objects of a page, and its size, the largest.
 _LISTINGS = 16
@@ -39,15 +36,10 @@ _LISTED = {
     "maxResults": 5000,
 }
 _TEMPORARY_STATUSES = (401, 408, 429)
-_GONE = 410
 # aiohttp's 100 are too few for requests of 30 ms; each new one costs as much as five requests.
 _CONNECTIONS = 256
 
 _Response = tuple[int, Any, Any, bytes]
-
-
-class LostSessionError(Exception):
-    """An upload in pieces has expired, or has finished without our knowing: start again."""
 
 
 class _UnsettledError(Exception):
@@ -90,7 +82,6 @@ class CloudStorage(GCSFileSystem):
         self, attempt: Callable[[], Awaitable[_Response]], method: str, url: str | URL, *, kind: str
     ) -> _Response:
         """Retry a request, also one whose response arrives damaged."""
-        # The query of an upload in pieces is a credential.
         request = f"{method} {str(url).partition('?')[0]}"
         for number in range(_DAMAGED_ATTEMPTS):
             response = await self._retrier.call(attempt, kind=kind, request=request)
@@ -126,8 +117,6 @@ class CloudStorage(GCSFileSystem):
         if response.status in _TEMPORARY_STATUSES or response.status >= 500:
             raise _StatusError(response.status, sent["headers"].get("authorization", ""))
         place = str(url).partition("?")[0]
-        if response.status == _GONE:
-            raise FileNotFoundError(place)
         try:
             validate_response(response.status, content, place)
         except TypeError as error:
@@ -280,68 +269,29 @@ class CloudStorage(GCSFileSystem):
 async def _send(fs: "CloudStorage", path: str, data: bytes, generation: str) -> dict[str, Any]:
     """Upload an object, whose checksum the store verifies; return its metadata."""
     bucket, _, name = path.partition("/")
-    target = f"{fs.address}/upload/storage/v1/b/{quote(bucket)}/o"
-    properties = {"name": name, "crc32c": digest(data, "crc32c")}
-    upload = _send_in_pieces if len(data) > PIECE else _send_at_once
+    crc32c = digest(data, "crc32c")
+    # Contains the checksum of the content, so the content cannot contain it.
+    mark = f"part-{crc32c.encode().hex()}-{len(data)}"
+    head = (
+        f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+        f"{json.dumps({'name': name, 'crc32c': crc32c})}"
+        f"\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    )
     try:
-        return await upload(fs, target, properties, data, generation)
+        described: dict[str, Any] = await fs._call(
+            "POST",
+            f"{fs.address}/upload/storage/v1/b/{quote(bucket)}/o",
+            uploadType="multipart",
+            ifGenerationMatch=generation,
+            headers={"Content-Type": f"multipart/related; boundary={mark}"},
+            data=head.encode() + data + f"\r\n--{mark}--\r\n".encode(),
+            json_out=True,
+        )
     except HttpError as error:
         if "CRC32C" in str(error):
             raise ChecksumError(str(error)) from error
         raise
-
-
-async def _send_at_once(
-    fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
-) -> dict[str, Any]:
-    # Contains the checksum of the content, so the content cannot contain it.
-    mark = f"part-{digest(data, 'crc32c').encode().hex()}-{len(data)}"
-    head = (
-        f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
-        f"{json.dumps(properties)}\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n"
-    )
-    described: dict[str, Any] = await fs._call(
-        "POST",
-        target,
-        uploadType="multipart",
-        ifGenerationMatch=generation,
-        headers={"Content-Type": f"multipart/related; boundary={mark}"},
-        data=head.encode() + data + f"\r\n--{mark}--\r\n".encode(),
-        json_out=True,
-    )
     return described
-
-
-async def _send_in_pieces(
-    fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
-) -> dict[str, Any]:
-    """Upload resumably: a piece sent twice counts once.
-
-    Source: "Resumable uploads" in the documentation of Cloud Storage.
-    """
-    headers, _ = await fs._call(
-        "POST",
-        target,
-        uploadType="resumable",
-        ifGenerationMatch=generation,
-        headers={"X-Upload-Content-Length": str(len(data))},
-        json=properties,
-    )
-    session, start = headers["Location"], 0
-    while True:
-        piece = data[start : start + PIECE]
-        span = f"bytes {start}-{start + len(piece) - 1}/{len(data)}"
-        try:
-            headers, answer = await fs._call(
-                "PUT", session, headers={"Content-Range": span}, data=piece
-            )
-        except FileNotFoundError:
-            raise LostSessionError(target) from None
-        if answer:
-            described: dict[str, Any] = json.loads(answer)
-            return described
-        # The store may have received only a part of the piece.
-        start = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
 
 
 def open_cloud_storage(url: str) -> tuple[CloudStorage, str]:
@@ -370,7 +320,6 @@ _CAUSES: dict[type[Exception] | tuple[type[Exception], ...], str | None] = {
     aiohttp.ClientConnectorError: "no connection",
     aiohttp.ClientPayloadError: "a truncated response",
     (TimeoutError, requests.exceptions.Timeout): "a timeout",
-    LostSessionError: "a lost upload session",
     _UnsettledError: "contradictory responses",
     ChecksumError: "a wrong checksum",
     requests.exceptions.ProxyError: "HTTP status 502",

@@ -6,16 +6,14 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 
 from benchmarks.gcs_server import Fault, GcsServer
-from benchmarks.gcs_server.objects import ApiError
 from components.contract.errors import StorageError
-from components.storage import cloud_storage, retry
-from components.storage.folder import open_folder, read_bytes, replace_file
+from components.storage import retry
+from components.storage.folder import open_folder
 from components.storage.folder_listing import find_files
 from components.storage.mirror import Mirror
 from components.storage.retry import RetryPolicy
@@ -94,10 +92,7 @@ def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_copy_in_cloud_storage_survives_faults(
-    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cloud_storage, "PIECE", 256 * 1024)
+def test_a_copy_in_cloud_storage_survives_faults(server: GcsServer, tmp_path: Path) -> None:
     server.fault_rates = dict.fromkeys(FAULTS, 0.05)
     check_a_copy("gs://bucket/out", tmp_path, files=100)
     counted = retry.count_retries()
@@ -105,31 +100,6 @@ def test_a_copy_in_cloud_storage_survives_faults(
     assert set(server.met) == set(FAULTS)
     assert counted["a wrong checksum"] >= server.met["corrupt"] / 2
     assert {"HTTP status 429", "HTTP status 503", "a timeout", "a wrong checksum"} <= set(counted)
-
-
-@pytest.mark.parametrize("status", [404, 410])
-def test_an_upload_starts_again_when_its_session_has_expired(
-    server: GcsServer,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    status: int,
-) -> None:
-    monkeypatch.setattr(cloud_storage, "PIECE", 256 * 1024)
-    answers = [None, 503, status]
-    go_on = server._continue
-
-    def expire(*args: Any) -> Any:
-        if answer := answers.pop(0) if answers else None:
-            raise ApiError(answer, "Asked for by the test")
-        return go_on(*args)
-
-    monkeypatch.setattr(server, "_continue", expire)
-    content = os.urandom(2**20)
-    replace_file("gs://bucket/large", content)
-    assert read_bytes("gs://bucket/large") == content
-    assert retry.count_retries() == {"HTTP status 503": 1, "a lost upload session": 1}
-    assert "Retrying" in caplog.text
-    assert "upload_id" not in caplog.text, "whoever has it can write"
 
 
 @pytest.mark.slow
