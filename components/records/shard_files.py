@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from components.contract.artifact_files import (
@@ -114,6 +114,17 @@ def find_earlier(examples_uri: str, name: str, value: str) -> str:
             if number != own_number and read_index(uri).get(name) == value:
                 return uri
     return ""
+
+
+def is_untouched(examples_uri: str, paths: Iterable[str]) -> bool:
+    """Return whether files on disk are there, and not written since the index of the examples."""
+    try:
+        written, *times = (
+            os.stat(path).st_mtime_ns for path in (os.path.join(examples_uri, INDEX_FILE), *paths)
+        )
+    except OSError:  # An earlier output may be in removal.
+        return False
+    return max(times) <= written
 
 
 def read_counts(examples_uri: str, split: str) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +23,7 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
-from components.contract.artifact_files import list_names, make_folders, open_file
+from components.contract.artifact_files import list_names, make_folders, on_disk, open_file
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
@@ -30,6 +31,7 @@ from components.images.canonical import canonicalize
 from components.images.options import read_custom_config
 from components.records.record_index import read_rows
 from components.records.shard_files import UNFINISHED, read_index, write_index
+from components.transform.earlier_shards import take_over
 from components.transform.shard_writer import TransformShard, transformed_name
 
 Shards = Mapping[str, Collection[str]]
@@ -94,8 +96,16 @@ class Executor(executor.Executor):
             properties = {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits}
             super().Do(input_dict, analysis, properties)
         shards = index["splits"] if index else _list_shards(examples)
-        labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
+        output = tft.TFTransformOutput(graph_uri)
+        labels = output.vocabulary_by_name(LABEL_VOCABULARY)
         places = [(split, name) for split, names in shards.items() for name in names]
+        origin: dict[str, Any] = {}
+        code = exec_properties.get("code_digest")
+        if index and code and on_disk(examples.uri) and on_disk(transformed.uri):
+            decisive = code, custom, labels, sorted(output.transformed_feature_spec())
+            origin["made_by"] = hashlib.sha256(repr(decisive).encode()).hexdigest()[:16]
+            origin["made_from"] = os.path.relpath(examples.uri, transformed.uri)
+            places = take_over(places, examples.uri, transformed.uri, origin["made_by"])
         total = sum(index["splits"][split][name] for split, name in places) if index else None
         writer = TransformShard(graph_uri, examples.uri, transformed.uri, total)
         writer.run(
@@ -107,7 +117,7 @@ class Executor(executor.Executor):
         )
         if index is None:
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
-        facts = {name: index[name] for name in ("labels", "groups") if name in index}
+        facts = origin | {name: index[name] for name in ("labels", "groups") if name in index}
         write_index(transformed.uri, index["splits"], ingest=custom.get("ingest", {}), **facts)
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from components.contract.artifact_files import list_names, make_folders, on_disk, remove
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
-from components.contract.example import INDEX_FILE
 from components.ingest.config import IngestConfig
 from components.ingest.plan.facts import (
     FACTS,
@@ -25,7 +24,7 @@ from components.ingest.plan.facts import (
 from components.ingest.plan.shard_plan import ShardPlan, is_unchanged
 from components.ingest.plan.splits import key_of
 from components.ingest.source.listing import ImageFile
-from components.records.shard_files import PLANS, find_earlier
+from components.records.shard_files import PLANS, find_earlier, is_untouched
 from components.storage.folder import share
 
 # Copies within a bucket are mostly waiting.
@@ -183,11 +182,7 @@ def _read_plans(examples_uri: str, suffixes: Sequence[str]) -> Iterator[tuple[Pl
 def _is_intact(facts: PlanFacts, path: str, examples_uri: str, suffixes: Sequence[str]) -> bool:
     """Return whether shards have their sizes, and nothing has been written since the index."""
     shards = facts.plan.shards(examples_uri, facts.sizes)
-    places = (*shards.values(), *(path + suffix for suffix in (FACTS, *suffixes)))
-    try:
-        newest = max(os.stat(place).st_mtime_ns for place in places)
-        sizes = {split: os.path.getsize(shard) for split, shard in shards.items()}
-        written = os.stat(os.path.join(examples_uri, INDEX_FILE)).st_mtime_ns
-    except OSError:
+    files = (*shards.values(), *(path + suffix for suffix in (FACTS, *suffixes)))
+    if not is_untouched(examples_uri, files):
         return False
-    return sizes == facts.sizes and newest <= written
+    return facts.sizes == {split: os.path.getsize(shard) for split, shard in shards.items()}
