@@ -299,13 +299,13 @@ def write_photographs(folder: Path, *, each: int, first_seed: int) -> None:
 
 
 def test_photographs_in_three_splits(tmp_path: Path) -> None:
-    """Trained on random windows, chosen on `val`, and evaluated on `test`."""
+    """Trained on random crops, chosen on `val`, and evaluated on `test`."""
     data, sizes = tmp_path / "images", {"train": 24, "val": 6, "test": 8}
     for number, (split, each) in enumerate(sizes.items()):
         write_photographs(data / split, each=each, first_seed=1000 * number)
     outcome = run(
         tmp_path / "out",
-        *("--data", str(data), "--transform.size", "32", "--transform.margin", "4"),
+        *("--data", str(data), "--transform.size", "32"),
         *("--augmentation.min_crop_area", "0.2", "--training.epochs", "6"),
     )
     assert (outcome.status, outcome.err) == (0, ""), outcome.err

@@ -1,5 +1,7 @@
 """Image files to canonical files, and canonical files to pixels, in TensorFlow's graph."""
 
+import math
+
 import tensorflow as tf
 
 from components.images.options import ALIASING, CHANNELS, ImageOptions, TransformConfig
@@ -18,10 +20,10 @@ def canonicalize(
         ingest: how ingest shrinks images; files that it has not seen are shrunk likewise.
 
     Returns:
-        string [batch]: upright JPEG or PNG files of `config.stored_size`, or rows of RGB pixels of
+        string [batch]: upright JPEG or PNG files of `config.seen_size`, or rows of RGB pixels of
         that size. A JPEG that already has this form is kept byte for byte.
     """
-    size = config.stored_size
+    size = config.seen_size
 
     # AutoGraph would find nothing to convert, but an eager call would search for each image.
     @tf.autograph.experimental.do_not_convert
@@ -111,45 +113,28 @@ def _letterbox(image: tf.Tensor, size: int) -> tf.Tensor:
     return tf.saturate_cast(padded, tf.uint8)
 
 
-def decode(
-    canonical: tf.Tensor, config: TransformConfig, *, windows: tf.Tensor | None = None
-) -> tf.Tensor:
-    """Decode canonical files, and crop them to the size that the model sees.
+def decode(canonical: tf.Tensor, config: TransformConfig) -> tf.Tensor:
+    """Decode canonical files.
 
     Args:
         canonical: string [batch], from `canonicalize` with the same `config`.
         config: form of the images.
-        windows: int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror. None: the
-            central windows, not mirrored.
 
     Returns:
         uint8 [batch, size, size, 3].
     """
-    size, middle = config.seen_size, config.margin // 2
-    if windows is None and config.storage == "raw" and not config.margin:
-        pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=size * size * CHANNELS)
-        return tf.reshape(pixels, [-1, size, size, CHANNELS])
-    if windows is None:
-        windows = tf.tile([[middle, middle, 0]], [tf.size(canonical), 1])
+    shape = [config.seen_size, config.seen_size, CHANNELS]
+    if config.storage == "raw":
+        pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=math.prod(shape))
+        return tf.reshape(pixels, [-1, *shape])
 
     @tf.autograph.experimental.do_not_convert
-    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        image = _decode_one(row[0], config.storage, config.stored_size)
-        top, left, mirrored = tf.unstack(row[1])
-        cut = tf.slice(image, [top, left, 0], [size, size, CHANNELS])
-        return tf.cond(tf.equal(mirrored, 1), lambda: tf.reverse(cut, [1]), lambda: cut)
+    def one(file: tf.Tensor) -> tf.Tensor:
+        is_png = config.storage == "png"
+        image = tf.io.decode_png(file, channels=CHANNELS) if is_png else decode_jpeg(file)
+        return tf.ensure_shape(image, shape)
 
-    spec = tf.TensorSpec([size, size, CHANNELS], tf.uint8)
-    return tf.map_fn(one, (canonical, windows), fn_output_signature=spec)
-
-
-def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:
-    shape = [size, size, CHANNELS]
-    if storage == "raw":
-        return tf.reshape(tf.io.decode_raw(file, tf.uint8), shape)
-    if storage == "png":
-        return tf.ensure_shape(tf.io.decode_png(file, channels=CHANNELS), shape)
-    return tf.ensure_shape(decode_jpeg(file), shape)
+    return tf.map_fn(one, canonical, fn_output_signature=tf.TensorSpec(shape, tf.uint8))
 
 
 def decode_file(file: tf.Tensor) -> tf.Tensor:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
 
 from components.contract.configuration import (
-    Count,
     Number,
     Positive,
     configuration,
@@ -106,10 +104,6 @@ class TransformConfig:
     the whole image, for objects that reach the edges. letterbox: the whole image in its shape,
     padded with its mean color."""
 
-    margin: Annotated[Count, Interval(le=256)] = 0
-    """Pixels by which stored images are larger than the model sees them. Training takes random
-    crops of them, evaluation and serving the central crop."""
-
     storage: Literal["jpeg", "png", "raw"] = "jpeg"
     """How to store images. jpeg: small and fast to read. png: lossless, three times slower to
     decode. raw: pixels, 5 to 10 times larger, for when decoding slows down the accelerator."""
@@ -127,15 +121,6 @@ class TransformConfig:
         if self.size is None:
             raise ValueError("transform.size is not set: `resolve` does that")
         return self.size
-
-    @property
-    def stored_size(self) -> int:
-        """Side of the stored images, pixels."""
-        return self.seen_size + self.margin
-
-    def without_margin(self) -> TransformConfig:
-        """Return the configuration of the same stored images seen whole."""
-        return dataclasses.replace(self, size=self.stored_size, margin=0)
 
 
 def read_custom_config(fields: Mapping[str, Any]) -> tuple[TransformConfig, ImageOptions]:

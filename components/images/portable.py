@@ -33,9 +33,7 @@ def prepare(pixels: tf.Tensor, config: TransformConfig, *, ingest: ImageOptions)
         smaller = tf.reduce_min(tf.shape(images)[1:3]) <= ingest.shrink
         given = images
         images = tf.cond(smaller, lambda: given, lambda: _shrink(given, ingest))
-    resized = _fit(images, config.stored_size, config.fit)
-    middle = slice(config.margin // 2, config.margin // 2 + config.seen_size)
-    return tf.cast(resized[:, middle, middle], tf.uint8)
+    return tf.cast(_fit(images, config.seen_size, config.fit), tf.uint8)
 
 
 def _shrink(images: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:

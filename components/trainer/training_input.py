@@ -79,12 +79,7 @@ class TrainingInput:
 
     def order(self, step: int, part: tf.distribute.InputContext) -> TrainingOrder:
         """Return the order in which one input pipeline reads training images from `step` on."""
-        training = self.config.training
-        order = TrainingOrder(
-            seed=training.seed,
-            flip=self.flip_on_host,
-            balanced=training.balance == "sampling",
-        )
+        order = TrainingOrder(seed=self.config.training.seed, flip=self.flip_on_host)
         return order.for_worker(step, part)
 
     def read_evaluation(self) -> tf.data.Dataset:
@@ -105,14 +100,13 @@ class TrainingInput:
         batches = self.read(0, tf.distribute.InputContext()).as_numpy_iterator()
         return itertools.islice((image for batch in batches for image in batch[0]), count)
 
-    def class_weights(self, classes: int, *, sampled: bool = False) -> list[float] | None:
+    def class_weights(self, classes: int) -> list[float] | None:
         """Return the loss factor of each class if `training.balance` is weights.
 
-        With `sampled` also if it is sampling, for a fit to all images, none of which is drawn.
         All classes with images have the same total weight, and the mean over all images is 1. A
         class of the vocabulary without training images weighs 0.
         """
-        if self.config.training.balance not in ("weights", "sampling" if sampled else ""):
+        if self.config.training.balance == "none":
             return None
         labels = RecordTable.read(self.train).label
         counts = np.bincount(labels, minlength=classes).tolist()

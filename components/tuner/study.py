@@ -60,9 +60,12 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
         if free and "model.width" not in config.training.search:
             start = network
     epochs = 2 * start.get("training.epochs", config.training.epochs)
-    start |= {"training.epochs": epochs, "augmentation.policy": "trivial", _FLIP: True}
-    if config.training.schedule != "constant":
-        start["training.keep"] = "last"
+    start |= {
+        "training.epochs": epochs,
+        "training.keep": "last",
+        "augmentation.policy": "trivial",
+        _FLIP: True,
+    }
     if own and bfloat16:
         start["training.precision"] = "bfloat16"
     return list_changes(config, list_free(config, start))

@@ -92,13 +92,6 @@ class Config:
         for name in ("data", "output"):
             value = getattr(self, name)
             require(value is None or bool(value.strip()), f"{name} is empty: name a folder.")
-        require(
-            self.training.balance != "sampling"
-            or self.input.reader != "streamed"
-            or self.input.cache != "none",
-            "training.balance is 'sampling', which reads records in random order: set input.reader "
-            "to indexed, or input.cache to decoded.",
-        )
         for name in _find_logins(to_dict(self)):
             raise ConfigurationError(
                 f"{name} has a password in its URL, which logs and records would keep: leave it "

@@ -32,7 +32,6 @@ _ELSEWHERE = {
     "model.name": "arch architecture backbone network",
     "model.weights": "pretrained",
     "model.dropout": "drop drop_rate dropout_rate",
-    "input.threads": "num_workers",
     "augmentation.flip": "flip_lr fliplr hflip horizontal_flip",
     "augmentation.shift": "translate width_shift_range",
     "augmentation.rotation": "degrees max_rotate rotation_range",
@@ -44,10 +43,8 @@ _ELSEWHERE = {
     "training.batch_size": "batch bs",
     "training.learning_rate": "base_lr lr lr0 lr_max",
     "training.optimizer": "opt opt_func",
-    "training.schedule": "cos_lr lr_scheduler sched scheduler",
     "training.weight_decay": "wd",
     "training.label_smoothing": "smoothing",
-    "training.clip_norm": "clipnorm grad_clip max_grad_norm",
     "training.patience": "early_stopping",
     "training.metric": "monitor",
     "training.balance": "class_weight class_weights",
@@ -259,8 +256,6 @@ def _find_missing(name: str, config: Config) -> str:
     )
     if tuning and config.model.pretrained and config.transfer.unfreeze == "none":
         return "with transfer.unfreeze none"
-    if name == "training.momentum" and config.training.optimizer != "sgd":
-        return f"with training.optimizer {config.training.optimizer}"
     searched = name == "training.metric" and config.training.minutes
     names = ("training.patience", "training.metric")
     if name in names and config.training.keep == "last" and not searched:

@@ -113,7 +113,6 @@ def check_accelerator(training: TrainingConfig) -> None:
     missing = {
         "gpu": not _has_gpu() and "this machine has no GPU",
         "workers": "TF_CONFIG" not in os.environ and "TF_CONFIG is not set",
-        "tpu": "TPU_NAME" not in os.environ and "TPU_NAME is not set",
     }
     if reason := missing.get(kind):
         raise ConfigurationError(

@@ -30,7 +30,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier_ones(tmp_path:
 
 
 VALUES: dict[str, tuple[list[str], Any]] = {
-    "training.warmup_epochs": (["--training.warmup_epochs", "2"], 2.0),
+    "training.learning_rate": (["--training.learning_rate", "2"], 2.0),
     "training.deterministic": (["--training.deterministic", "null"], None),
     "training.calibrate": (["--training.calibrate", "yes"], True),
     "ingest.splits": (

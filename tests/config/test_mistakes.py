@@ -40,7 +40,7 @@ def test_what_other_libraries_call_an_option(argv: str, option: str) -> None:
         ("learning-rate", ["training.learning_rate"]),
         ("transform.qualty", ["transform.quality"]),
         ("ouput", ["output"]),
-        ("moment", ["training.momentum"]),
+        ("patien", ["training.patience"]),
         ("lr", []),
     ],
 )

@@ -155,21 +155,6 @@ def test_png_and_raw_are_lossless(storage: Literal["png", "raw"]) -> None:
         assert canonical.numpy()[0] == image.tobytes()
 
 
-@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
-def test_windows_of_stored_images_that_are_larger_than_the_model_sees(
-    storage: Literal["jpeg", "png", "raw"],
-) -> None:
-    config = TransformConfig(size=24, margin=8, storage=storage)
-    canonical = canonicalize(tf.constant([encode(picture(1, height=60, width=80), "PNG")]), config)
-    [whole] = decode(canonical, config.without_margin()).numpy()
-    assert whole.shape == (32, 32, 3)
-    np.testing.assert_array_equal(decode(canonical, config)[0], whole[4:28, 4:28])
-    [moved] = decode(canonical, config, windows=tf.constant([[0, 8, 0]])).numpy()
-    np.testing.assert_array_equal(moved, whole[0:24, 8:32])
-    [mirrored] = decode(canonical, config, windows=tf.constant([[0, 8, 1]])).numpy()
-    np.testing.assert_array_equal(mirrored, moved[:, ::-1])
-
-
 def photograph(seed: int, height: int, width: int) -> bytes:
     """Encode noise of all scales, as in a photograph."""
     random = np.random.default_rng(seed)

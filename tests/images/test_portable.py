@@ -20,7 +20,7 @@ SIZES = ((30, 30), (20, 17), (60, 90), (101, 131), (1, 40))
     ("options", "ingest", "difference"),
     [
         ({"fit": "crop", "storage": "png"}, {}, 0),
-        ({"fit": "stretch", "storage": "png", "margin": 3}, {}, 0),
+        ({"fit": "stretch", "storage": "png"}, {}, 0),
         ({"fit": "letterbox", "storage": "png"}, {}, 0),
         # The losses of JPEG are left out: levels of 255 on average.
         ({"fit": "crop", "storage": "jpeg"}, {}, 1.5),

@@ -27,13 +27,7 @@ def test_class_weights_are_equal_per_class_and_one_in_the_mean(
     assert weights is not None
     assert weights == pytest.approx([16 / 36, 16 / 9, 0, 16 / 3, 0])
     assert sum(weights[label] for label in LABELS) == pytest.approx(len(LABELS))
-    drawn = training_input(folder, balance="sampling")
-    assert drawn.class_weights(5, sampled=True) == weights
-
-
-@pytest.mark.parametrize("balance", ["none", "sampling"])
-def test_no_class_weights_by_default(folder: ShardFolder, balance: Any) -> None:
-    assert training_input(folder, balance=balance).class_weights(5) is None
+    assert training_input(folder, balance="none").class_weights(5) is None
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
 
 
 def test_the_users_values_are_kept_and_those_to_search_replace_ours(draw: Draw) -> None:
-    search: dict[str, list[Any]] = {"training.momentum": [0.8, 0.9], "training.epochs": [7]}
+    search: dict[str, list[Any]] = {"training.checkpoint_steps": [8, 9], "training.epochs": [7]}
     made = Config(
         training=TrainingConfig(minutes=5, learning_rate=0.3, search=search),
         given=["training.learning_rate", "training.minutes", "training.search"],
@@ -141,7 +141,7 @@ def test_the_users_values_are_kept_and_those_to_search_replace_ours(draw: Draw) 
     assert given == {"training.learning_rate": [0.3], **search}
     drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 6)]
     assert {one.training.learning_rate for one in drawn} == {0.3}
-    assert {one.training.momentum for one in drawn} == {0.8, 0.9}
+    assert {one.training.checkpoint_steps for one in drawn} == {8, 9}
     assert {one.training.epochs for one in drawn} == {7}
 
 

@@ -57,8 +57,6 @@ def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
         if not phase.diverged:
             continue
         advice = _lower_rate(facts)
-        if not facts.find_option("training.clip_norm"):
-            advice += ", or limit the gradients: --training.clip_norm 1"
         if facts.find_option("training.precision") != "float32":
             advice += ", or compute more precisely: --training.precision float32"
         yield Finding(

@@ -1,10 +1,8 @@
 """The section `input`: how images get from shards to the accelerator."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from annotated_types import Interval
-
-from components.contract.configuration import Count, Text, configuration, require
+from components.contract.configuration import Text, configuration, require
 
 
 @configuration("input")
@@ -25,9 +23,6 @@ class InputConfig:
     cache_folder: Text | None = None
     """Folder on a fast local disk for `cache: file`. A cache of the same images is reused; files
     that you do not need anymore are yours to remove."""
-
-    threads: Annotated[Count, Interval(le=1024)] = 0
-    """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

@@ -244,9 +244,6 @@ def _cifar(images: int) -> Values:
         "training.keep": "last",
         "training.optimizer": "sgd",
         "training.learning_rate": rate,
-        "training.momentum": 0.85,
-        "training.schedule": "linear",
-        "training.warmup_epochs": 2.0,
         "training.weight_decay": float(f"{decay:.1g}"),
         "training.label_smoothing": 0.2,
         "augmentation.flip": True,
@@ -280,7 +277,6 @@ def _transfer(images: int) -> Values:
         "training.optimizer": "adamw",
         "training.learning_rate": 5e-4,
         "training.weight_decay": 0.02,
-        "training.warmup_epochs": 1.0,
         "training.label_smoothing": 0.1,
         "augmentation.flip": True,
     }

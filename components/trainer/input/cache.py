@@ -62,7 +62,7 @@ def resolve_cache(
 
 def pixel_bytes(shards: Shards, config: TransformConfig) -> int:
     """Return the bytes of all images of `shards` as uint8 pixels."""
-    return shards.total * config.stored_size**2 * CHANNELS
+    return shards.total * config.seen_size**2 * CHANNELS
 
 
 def _require_memory(cache: str, needed: int, *, instead: str) -> None:
@@ -79,13 +79,13 @@ def cache_pixels(
 ) -> tuple[Pixels, Int64Array]:
     """Decode a split once, into memory or a local file, depending on `options.cache`.
 
-    `dataset` yields all whole images and label ids of `shards` in order; it is not read if `cache:
+    `dataset` yields all images and label ids of `shards` in order; it is not read if `cache:
     file` finds its file.
 
     Returns:
-        uint8 [records, stored, stored, 3], aligned for TensorFlow, and int64 [records].
+        uint8 [records, size, size, 3], aligned for TensorFlow, and int64 [records].
     """
-    shape = (shards.total, config.stored_size, config.stored_size, CHANNELS)
+    shape = (shards.total, config.seen_size, config.seen_size, CHANNELS)
     fill = functools.partial(_fill, dataset.prefetch(2), shards)
     if options.cache == "decoded":
         pixels, labels = empty_aligned(shape), np.empty(shards.total, np.int64)

@@ -25,18 +25,9 @@ from components.trainer.input.host_calls import (
     guard,
     share_captured,
 )
-from components.trainer.input.host_decode import HostDecoder, cut_windows
-from components.trainer.input.pixel_ops import seed_windows
-from components.trainer.input.sampler import (
-    ClassBalancedSampler,
-    Int64Array,
-    ShuffledSampler,
-    TrainingOrder,
-)
+from components.trainer.input.host_decode import HostDecoder, copy_images
+from components.trainer.input.sampler import Int64Array, ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import (
-    OPEN_AT_RANDOM,
-    OPEN_IN_ORDER,
-    OPEN_SHUFFLED,
     RecordTable,
     Shards,
     find_record_table,
@@ -50,6 +41,8 @@ BATCHES_AHEAD = 2
 
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
+# Separates the random numbers of mirrored images from those of augmentation and its policy.
+_MIRRORED = 2
 
 Kept = dict[str, Any]
 """Cache, folder and split → all its images in memory: shards, or pixels and label ids."""
@@ -95,14 +88,14 @@ def make_dataset(
     plan = ReadPlan(shards, config, feature_spec, batch_size, options, order, kept)
     if options.cache in ("decoded", "file"):
         # Decode all images once, in the order of the shards; then only copy them.
-        once = dataclasses.replace(plan, config=config.without_margin(), order=None)
+        once = dataclasses.replace(plan, order=None)
         # Some rows of a split are of one training.
         shared = kept if shards.rows is None else {}
         if (key := f"{options.cache} {shards.uri} {shards.split}") not in shared:
             shared[key] = cache_pixels(_decode_shards(once), shards, config, options)
         pixels, labels = shared[key]
-        records = plan.sample_records(labels)
-        batches = share_captured(plan.map(records, _copy_pixels(plan, pixels, labels)))
+        load = _copy_pixels(plan, pixels, labels)
+        batches = share_captured(plan.map(plan.sample_records(), load))
     else:
         batches = _decode_shards(plan)
     return batches.prefetch(BATCHES_AHEAD)
@@ -110,7 +103,7 @@ def make_dataset(
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The arguments of `make_dataset`, and the order and windows that follow from them."""
+    """The arguments of `make_dataset`, and the order that follows from them."""
 
     shards: Shards
     config: TransformConfig
@@ -120,51 +113,30 @@ class ReadPlan:
     order: TrainingOrder | None
     kept: Kept = field(default_factory=dict)
 
-    @property
-    def random_windows(self) -> bool:
-        """Whether images are cropped or mirrored at random."""
-        order = self.order
-        return order is not None and (self.config.margin > 0 or order.flip)
-
     def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
         """Load several batches in parallel, in order."""
         return records.map(
             # AutoGraph would take 0.3 s to find nothing to convert.
             tf.autograph.experimental.do_not_convert(load),
-            num_parallel_calls=self.options.threads or available_cpus(),
+            num_parallel_calls=available_cpus(),
             deterministic=True,
         )
 
-    def draw_windows(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-        """Return the window of each record, which depends on the seed and the batch number only.
+    def draw_mirrored(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        """Return whether to mirror each record, bool [batch], by seed and batch number only."""
+        if self.order is None or not self.order.flip:
+            return tf.zeros(tf.shape(records)[:1], tf.bool)
+        numbers = tf.stack([tf.constant(self.order.seed, tf.int64), tf.cast(batch, tf.int64)])
+        seed = tf.random.experimental.stateless_fold_in(numbers, _MIRRORED)
+        return tf.random.stateless_uniform([self.batch_size], seed) >= 0.5
 
-        Returns:
-            int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror the image. Without
-            an order, the central windows.
-        """
-        margin, order = self.config.margin, self.order
-        if order is None or not self.random_windows:
-            center = tf.constant([[margin // 2, margin // 2, 0]])
-            return tf.tile(center, [tf.shape(records)[0], 1])
-        seed = seed_windows([tf.constant(order.seed, tf.int64), tf.cast(batch, tf.int64)])
-        limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
-        numbers = tf.random.stateless_uniform([self.batch_size, 3], seed)
-        return tf.cast(numbers * limits, tf.int32)
-
-    def sample_records(self, labels: Int64Array) -> tf.data.Dataset:
-        """Return (number of the batch, its record numbers int64 [batch]).
-
-        A balanced order needs the `labels` of all records.
-        """
+    def sample_records(self) -> tf.data.Dataset:
+        """Return (number of the batch, its record numbers int64 [batch])."""
         order = self.order
         if order is None:
             return tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
-        counts, size = self.shards.sizes, self.batch_size
-        sampler = (
-            ClassBalancedSampler(labels, seed=order.seed)
-            if order.balanced
-            else ShuffledSampler(counts, mixed=INTERLEAVE, seed=order.seed)
-        )
+        size = self.batch_size
+        sampler = ShuffledSampler(self.shards.sizes, mixed=INTERLEAVE, seed=order.seed)
 
         def sample(first: Int64Array) -> tuple[Int64Array, Int64Array]:
             batches = order.batch_numbers(int(first), count=_CHUNK)
@@ -186,7 +158,7 @@ class ReadPlan:
 def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
     """Read and decode batches: any records of indexed shards, or streamed records."""
     if table := find_record_table(plan.shards, plan.options):
-        return plan.map(plan.sample_records(table.label), _decode_indexed(plan, table))
+        return plan.map(plan.sample_records(), _decode_indexed(plan, table))
     return _decode_streamed(plan)
 
 
@@ -197,27 +169,21 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
             plan.kept[key] = load_shards(plan.shards)
         open_shard: Callable[[int], Any] = plan.kept[key].__getitem__
     else:
-        open_shard = map_shards(plan.shards.paths, most=_most_open(plan.order))
+        open_shard = map_shards(plan.shards.paths, shuffled=plan.order is not None)
     decoder = HostDecoder(plan.config)
 
-    def decode_records(records: Int64Array, windows: Any) -> Pixels:
-        return decoder.decode(table.look_up(records, open_shard), windows)
+    def decode_records(records: Int64Array, mirrored: Any) -> Pixels:
+        return decoder.decode(table.look_up(records, open_shard), mirrored)
 
     # Captured by the function below; an array would become part of its graph.
     label_ids = tf.constant(table.label)
 
     def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        windows = plan.draw_windows(batch, records)
-        images = call_on_host(decode_records, records, windows, side=plan.config.seen_size)
+        mirrored = plan.draw_mirrored(batch, records)
+        images = call_on_host(decode_records, records, mirrored, side=plan.config.seen_size)
         return images, tf.gather(label_ids, records)
 
     return load
-
-
-def _most_open(order: TrainingOrder | None) -> int:
-    if order is None:
-        return OPEN_IN_ORDER
-    return OPEN_AT_RANDOM if order.balanced else OPEN_SHUFFLED
 
 
 def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
@@ -237,8 +203,8 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
 
     def load(batch: tf.Tensor, features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         files = features[ENCODED]
-        windows = plan.draw_windows(batch, files)
-        images = call_on_host(decoder.decode, files, windows, side=plan.config.seen_size)
+        mirrored = plan.draw_mirrored(batch, files)
+        images = call_on_host(decoder.decode, files, mirrored, side=plan.config.seen_size)
         return images, features[LABEL_ID]
 
     # Decoding threads would wait for records and for the threads that parse them: 15 % of the time.
@@ -249,17 +215,16 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
 
 
 def _copy_pixels(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> LoadBatch:
-    """Copy record numbers, or windows of them, from the `pixels` of all images."""
+    """Copy record numbers from the `pixels` of all images."""
     # Shares the memory, where tf.constant() would copy it.
     all_images = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
     label_ids = tf.constant(labels)
-    side = plan.config.seen_size
-    cut = functools.partial(cut_windows, pixels, size=side, memory=BatchMemory())
+    copy = functools.partial(copy_images, pixels, memory=BatchMemory())
 
     def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        if plan.config.margin or plan.random_windows:
-            windows = plan.draw_windows(batch, records)
-            images = call_on_host(cut, records, windows, side=side)
+        if plan.order and plan.order.flip:
+            mirrored = plan.draw_mirrored(batch, records)
+            images = call_on_host(copy, records, mirrored, side=plan.config.seen_size)
         else:
             images = tf.gather(all_images, records)
         return images, tf.gather(label_ids, records)

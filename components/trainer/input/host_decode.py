@@ -19,8 +19,7 @@ from components.images.options import CHANNELS, TransformConfig
 from components.trainer.input.host_calls import BatchMemory, Pixels
 from components.trainer.input.sampler import Int64Array
 
-Images = Pixels | Sequence[Pixels]
-"""uint8 [images, height, width, 3]."""
+Bools = npt.NDArray[np.bool_]
 
 
 class HostDecoder:
@@ -29,55 +28,33 @@ class HostDecoder:
     def __init__(self, config: TransformConfig) -> None:
         """Decode images of `config`."""
         self._config = config
-        self._stored, self._cut = BatchMemory(), BatchMemory()
+        self._memory = BatchMemory()
 
-    def decode(self, encoded: Sequence[Any], windows: npt.NDArray[np.int32]) -> Pixels:
-        """Decode images and cut out `windows`, [batch, 3]: top, left, and 1 to mirror.
-
-        Args:
-            encoded: the stored images, as bytes or memoryviews.
-            windows: int32 [batch, 3].
+    def decode(self, encoded: Sequence[Any], mirrored: Bools) -> Pixels:
+        """Decode images, and mirror those for which `mirrored`, [batch], is true.
 
         Returns:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
-        config = self._config
-        shape = (config.stored_size, config.stored_size, CHANNELS)
-        if config.margin and config.storage == "raw":
-            # Cut out of the shards, without a copy of the whole images.
-            whole = [np.frombuffer(file, np.uint8).reshape(shape) for file in encoded]
-            return self._cut_windows(whole, windows)
-        batch = self._stored.take((len(encoded), *shape))
-        _DECODERS[config.storage](encoded, batch)
-        if config.margin:
-            return self._cut_windows(batch, windows)
-        for number in np.flatnonzero(windows[:, 2]).tolist():
+        side = self._config.seen_size
+        batch = self._memory.take((len(encoded), side, side, CHANNELS))
+        _DECODERS[self._config.storage](encoded, batch)
+        for number in np.flatnonzero(mirrored).tolist():
             cv2.flip(batch[number], 1, dst=batch[number])
         return batch
 
-    def _cut_windows(self, whole: Images, windows: npt.NDArray[np.int32]) -> Pixels:
-        rows, size = np.arange(len(whole)), self._config.seen_size
-        return cut_windows(whole, rows, windows, size=size, memory=self._cut)
 
-
-def cut_windows(
-    pixels: Images,
-    records: Int64Array,
-    windows: npt.NDArray[np.int32],
-    *,
-    size: int,
-    memory: BatchMemory,
+def copy_images(
+    pixels: Pixels, records: Int64Array, mirrored: Bools, *, memory: BatchMemory
 ) -> Pixels:
-    """Copy windows of the images `records` of `pixels` into a batch, like `HostDecoder.decode`."""
-    batch = memory.take((len(records), size, size, CHANNELS))
-    for image, record, window in zip(batch, records.tolist(), windows.tolist(), strict=True):
-        top, left, mirrored = window
-        part = pixels[record][top : top + size, left : left + size]
-        if mirrored:
+    """Copy the images `records` of `pixels` into a batch, like `HostDecoder.decode`."""
+    batch = memory.take((len(records), *pixels.shape[1:]))
+    for image, record, mirror in zip(batch, records.tolist(), mirrored.tolist(), strict=True):
+        if mirror:
             # NumPy takes ten times as long to reverse pixels of three bytes.
-            cv2.flip(part, 1, dst=image)
+            cv2.flip(pixels[record], 1, dst=image)
         else:
-            image[:] = part
+            image[:] = pixels[record]
     return batch
 
 

@@ -13,8 +13,6 @@ from components.trainer.config.augmentation import AugmentationConfig
 # Weight of each channel in gray: ITU-R BT.601, as in Pillow and torchvision.
 _LUMA = (0.299, 0.587, 0.114)
 _LOG_ASPECT = math.log(4 / 3)
-# Separates the random numbers of windows from others of the same seed; 1 is that of policies.
-_WINDOWS = 2
 
 
 class AugmentationRandom(NamedTuple):
@@ -52,11 +50,6 @@ def draw_numbers(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
     # One kernel, instead of one for each name.
     numbers = tf.random.stateless_uniform([len(AugmentationRandom._fields), batch], seed)
     return AugmentationRandom(*tf.unstack(numbers))
-
-
-def seed_windows(seed: tf.Tensor) -> tf.Tensor:
-    """Return the seed of the windows or crops of a batch, independent of those above."""
-    return tf.random.experimental.stateless_fold_in(tf.cast(tf.stack(seed), tf.int64), _WINDOWS)
 
 
 def _signed(number: tf.Tensor, limit: float) -> tf.Tensor:

@@ -11,7 +11,6 @@ from components.images.canonical import decode
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.augment import augment
 from components.trainer.input.host_calls import Pixels
-from components.trainer.input.pixel_ops import seed_windows
 
 # Images augmented at once: as float32, 32 of 224 pixels take 19 MB.
 _BATCH = 32
@@ -25,8 +24,8 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
         custom_config: of the Trainer: the fields of `TrainerConfig`.
 
     Returns:
-        Two uint8 arrays [images, size, size, 3]: as evaluation sees them, and with a random window
-        of the margin and random augmentation, by `training.seed`. Mixup and cutmix mix each with
+        Two uint8 arrays [images, size, size, 3]: as evaluation sees them, and with random
+        augmentation, by `training.seed`. Mixup and cutmix mix each with
         another image of `canonical`. The same array twice if augmentation changes no image.
     """
     config = from_dict(TrainerConfig, custom_config)
@@ -43,12 +42,7 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
 
 def _augment(files: Sequence[bytes], config: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
     """Augment a batch, all of it here, where Trainer may leave flips to the host."""
-    count, transform = len(files), config.transform
-    drawn = tf.random.stateless_uniform([count, 2], seed_windows(seed))
-    corners = tf.cast(drawn * (transform.margin + 1), tf.int32)
-    windows = tf.pad(corners, [[0, 0], [0, 1]])
-    images = decode(tf.constant(files), transform, windows=windows)
-    labels = tf.zeros([count], tf.int64)
+    images, labels = decode(tf.constant(files), config.transform), tf.zeros([len(files)], tf.int64)
     seeds = tf.constant(seed, tf.int64)
     changed, _ = augment(images, labels, seed=seeds, config=config.augmentation, classes=1)
     pixels: Pixels = changed.numpy()

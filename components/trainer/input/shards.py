@@ -20,10 +20,9 @@ from components.records.shard_files import read_counts, read_index
 from components.trainer.config.input import InputConfig
 from components.trainer.input.sampler import Int64Array
 
-OPEN_IN_ORDER, OPEN_SHUFFLED, OPEN_AT_RANDOM = 4, 64, 512
-"""Shards mapped at the same time when reading shard after shard, some shards at a time, and at
-random. A process may open about a thousand files, and the system counts what is mapped as memory
-of the process, even after training."""
+# Shards mapped at the same time when reading shard after shard, and some shards at a time. The
+# system counts what is mapped as memory of the process, even after training.
+_OPEN_IN_ORDER, _OPEN_SHUFFLED = 4, 64
 
 # Shards of a bucket downloaded at the same time, and the size of a request.
 _DOWNLOADS = 8
@@ -154,16 +153,15 @@ def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | Non
     return RecordTable.read(shards)
 
 
-def map_shards(paths: list[str], *, most: int = OPEN_IN_ORDER) -> Callable[[int], memoryview]:
+def map_shards(paths: list[str], *, shuffled: bool = False) -> Callable[[int], memoryview]:
     """Return a function that maps shard i into memory; only the latest ones stay mapped."""
 
-    @functools.lru_cache(maxsize=most)
+    @functools.lru_cache(maxsize=_OPEN_SHUFFLED if shuffled else _OPEN_IN_ORDER)
     def open_shard(number: int) -> memoryview:
         with open(paths[number], "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if most != OPEN_AT_RANDOM:
-            # All its records will be read soon, so have the system read ahead.
-            mapped.madvise(mmap.MADV_WILLNEED)
+        # All its records will be read soon, so have the system read ahead.
+        mapped.madvise(mmap.MADV_WILLNEED)
         return memoryview(mapped)
 
     return open_shard

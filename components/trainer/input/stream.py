@@ -51,7 +51,7 @@ def shuffle_epochs(
     Shards are shuffled and interleaved, then records are shuffled in a buffer.
 
     Raises:
-        ConfigurationError: the order is balanced, or there are fewer shards than workers.
+        ConfigurationError: there are fewer shards than workers.
     """
     paths, counts = zip(*_own_shards(shards, order), strict=True)
     first_epoch, skipped = divmod(position, sum(counts))
@@ -79,12 +79,6 @@ def shuffle_epochs(
 
 def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int]]:
     """Return path and number of records of the shards that this pipeline reads."""
-    if order.balanced:
-        raise ConfigurationError(
-            f"training.balance is 'sampling', which needs random access, but the shards at "
-            f"{shards.uri} are read in sequence: choose input.reader indexed, input.cache "
-            f"decoded, or training.balance weights."
-        )
     counts = [*shards.counts.values()]
     every = list(zip(shards.paths, counts, strict=True))
     own = every[order.pipeline :: order.pipelines]
@@ -137,6 +131,6 @@ def _accept_tensor_seeds() -> None:
 
 def _open(config: TransformConfig, shard: tf.Tensor) -> tf.data.Dataset:
     """Return the records of a shard, with readahead."""
-    size = config.stored_size**2 * _BYTES_PER_PIXEL[config.storage]
+    size = config.seen_size**2 * _BYTES_PER_PIXEL[config.storage]
     records = tf.data.TFRecordDataset(shard, buffer_size=_READ_BYTES)
     return records.prefetch(max(1, int(_READ_BYTES / size)))

@@ -140,7 +140,7 @@ class Activations:
                 )
             return tf.reshape(tf.gather(outputs, places), shape), tf.gather(ids, records)
 
-        batches = plan.map(plan.sample_records(label_ids), gather)
+        batches = plan.map(plan.sample_records(), gather)
         return share_captured(batches).prefetch(BATCHES_AHEAD)
 
     def _compute(self, shards: Shards) -> Table:

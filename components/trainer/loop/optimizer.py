@@ -9,13 +9,15 @@ import tf_keras
 
 from components.trainer.config.training import TrainingConfig
 
-# He et al. (2016) divide by ten whenever the error stops falling; here at these fractions of all
-# steps.
-_DROPS = (0.5, 0.75, 0.9)
+# After Page (2018), whose recipe this optimizer is for.
+_MOMENTUM = 0.85
+# Epochs over which the learning rate rises from zero. Adam adapts its step size, while large rates
+# of SGD, and weights that were trained before, need it.
+_WARMUP_EPOCHS = {"adam": 0, "adamw": 1, "sgd": 2}
 
 
 class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """Learning rate as a pure function of the step: warm-up, then `training.schedule`.
+    """Learning rate as a pure function of the step: warm-up, then down to zero.
 
     The number of steps in a checkpoint is therefore all that is needed to resume it. Peak and
     lengths are in a variable: a compiled step serves trainings that differ in them.
@@ -23,15 +25,15 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, config: TrainingConfig, *, steps: int) -> None:
         """Plan `config.epochs` of `steps` steps each, in the scope of the current strategy."""
-        self._kind, self._steps = config.schedule, steps
+        self._optimizer, self._steps = config.optimizer, steps
         self._plan = tf.Variable(tf.zeros([3]), trainable=False)
         self.plan(config)
 
     def plan(self, config: TrainingConfig) -> None:
-        """Plan other epochs, warm-up and peak."""
+        """Plan other epochs and another peak."""
         total = config.epochs * self._steps
         # At most half of a training that is shorter than its recipe intended.
-        warmup = min(round(config.warmup_epochs * self._steps), total // 2)
+        warmup = min(_WARMUP_EPOCHS[config.optimizer] * self._steps, total // 2)
         self._plan.assign([config.learning_rate, warmup, total])
 
     def __call__(self, step: Any) -> tf.Tensor:
@@ -40,18 +42,8 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
         peak, warmup, total = tf.unstack(self._plan)
         done = tf.clip_by_value((step - warmup) / tf.maximum(total - warmup, 1.0), 0.0, 1.0)
         rising = tf.minimum((step + 1) / tf.maximum(warmup, 1.0), 1.0)
-        return peak * rising * self._decay(step, done, total)
-
-    def _decay(self, step: tf.Tensor, done: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-        """Return the fraction of the peak; `done` is the elapsed fraction after warm-up."""
-        if self._kind == "cosine":
-            return (1 + tf.cos(math.pi * done)) / 2
-        if self._kind == "linear":
-            return 1 - done
-        if self._kind == "step":
-            drops = tf.cast(step >= tf.constant(_DROPS) * total, tf.float32)
-            return 0.1 ** tf.reduce_sum(drops)
-        return tf.ones([])
+        falling = 1 - done if self._optimizer == "sgd" else (1 + tf.cos(math.pi * done)) / 2
+        return peak * rising * falling
 
 
 def make_optimizer(
@@ -65,9 +57,7 @@ def make_optimizer(
     decay = config.weight_decay or None
     optimizers = tf_keras.optimizers
     if config.optimizer == "sgd":
-        optimizer = optimizers.SGD(
-            schedule, momentum=config.momentum, nesterov=config.momentum > 0, weight_decay=decay
-        )
+        optimizer = optimizers.SGD(schedule, _MOMENTUM, nesterov=True, weight_decay=decay)
     else:
         # With weight decay this is AdamW; Keras's class of that name requires one.
         optimizer = optimizers.Adam(schedule, weight_decay=decay)

@@ -151,14 +151,10 @@ class Step:
     def _apply(self, gradients: list[tf.Tensor]) -> None:
         """Update the weights with the gradients of the whole batch."""
         if self._replicas > 1:
-            # Not by the optimizer, which would clip the gradients of each replica by themselves.
             context = tf.distribute.get_replica_context()
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         if self.config.precision == "float16":
             gradients = self.optimizer.get_unscaled_gradients(gradients)
-        if self.config.clip_norm:
-            # A norm that is not finite turns all gradients into NaN, which loss scaling notices.
-            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm)
         self.optimizer.apply_gradients(
             zip(gradients, self._variables, strict=True), skip_gradients_aggregation=True
         )
@@ -173,7 +169,6 @@ def erase_tuned(config: TrainingConfig) -> TrainingConfig:
         config,
         learning_rate=1.0,
         epochs=1,
-        warmup_epochs=0.0,
         patience=1,
         keep="best",
         weight_decay=float(config.weight_decay > 0),

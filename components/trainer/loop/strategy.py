@@ -1,6 +1,6 @@
 """Where training computes: devices, determinism, threads, and what several workers do together.
 
-Everything after `find_strategy` is written once, for a TPU, several workers, GPUs and the CPU.
+Everything after `find_strategy` is written once, for several workers, GPUs and the CPU.
 Every worker runs the whole Trainer component with the same inputs, and all do the same thing at the
 same time: even reading a variable may be an exchange. Only the files of the chief are kept.
 """
@@ -23,8 +23,6 @@ from components.trainer.config.training import TrainingConfig
 from components.trainer.loop.cluster import Cluster
 
 _LOGGER = logging.getLogger(__name__)
-
-_TPU = "TPU_NAME"
 
 # TensorFlow raises these for a lost worker, but also for an unreachable store: the text decides.
 _LOST_ERRORS = (
@@ -63,7 +61,7 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
 def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) -> None:
     """Seed everything, and make operations deterministic if `training.deterministic` asks for it.
 
-    Unset, it means everywhere but on a GPU or TPU. Call it before the model is built. What another
+    Unset, it means everywhere but on a GPU. Call it before the model is built. What another
     training has switched on in the same process stays on.
     """
     tf_keras.utils.set_random_seed(config.seed)
@@ -81,7 +79,7 @@ def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) ->
 
 
 def is_accelerated(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether a strategy computes on GPUs or TPUs."""
+    """Return whether a strategy computes on GPUs."""
     # The default strategy, which lists no devices, is that of CPUs.
     if not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy():
         return False
@@ -100,15 +98,13 @@ def limit_threads() -> None:
 def _choose(cluster: Cluster | None) -> tuple[str, str]:
     """Return the accelerator that `auto` stands for on this machine, and why."""
     gpus = len(tf.config.list_physical_devices("GPU"))
-    if name := os.environ.get(_TPU):
-        return "tpu", f"TPU_NAME is {name}"
     if cluster and cluster.size > 1:
         return "workers", f"TF_CONFIG lists {cluster.size} processes"
     if gpus > 1:
         return "mirrored", f"this machine has {gpus} GPUs"
     if gpus:
         return "gpu", "this machine has a GPU"
-    return "cpu", "there is no TPU, GPU or other worker"
+    return "cpu", "there is no GPU or other worker"
 
 
 def _cpu(_: Cluster | None) -> tf.distribute.Strategy:
@@ -166,28 +162,11 @@ def _workers(cluster: Cluster | None) -> tf.distribute.Strategy:
         ) from error
 
 
-def _tpu(_: Cluster | None) -> tf.distribute.Strategy:
-    name = os.environ.get(_TPU)
-    if not name:
-        raise ConfigurationError(
-            "training.accelerator is tpu, but TPU_NAME is not set: set it to the name of the TPU, "
-            "or to `local` on the TPU's own machine."
-        )
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
-    except Exception as error:  # The resolver raises all kinds of errors.
-        raise ConfigurationError(
-            f"Cannot connect to the TPU that TPU_NAME names, {name!r}: {reason_of(error)}."
-        ) from error
-    return tf.distribute.TPUStrategy(resolver)
-
-
 _STRATEGIES: dict[str, Callable[[Cluster | None], tf.distribute.Strategy]] = {
     "cpu": _cpu,
     "gpu": _gpu,
     "mirrored": _mirrored,
     "workers": _workers,
-    "tpu": _tpu,
 }
 
 

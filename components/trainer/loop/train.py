@@ -223,9 +223,8 @@ class Training:
         parts, data = Parts.of(self.model), self.data
         seen = self.see_fixed()
         features, ids = seen.first_views(data.train)
-        predict = fit_head(
-            parts.head, features, ids, class_weights=data.class_weights(self._classes, sampled=True)
-        )
+        weights = data.class_weights(self._classes)
+        predict = fit_head(parts.head, features, ids, class_weights=weights)
         logits = predict(features)
         values = measure(logits, ids)
         if data.evaluation.total:
@@ -364,8 +363,6 @@ class Training:
 def _describe_divergence(name: str, config: TrainingConfig, *, epoch: int) -> str:
     """Say in which epoch a phase diverged, and which of its options to change."""
     changes = [f"lower training.learning_rate, which is {config.learning_rate:g}"]
-    if not config.clip_norm:
-        changes.append("set training.clip_norm to 1")
     if config.precision != "float32":
         changes.append("set training.precision to float32")
     return (

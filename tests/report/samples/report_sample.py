@@ -49,7 +49,6 @@ _CONFIG: dict[str, dict[str, Any]] = {
         "calibrate": False,
         "learning_rate": 0.01,
         "label_smoothing": 0.0,
-        "clip_norm": 0.0,
         "precision": "float32",
     },
 }

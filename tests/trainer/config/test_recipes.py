@@ -148,8 +148,6 @@ def test_a_longer_training_for_fewer_images() -> None:
 INEFFECTIVE = {
     "--augmentation.flip true": "--augmentation.flip true changes nothing: recipe transfer sets it "
     "already",
-    "--training.momentum 0.8": "--training.momentum 0.8 changes nothing with training.optimizer "
-    "adamw",
     "--transfer.unfreeze 2 --model.weights none": "--transfer.unfreeze 2 changes nothing without "
     "pretrained weights",
     "--transfer.unfreeze 2": "",
@@ -161,7 +159,6 @@ INEFFECTIVE = {
     "with transfer.unfreeze none",
     "--augmentation.flip false": "",
     "--training.keep best --training.patience 5": "",
-    "--training.optimizer sgd --training.momentum 0.8": "",
     "--model.weights w.h5 --transfer.unfreeze 2": "",
     "--model.width 8": "",
 }

@@ -9,7 +9,7 @@ import tensorflow as tf
 from components.images.canonical import decode
 from components.images.options import TransformConfig
 from components.trainer.input.host_calls import BatchMemory, forget_calls, guard
-from components.trainer.input.host_decode import HostDecoder, cut_windows
+from components.trainer.input.host_decode import HostDecoder, copy_images
 from tests.pictures import encode, picture
 
 SIZE = 33
@@ -22,9 +22,7 @@ def jpeg(mode: str = "RGB", size: int = SIZE, **options: Any) -> bytes:
 
 
 def decode_all(files: list[bytes], config: TransformConfig, *, mirrored: bool = False) -> Any:
-    middle = config.margin // 2
-    windows = np.tile(np.array([middle, middle, mirrored], np.int32), [len(files), 1])
-    return HostDecoder(config).decode(files, windows)
+    return HostDecoder(config).decode(files, np.full(len(files), mirrored))
 
 
 FILES = {
@@ -52,11 +50,10 @@ def test_jpegs_have_the_pixels_of_the_served_graph(name: str) -> None:
 
 
 @pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
-@pytest.mark.parametrize("margin", [0, 9])
 def test_every_storage_has_the_pixels_of_the_served_graph(
-    storage: Literal["jpeg", "png", "raw"], margin: int
+    storage: Literal["jpeg", "png", "raw"],
 ) -> None:
-    config = TransformConfig(size=SIZE - margin, margin=margin, storage=storage)
+    config = TransformConfig(size=SIZE, storage=storage)
     image = picture(2, height=SIZE, width=SIZE)
     file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
     expected = decode(tf.constant([file]), config).numpy()
@@ -96,27 +93,25 @@ def test_a_tensor_that_took_over_a_batch_keeps_its_pixels() -> None:
     assert len(memory._memory) < 400
 
 
-def test_windows_are_cut_into_unused_memory() -> None:
-    pixels = np.asarray(picture(3, height=9, width=9))[np.newaxis]
+def test_images_are_copied_into_unused_memory() -> None:
+    pixels = np.stack([np.asarray(picture(seed, height=5, width=5)) for seed in range(4)])
     memory = BatchMemory()
 
-    def cut(top: int, left: int, mirrored: int) -> Any:
-        window = np.array([[top, left, mirrored]], np.int32)
-        return cut_windows(pixels, np.array([0]), window, size=5, memory=memory)
+    def copy(record: int, mirrored: bool) -> Any:
+        return copy_images(pixels, np.array([record]), np.array([mirrored]), memory=memory)
 
-    first, second = cut(1, 2, 0), cut(3, 0, 1)
-    np.testing.assert_array_equal(first[0], pixels[0, 1:6, 2:7])
-    np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
+    first, second = copy(1, False), copy(2, True)
+    np.testing.assert_array_equal(first[0], pixels[1])
+    np.testing.assert_array_equal(second[0], pixels[2][:, ::-1])
     assert second.ctypes.data % 64 == 0
     address, part = first.ctypes.data, first[0, 1:2]
     del first
     # A view of it is still in use.
-    assert cut(0, 0, 0).ctypes.data != address
-    np.testing.assert_array_equal(part, pixels[0, 2:3, 2:7])
+    assert copy(0, False).ctypes.data != address
+    np.testing.assert_array_equal(part, pixels[1][1:2])
     del part
-    assert cut(0, 0, 0).ctypes.data == address
-    np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
-    assert memory.take((5, 8)).shape == (5, 8)
+    assert copy(3, False).ctypes.data == address
+    np.testing.assert_array_equal(second[0], pixels[2][:, ::-1])
 
 
 def test_tensorflow_does_not_keep_what_a_forgotten_call_holds() -> None:

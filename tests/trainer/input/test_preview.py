@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.images.canonical import canonicalize, decode
+from components.images.canonical import canonicalize
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.training import TrainingConfig
@@ -39,20 +39,6 @@ def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
     seen, augmented = preview(shard_folder.images["eval"], custom_config(**OFF))
     np.testing.assert_array_equal(seen, shard_folder.pixels("eval"))
     assert augmented is seen
-
-
-@pytest.mark.slow
-def test_a_margin_gives_random_windows() -> None:
-    config = TransformConfig(size=24, margin=9, storage="raw")
-    files = canonical(config, 80)
-    seen, augmented = preview(files, custom_config(transform=config, **OFF))
-    np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
-    whole = decode(tf.constant(files), config.without_margin()).numpy()
-    corners: set[tuple[int, ...]] = set()
-    for image, window in zip(whole, augmented, strict=True):
-        views = np.lib.stride_tricks.sliding_window_view(image, (24, 24, 3))[:, :, 0]
-        corners.update(map(tuple, np.argwhere((views == window).all((2, 3, 4))).tolist()))
-    assert {top for top, _ in corners} == {left for _, left in corners} == set(range(10))
 
 
 def test_a_batch_is_augmented_as_in_a_training_step() -> None:

@@ -20,7 +20,7 @@ from components.trainer.training_input import TrainingInput
 from tests.trainer.input.shard_folder import FEATURE_SPEC, SIZE, ShardFolder
 
 BATCH = 8
-IMAGES = TransformConfig(size=SIZE - 4, margin=4)
+IMAGES = TransformConfig(size=SIZE)
 WITHOUT_CACHE = InputConfig(cache="none")
 WHOLE = tf.distribute.InputContext()
 

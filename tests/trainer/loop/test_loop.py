@@ -31,7 +31,7 @@ from tests.trainer.input.shard_folder import SIZE, ShardFolder
 
 BATCH = 16
 STEPS = 4
-IMAGES = TransformConfig(size=SIZE - 4, margin=4)
+IMAGES = TransformConfig(size=SIZE)
 AUGMENTATION = AugmentationConfig(shift=0.1, flip=True, mixup=0.2)
 SHIFT, OFF = AugmentationConfig(shift=0.1), AugmentationConfig(shift=0.0)
 
@@ -149,8 +149,6 @@ EVERYTHING: dict[str, Any] = {
     "optimizer": "sgd",
     "learning_rate": 0.1,
     "weight_decay": 1e-3,
-    "warmup_epochs": 1.5,
-    "clip_norm": 0.5,
     "label_smoothing": 0.1,
     "metric": "balanced_accuracy",
     "precision": "bfloat16",

@@ -31,8 +31,7 @@ class Machine:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
-        for name in ("TF_CONFIG", "TPU_NAME"):
-            patch.delenv(name, raising=False)
+        patch.delenv("TF_CONFIG", raising=False)
         self.set(gpus=0)
 
     def set(self, *, gpus: int = 0, **environment: str) -> None:
@@ -43,7 +42,7 @@ class Machine:
 
     def pretend(self) -> None:
         """Create strategies for absent devices too, marked with their kind."""
-        for kind in ("gpu", "mirrored", "workers", "tpu"):
+        for kind in ("gpu", "mirrored", "workers"):
             strategy = tf.distribute.OneDeviceStrategy("CPU:0")
             strategy.kind = kind
             create = functools.partial(lambda strategy, _: strategy, strategy)
@@ -58,12 +57,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.mark.parametrize(
     ("there", "chosen", "reason"),
     [
-        pytest.param({}, "cpu", "no TPU, GPU or other worker", id="nothing"),
+        pytest.param({}, "cpu", "no GPU or other worker", id="nothing"),
         pytest.param({"gpus": 1}, "gpu", "this machine has a GPU", id="a GPU"),
         pytest.param({"gpus": 2}, "mirrored", "this machine has 2 GPUs", id="GPUs"),
         pytest.param({"gpus": 2, "TF_CONFIG": ONE}, "mirrored", "2 GPUs", id="a cluster of one"),
         pytest.param({"gpus": 2, "TF_CONFIG": TWO}, "workers", "lists 2 processes", id="workers"),
-        pytest.param({"TF_CONFIG": TWO, "TPU_NAME": "t"}, "tpu", "TPU_NAME is t", id="a TPU"),
     ],
 )
 def test_auto_chooses_the_available_accelerator_and_logs_why(
@@ -88,10 +86,6 @@ def test_auto_chooses_the_available_accelerator_and_logs_why(
         pytest.param("mirrored", {}, "mirrored, but TensorFlow finds no GPU", id="no GPUs"),
         pytest.param("workers", {}, "TF_CONFIG lists no other process", id="no TF_CONFIG"),
         pytest.param("workers", {"TF_CONFIG": ONE}, "lists no other process", id="one worker"),
-        pytest.param("tpu", {}, "TPU_NAME is not set", id="no TPU"),
-        pytest.param(
-            "tpu", {"TPU_NAME": "http://x"}, "that TPU_NAME names, 'http://x'", id="not a TPU"
-        ),
         pytest.param("cpu", {"TF_CONFIG": TWO}, "each would train alone", id="ignored"),
         pytest.param("auto", {"TF_CONFIG": "{"}, "TF_CONFIG is '{'", id="malformed"),
         pytest.param("workers", {"TF_CONFIG": TWO}, "process of its own", id="too late"),
@@ -113,18 +107,6 @@ def test_a_search_refuses_other_processes(machine: Machine) -> None:
         find_strategy(TrainingConfig(minutes=5))
 
 
-def test_a_tpu_is_connected_by_name(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    connected: list[str] = []
-    monkeypatch.setattr(
-        tf.distribute.cluster_resolver.TPUClusterResolver, "connect", connected.append
-    )
-    made = tf.distribute.OneDeviceStrategy("CPU:0")
-    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda _: made)
-    machine.set(TPU_NAME="node-1")
-    assert find_strategy(TrainingConfig()) is made
-    assert connected == ["node-1"]
-
-
 def test_the_cpu_is_used_beside_a_running_gpu(machine: Machine) -> None:
     tf.constant(0)
     machine.set(gpus=1)
@@ -138,7 +120,6 @@ def test_the_cpu_is_used_beside_a_running_gpu(machine: Machine) -> None:
         pytest.param(None, "", True, id="on for the default strategy"),
         pytest.param(None, "CPU", True, id="on for a CPU beside a GPU"),
         pytest.param(None, "GPU", False, id="off for a GPU"),
-        pytest.param(None, "TPU", False, id="off for a TPU"),
         pytest.param(True, "GPU", True, id="on for a GPU on request"),
         pytest.param(False, "", False, id="off for CPU on request"),
     ],
