@@ -38,15 +38,6 @@ def available_memory() -> int:
     return max(0, min([available, *_limits("memory", _unused_memory)]))
 
 
-def computes_bfloat16() -> bool:
-    """Return whether the CPU multiplies in bfloat16, about 1.5 times as fast as in float32.
-
-    On other CPUs, TensorFlow emulates it, slowly.
-    """
-    text = (_PROC / "cpuinfo").read_text()
-    return bool({"avx512_bf16", "amx_bf16"} & set(text.split()))
-
-
 @contextlib.contextmanager
 def pause_collection() -> Iterator[None]:
     """Pause Python's search for cycles, which takes half the time of making a million tuples."""
@@ -88,12 +79,6 @@ def choose_allocator() -> None:
 def fits_in_memory(size: int, available: int) -> bool:
     """Return whether `size` bytes leave half of the `available` memory for everything else."""
     return size <= available / 2
-
-
-def process_memory() -> int:
-    """Return the resident set size in bytes."""
-    fields = dict(line.split(":", 1) for line in (_PROC / "self/status").read_text().splitlines())
-    return int(fields["VmRSS"].split()[0]) * 1024
 
 
 def available_cpus() -> int:

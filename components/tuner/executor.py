@@ -24,6 +24,7 @@ from tfx.utils import json_utils
 
 from components.contract.artifacts import Artifacts
 from components.trainer.config.recipes import get_value
+from components.trainer.config.training import TrainerConfig
 from components.trainer.input.host_calls import forget_calls
 from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
 from components.trainer.preparation import (
@@ -35,7 +36,7 @@ from components.trainer.preparation import (
     save_trained,
     start_devices,
 )
-from components.tuner.search import SearchOutcome, search
+from components.tuner.search import search
 from components.tuner.trials import DONE
 
 
@@ -74,7 +75,9 @@ class SearchTuner(BaseTuner):
         self._fn_args, self._study = fn_args, checkpoint_dir(fn_args)
         self._logs = os.path.join(self._study, "logs")
         self._prepared: Preparation
-        self._found: SearchOutcome
+        self._config: TrainerConfig
+        self._checkpoints: str
+        self._facts: dict[str, Any]
 
     def search(self) -> None:
         """Search for `training.minutes`, from where an earlier attempt was interrupted.
@@ -85,7 +88,7 @@ class SearchTuner(BaseTuner):
         config = read_config(self._fn_args)
         strategy = start_devices(config)
         self._prepared = prepare(self._fn_args, config, strategy)
-        self._found = search(
+        self._config, self._checkpoints, self._facts = search(
             self._prepared.data,
             self._prepared.build,
             strategy,
@@ -93,7 +96,7 @@ class SearchTuner(BaseTuner):
             log_dir=self._logs,
             checkpoint_dir=self._study,
         )
-        facts = self._found.facts
+        facts = self._facts
         plain = {option: get_value(config, option) for option in facts["options"]}
         self.oracle.max_trials = len(facts["trials"])
         for trial in facts["trials"]:
@@ -106,12 +109,11 @@ class SearchTuner(BaseTuner):
 
     def get_best_hyperparameters(self, num_trials: int = 1) -> list[HyperParameters]:
         """Return those of the chosen trial, which need not have the highest score."""
-        return [self.oracle.trials[str(self._found.facts["chosen"])].hyperparameters][:num_trials]
+        return [self.oracle.trials[str(self._facts["chosen"])].hyperparameters][:num_trials]
 
     def save(self, directory: str) -> None:
         """Write what Trainer goes on from, with the logs of all trials, and remove the study."""
-        data, found = self._prepared.data, self._found
         copy_folder(self._logs, directory)
-        places = {"checkpoints": found.checkpoints, "directory": directory}
-        save_trained(found.config, data, found.facts, **places)
+        places = {"checkpoints": self._checkpoints, "directory": directory}
+        save_trained(self._config, self._prepared.data, self._facts, **places)
         remove_checkpoints(self._study)

@@ -17,16 +17,14 @@ import tensorflow as tf
 
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
-from components.host.machine import computes_bfloat16
 from components.host.progress import report_result
 from components.host.stopping import first_interrupt_raises
 from components.trainer.config.recipes import Values, apply_values
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.checkpoint import remove_checkpoints
-from components.trainer.loop.strategy import is_accelerated
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import can_gain, choose, find_best, write_best
-from components.tuner.study import UNFREEZE, Study, find_space, find_start
+from components.tuner.study import Study, find_space, find_start
 from components.tuner.trials import (
     DONE,
     NO_TIME,
@@ -44,26 +42,12 @@ _EPOCHS = "training.epochs"
 _GRACE = 0.1
 # Epochs that show the pace of a trial: the first ones also compile.
 _LEAST_EPOCHS = 4
-# How much longer an epoch of all layers takes than one of the upper half on kept activations.
-_PACE_OF_ALL = 3.0
 # Trials without a better one, after which the search ends.
 _PATIENCE = 25
 # How much longer the best trial is trained at the end: the time that is kept for it, the least for
 # which it pays, and the most. With 500 images of CIFAR-10, five times as many epochs were four
 # points better, and ten times as many no better than that.
 _LONGER, _LEAST_LONGER, _MOST_LONGER = 2.0, 1.5, 4.0
-
-
-@dataclass(frozen=True)
-class SearchOutcome:
-    """What a search has found."""
-
-    config: TrainerConfig
-    """Of the chosen trial, without the search."""
-    checkpoints: str
-    """Folder of its checkpoints: a training from there is complete."""
-    facts: dict[str, Any]
-    """For `training.json`: the minutes, all trials, the one that was chosen and why, in `text`."""
 
 
 @dataclass
@@ -78,16 +62,14 @@ class Search:
     interrupted: bool = False
     """Whether the user has ended it."""
     study: Study = field(init=False)
+    trials: list[Trial] = field(init=False)
+    """All trials, the recipe's first."""
 
     def __post_init__(self) -> None:
         """Start, or go on where an earlier attempt was killed."""
         config = self.runner.data.config
         self.study = Study(config, find_space(config, self.start), self.runner.directory)
-
-    @property
-    def trials(self) -> list[Trial]:
-        """All trials, the recipe's first."""
-        return self.study.trials
+        self.trials = self.study.trials
 
     @property
     def left(self) -> float:
@@ -180,24 +162,13 @@ class Search:
 
         Those of Trainer on all images are among them if folds compare the trials.
         """
-        pace = trial.epoch_seconds or self._estimate_pace(trial.values.get(UNFREEZE))
+        recipe, *others = self.trials
+        known = [other.epoch_seconds for other in others if other.epoch_seconds]
+        # A single epoch does not show how much of its time is start-up.
+        first = recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
+        pace = trial.epoch_seconds or (statistics.median(known) if known else first)
         epochs = self._epochs(trial) if epochs is None else epochs
         return pace * epochs * (1 + self._share_of_all)
-
-    def _estimate_pace(self, unfrozen: Any) -> float:
-        """Return the seconds an epoch takes in the other trials but trial 0 with as many layers.
-
-        Args:
-            unfrozen: `transfer.unfreeze` where it differs from trial 0's, else None.
-        """
-        recipe, *others = self.trials
-        alike = (other for other in others if other.values.get(UNFREEZE) == unfrozen)
-        if known := [other.epoch_seconds for other in alike if other.epoch_seconds]:
-            return statistics.median(known)
-        if unfrozen is not None:
-            return self._estimate_pace(None) * (_PACE_OF_ALL if unfrozen == "all" else 1)
-        # A single epoch does not show how much of its time is start-up.
-        return recipe.epoch_seconds or recipe.seconds / max(recipe.epochs, 1)
 
     def _epochs(self, trial: Trial) -> int:
         return self.runner.config(trial).training.epochs
@@ -262,11 +233,16 @@ def search(
     folds: int,
     log_dir: str,
     checkpoint_dir: str,
-) -> SearchOutcome:
+) -> tuple[TrainerConfig, str, dict[str, Any]]:
     """Search for about `training.minutes`, at least until the recipe's training is complete.
 
     A killed search goes on where it was. The trials of the same seed are the same; how many of them
     there are depends on the speed of the machine.
+
+    Returns:
+        The configuration of the chosen trial, without the search; the folder of its checkpoints,
+        from which a training is complete; and for `training.json` the minutes, all trials, the one
+        that was chosen and why, in `text`.
 
     Raises:
         ModelError: the recipe's training fails, or no images compare the trials.
@@ -281,24 +257,20 @@ def search(
     fixed = apply_values(plain, {"training.folds": folds})
     data = dataclasses.replace(data, config=fixed)
     runner = TrialRunner(data, build, strategy, folds, log_dir, checkpoint_dir)
-    faster = not is_accelerated(strategy) and computes_bfloat16()
-    start = find_start(fixed, images=data.train.total, bfloat16=faster)
+    start = find_start(fixed, images=data.train.total)
     run = Search(runner, 60 * (plain.training.minutes or 0), start)
     run.run()
     chosen, text = choose(run.trials, seconds=run.seconds, folds=folds, ended=run.ended)
     report_result(text)
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
-    facts = {"minutes": plain.training.minutes, "folds": folds, "text": text}
     config = runner.config(chosen)
     training = dataclasses.replace(config.training, minutes=None, search={})
     config = dataclasses.replace(config, training=training)
-    return SearchOutcome(config, runner.folder(chosen), {**facts, **_describe(run, chosen)})
-
-
-def _describe(run: Search, chosen: Trial) -> dict[str, Any]:
-    """Return what the report shows of the trials."""
-    return {
-        "measure": run.runner.measure,
+    facts = {
+        "minutes": plain.training.minutes,
+        "folds": folds,
+        "text": text,
+        "measure": runner.measure,
         "chosen": chosen.number,
         "options": sorted(run.study.space),
         "trials": [
@@ -307,3 +279,4 @@ def _describe(run: Search, chosen: Trial) -> dict[str, Any]:
             if trial.seconds
         ],
     }
+    return config, runner.folder(chosen), facts

@@ -1,45 +1,45 @@
-"""What a search tries, in Optuna's journal: the space, what is next, and what is stopped early.
+"""What a search tries: the space, what is next, and what is stopped early.
 
-TPE proposes trials (Bergstra et al., 2011), and the median rule stops those that are worse than
-most. The journal lies beside the checkpoints, so that a killed search goes on.
+Optuna's TPE proposes trials (Bergstra et al., 2011), and its median rule stops those that are worse
+than most. All trials are in a file beside the checkpoints, so that a killed search goes on.
 """
 
 import dataclasses
+import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import optuna
+import tensorflow as tf
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
 from optuna.trial import TrialState
 
 from components.contract.errors import ConfigurationError
 from components.contract.rules_of_thumb import OWN_NETWORKS, SMALL_SIDE
 from components.trainer.config.recipes import RECIPES, Values, apply_values, get_value
 from components.trainer.config.training import TrainerConfig
+from components.trainer.loop.checkpoint import write_whole
 from components.tuner.trials import DIVERGED, DONE, STOPPED, Trial
 
 # As in the text that a search prints itself.
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
-_JOURNAL = "study.log"
-_FACTS = "facts"
+_TRIALS = "trials.json"
 # Complete trials before any is stopped, and tenths of its epochs that each trial gets: until then,
 # high learning rates look worse than they end.
 _STARTUP, _WARMUP = 3, 3
 _RANDOM_FIRST = 8
 _TRIES = 30
 
-UNFREEZE = "transfer.unfreeze"
+_UNFREEZE = "transfer.unfreeze"
 _FLIP = "augmentation.flip"
 # Channels that `model.width` 0 stands for.
 _WIDTHS = {"cnn": 32, "resnet9": 64}
 
 
-def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[str, Any]:
+def find_start(config: TrainerConfig, *, images: int) -> dict[str, Any]:
     """Return option → value where the first trial differs from the recipe's training.
 
     It trains ResNet-9 instead of a smaller network on small images, and has mirrored images,
@@ -48,12 +48,9 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
     Args:
         config: of trial 0.
         images: number of training images.
-        bfloat16: whether this machine computes in it faster than in float32.
     """
-    own = config.model.name in OWN_NETWORKS and not config.model.build_fn
-    small = own and (config.transform.size or 0) <= SMALL_SIDE
     start: dict[str, Any] = {}
-    if small and config.model.name != "resnet9":
+    if config.model.name == "cnn" and (config.transform.size or 0) <= SMALL_SIDE:
         network = {"model.name": "resnet9", **RECIPES["cifar"](images)}
         # Its options only suit each other, and a width suits a network.
         free = len(list_free(config, network)) == len(network)
@@ -66,8 +63,6 @@ def find_start(config: TrainerConfig, *, images: int, bfloat16: bool) -> dict[st
         "augmentation.policy": "trivial",
         _FLIP: True,
     }
-    if own and bfloat16:
-        start["training.precision"] = "bfloat16"
     return list_changes(config, list_free(config, start))
 
 
@@ -121,7 +116,7 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistributio
     fixed = {key: [value] for key, value in start.items() if key not in {*values, *space}}
     if config.model.pretrained:
         # With 3,000 images of CIFAR-10, all layers were a point better than half of them.
-        fixed[UNFREEZE] = [*dict.fromkeys([config.transfer.unfreeze, "all"])]
+        fixed[_UNFREEZE] = [*dict.fromkeys([config.transfer.unfreeze, "all"])]
     tried = {key: sorted(some) for key, some in values.items()}
     tried |= {**fixed, **plain.training.search}
     return space | {key: CategoricalDistribution([*some]) for key, some in tried.items()}
@@ -139,47 +134,44 @@ class Study:
     def __init__(
         self, config: TrainerConfig, space: dict[str, BaseDistribution], directory: str
     ) -> None:
-        """Open the journal of a search in the folder of its checkpoints, or begin one.
+        """Read the trials of an earlier attempt, if there are any.
 
         Args:
             config: of trial 0.
             space: what the others may differ in.
-            directory: path; in the place of a URL, the journal is temporary.
+            directory: path or URL of the folder with the checkpoints of the search.
         """
-        place = tempfile.mkdtemp() if "://" in directory else os.path.abspath(directory)
-        os.makedirs(place, exist_ok=True)
-        path = os.path.join(place, _JOURNAL)
-        _cut_unfinished_line(path)
         self._config, self.space = config, space
-        self._study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path))),
-            study_name="search",
-            direction="maximize",
-            pruner=optuna.pruners.MedianPruner(_STARTUP, _WARMUP),
-            load_if_exists=True,
-        )
+        self._path = os.path.join(directory, _TRIALS)
+        pruner = optuna.pruners.MedianPruner(_STARTUP, _WARMUP)
+        self._study = optuna.create_study(direction="maximize", pruner=pruner)
         self._current: optuna.Trial
         self._reported = 0
         self.trials: list[Trial] = []
-        for recorded in self._study.get_trials(deepcopy=False):
-            if facts := recorded.user_attrs.get(_FACTS):
-                self._add(Trial(**facts))
-            if recorded.state == TrialState.RUNNING:
-                self._tell(recorded.number, self.trials[-1] if facts else None)
-
-    def _add(self, trial: Trial) -> None:
-        """Add a trial; another attempt replaces the one that was killed."""
-        self.trials[trial.number :] = [trial]
+        if tf.io.gfile.exists(self._path):
+            with tf.io.gfile.GFile(self._path) as file:
+                saved = [Trial(**facts) for facts in json.loads(file.read())]
+            for trial in saved:
+                self._begin(trial)
+                self._report(trial)
+                self._tell(trial)
 
     def begin(self, trial: Trial) -> Trial:
         """Begin a given trial, or begin it again; it teaches the sampler if the space has it."""
+        self._begin(trial)
+        self._save()
+        return trial
+
+    def _begin(self, trial: Trial) -> None:
+        self.trials[trial.number :] = [trial]
         params = {
             name: trial.values.get(name, get_value(self._config, name)) for name in self.space
         }
-        if not all(_contains(one, params[name]) for name, one in self.space.items()):
-            return self._begin(self._study.ask(), trial)
-        self._study.enqueue_trial(params)
-        return self._begin(self._study.ask(self.space), trial)
+        fits = all(_contains(one, params[name]) for name, one in self.space.items())
+        if fits:
+            self._study.enqueue_trial(params)
+        self._current = self._study.ask(self.space if fits else None)
+        self._reported = 0
 
     def propose(self, *, accept: Callable[[dict[str, Any]], bool]) -> Trial | None:
         """Begin another trial, if one is found whose options are new, valid and accepted."""
@@ -190,6 +182,8 @@ class Study:
         )
         for _ in range(_TRIES):
             drawn = self._study.ask(self.space)
+            # It learns from the rounded values.
+            self._study.tell(drawn, state=TrialState.FAIL)
             rounded = {
                 name: float(f"{value:.2g}")
                 if isinstance(self.space[name], FloatDistribution)
@@ -199,48 +193,39 @@ class Study:
             values = list_changes(self._config, rounded)
             new = values and values not in tried
             if new and _is_valid(self._config, values) and accept(values):
-                return self._begin(drawn, Trial(number, values))
-            self._study.tell(drawn, state=TrialState.FAIL)
+                return self.begin(Trial(number, values))
         return None
-
-    def _begin(self, current: optuna.Trial, trial: Trial) -> Trial:
-        self._current, self._reported = current, 0
-        self._add(trial)
-        self._save(trial)
-        return trial
-
-    def _save(self, trial: Trial) -> None:
-        self._current.set_user_attr(_FACTS, dataclasses.asdict(trial))
 
     def report(self, trial: Trial) -> bool:
         """Record the scores of the trial in training; return whether it should stop."""
-        if len(trial.scores) == self._reported:
+        if not self._report(trial):
             return False
-        for step in range(self._reported, len(trial.scores)):
-            self._current.report(trial.scores[step], step + 1)
-        self._reported = len(trial.scores)
-        self._save(trial)
+        self._save()
         return not trial.role and self._current.should_prune()
+
+    def _report(self, trial: Trial) -> bool:
+        """Pass on new scores; return whether there are any."""
+        first, self._reported = self._reported, len(trial.scores)
+        for step in range(first, self._reported):
+            self._current.report(trial.scores[step], step + 1)
+        return self._reported > first
 
     def end(self, trial: Trial) -> None:
         """Record the end of the trial in training."""
-        self._save(trial)
-        self._tell(self._current, trial)
+        self._tell(trial)
+        self._save()
 
-    def _tell(self, current: optuna.Trial | int, trial: Trial | None) -> None:
+    def _tell(self, trial: Trial) -> None:
         """End a trial for Optuna, which does not learn from what was killed or had no time."""
-        if trial and trial.state == DONE:
-            self._study.tell(current, trial.score)
+        if trial.state == DONE:
+            self._study.tell(self._current, trial.score)
         else:
-            lost = trial and trial.state in (STOPPED, DIVERGED)
-            self._study.tell(current, state=TrialState.PRUNED if lost else TrialState.FAIL)
+            lost = trial.state in (STOPPED, DIVERGED)
+            self._study.tell(self._current, state=TrialState.PRUNED if lost else TrialState.FAIL)
 
-
-def _cut_unfinished_line(path: str) -> None:
-    """Remove what a killed process wrote last, which Optuna refuses to read."""
-    if os.path.exists(path):
-        with open(path, "r+b") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
+    def _save(self) -> None:
+        trials = [dataclasses.asdict(trial) for trial in self.trials]
+        write_whole(self._path, json.dumps(trials).encode())
 
 
 def _contains(distribution: BaseDistribution, value: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.host import machine
+from tests.process_memory import process_memory
 
 MIB = 2**20
 UNLIMITED = "9223372036854771712"
@@ -93,14 +94,6 @@ def test_memory_is_limited_by_the_tightest_control_group(system: Path, case: str
     assert machine.available_memory() == expected * MIB
 
 
-def test_a_cpu_that_computes_in_bfloat16(system: Path) -> None:
-    found = []
-    for flags in ("avx512f avx512_bf16 fma", "avx512f fma", "amx_bf16"):
-        (system / "proc" / "cpuinfo").write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
-        found.append(machine.computes_bfloat16())
-    assert found == [True, False, True]
-
-
 @pytest.mark.parametrize("case", CPUS)
 def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
     processes, files, expected = CPUS[case]
@@ -119,8 +112,8 @@ def test_free_memory_between_blocks_in_use_is_given_back(monkeypatch: pytest.Mon
     cycle.append(cycle)
     last = blocks[-1]
     del blocks, cycle
-    before = machine.process_memory()
+    before = process_memory()
     machine.trim_memory()
-    assert machine.process_memory() < before - 30 * MIB
+    assert process_memory() < before - 30 * MIB
     assert last
     assert released, "Arrow keeps memory of its own"

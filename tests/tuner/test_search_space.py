@@ -30,7 +30,7 @@ def config(**training: Any) -> TrainerConfig:
 
 
 def begin(made: TrainerConfig) -> dict[str, Any]:
-    return find_start(made, images=3000, bfloat16=False)
+    return find_start(made, images=3000)
 
 
 Draw = Callable[..., list[Trial]]
@@ -94,10 +94,10 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
         model=ModelConfig(weights="none"), training=TrainingConfig(minutes=5)
     )
     few, _ = resolve(from_scratch, shorter_side=32, images=500)
-    start = find_start(few, images=500, bfloat16=True)
+    start = find_start(few, images=500)
     wanted = {"model.name": "resnet9", "augmentation.policy": "trivial", "augmentation.flip": True}
     assert wanted.items() < start.items()
-    assert (start["training.optimizer"], start["training.precision"]) == ("sgd", "bfloat16")
+    assert start["training.optimizer"] == "sgd"
     changed = apply_values(few, start)
     assert list_changes(few, start) == start
     assert find_space(few, start)["training.optimizer"] == CategoricalDistribution(["sgd"])
@@ -105,13 +105,13 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     fixed: list[dict[str, list[Any]]] = [{"training.optimizer": ["adam"]}, {"model.width": [8]}]
     for search in fixed:
         made = replace(few, training=replace(few.training, search=search))
-        options = find_start(made, images=500, bfloat16=False).keys()
+        options = find_start(made, images=500).keys()
         assert not {"model.name", "training.learning_rate"} & options
     # Large images are no digits, and another network is not made slower.
     large = replace(changed, transform=TransformConfig(size=96), model=ModelConfig(name="cnn"))
     assert "augmentation.flip" not in begin(large)
     other = replace(few, model=ModelConfig(name="mobilenet_v2"))
-    assert find_start(other, images=500, bfloat16=True).keys() == {
+    assert find_start(other, images=500).keys() == {
         "training.epochs",
         "training.keep",
         "augmentation.policy",

@@ -199,6 +199,14 @@ _SHARED = {
 }
 
 
+# Option of a section → values of others with which any of its own is allowed.
+_PARTNERS: dict[str, dict[str, Any]] = {
+    "weight_decay": {"optimizer": "adamw"},
+    "optimizer": {"weight_decay": 0.0},
+    "width": {"name": "auto"},
+}
+
+
 def can_search(option: str) -> bool:
     """Return whether a search may change an option, as `section.field`."""
     section, _, name = option.partition(".")
@@ -232,21 +240,8 @@ def check_search(config: Any) -> None:
 def _explain_unusable(config: Any, option: str, value: Any) -> str:
     """Say why no trial can have the value; "" if one can, perhaps with another searched option."""
     section, _, name = option.partition(".")
-    search = config.training.search.items()
-    partners = [
-        {other.partition(".")[2]: partner_value}
-        for other, values in search
-        if other != option and other.startswith(f"{section}.")
-        for partner_value in values
-    ]
-    problem = ""
-    # A recipe may choose an optimizer with weight decay.
-    partners += [{"optimizer": "adamw"}] if section == "training" else []
-    for partner in ({}, *partners):
-        try:
-            dataclasses.replace(getattr(config, section), **{**partner, name: value})
-        except ConfigurationError as error:
-            problem = problem or str(error)
-        else:
-            return ""
-    return problem
+    try:
+        dataclasses.replace(getattr(config, section), **{**_PARTNERS.get(name, {}), name: value})
+    except ConfigurationError as error:
+        return str(error)
+    return ""

@@ -5,7 +5,6 @@ random access. A `LoadBatch` reads and decodes a whole batch; several run at the
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,13 +18,12 @@ from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input.cache import cache_pixels, resolve_cache
 from components.trainer.input.host_calls import (
-    BatchMemory,
     Pixels,
     call_on_host,
     guard,
     share_captured,
 )
-from components.trainer.input.host_decode import HostDecoder, copy_images
+from components.trainer.input.host_decode import HostDecoder
 from components.trainer.input.sampler import Int64Array, ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import (
     RecordTable,
@@ -41,8 +39,6 @@ BATCHES_AHEAD = 2
 
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
-# Separates the random numbers of mirrored images from those of augmentation and its policy.
-_MIRRORED = 2
 
 Kept = dict[str, Any]
 """Cache, folder and split → all its images in memory: shards, or pixels and label ids."""
@@ -122,14 +118,6 @@ class ReadPlan:
             deterministic=True,
         )
 
-    def draw_mirrored(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-        """Return whether to mirror each record, bool [batch], by seed and batch number only."""
-        if self.order is None or not self.order.flip:
-            return tf.zeros(tf.shape(records)[:1], tf.bool)
-        numbers = tf.stack([tf.constant(self.order.seed, tf.int64), tf.cast(batch, tf.int64)])
-        seed = tf.random.experimental.stateless_fold_in(numbers, _MIRRORED)
-        return tf.random.stateless_uniform([self.batch_size], seed) >= 0.5
-
     def sample_records(self) -> tf.data.Dataset:
         """Return (number of the batch, its record numbers int64 [batch])."""
         order = self.order
@@ -172,15 +160,14 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
         open_shard = map_shards(plan.shards.paths, shuffled=plan.order is not None)
     decoder = HostDecoder(plan.config)
 
-    def decode_records(records: Int64Array, mirrored: Any) -> Pixels:
-        return decoder.decode(table.look_up(records, open_shard), mirrored)
+    def decode_records(records: Int64Array) -> Pixels:
+        return decoder.decode(table.look_up(records, open_shard))
 
     # Captured by the function below; an array would become part of its graph.
     label_ids = tf.constant(table.label)
 
     def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        mirrored = plan.draw_mirrored(batch, records)
-        images = call_on_host(decode_records, records, mirrored, side=plan.config.seen_size)
+        images = call_on_host(decode_records, records, side=plan.config.seen_size)
         return images, tf.gather(label_ids, records)
 
     return load
@@ -203,8 +190,7 @@ def _decode_streamed(plan: ReadPlan) -> tf.data.Dataset:
 
     def load(batch: tf.Tensor, features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         files = features[ENCODED]
-        mirrored = plan.draw_mirrored(batch, files)
-        images = call_on_host(decoder.decode, files, mirrored, side=plan.config.seen_size)
+        images = call_on_host(decoder.decode, files, side=plan.config.seen_size)
         return images, features[LABEL_ID]
 
     # Decoding threads would wait for records and for the threads that parse them: 15 % of the time.
@@ -219,14 +205,8 @@ def _copy_pixels(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> LoadBatc
     # Shares the memory, where tf.constant() would copy it.
     all_images = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
     label_ids = tf.constant(labels)
-    copy = functools.partial(copy_images, pixels, memory=BatchMemory())
 
     def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        if plan.order and plan.order.flip:
-            mirrored = plan.draw_mirrored(batch, records)
-            images = call_on_host(copy, records, mirrored, side=plan.config.seen_size)
-        else:
-            images = tf.gather(all_images, records)
-        return images, tf.gather(label_ids, records)
+        return tf.gather(all_images, records), tf.gather(label_ids, records)
 
     return load

@@ -30,14 +30,12 @@ _UNUSED = 3
 _QUIET_SECONDS, _LONGEST_WAIT = 0.1, 10.0
 
 
-def call_on_host(
-    function: Callable[..., Pixels], records: tf.Tensor, mirrored: tf.Tensor, *, side: int
-) -> tf.Tensor:
-    """Call `function(records, mirrored)` on arrays; return uint8 images [batch, side, side, 3].
+def call_on_host(function: Callable[..., Pixels], records: tf.Tensor, *, side: int) -> tf.Tensor:
+    """Call `function(records)` on an array; return uint8 images [batch, side, side, 3].
 
     Records are numbers or files.
     """
-    images = tf.numpy_function(guard(function), [records, mirrored], tf.uint8, stateful=False)
+    images = tf.numpy_function(guard(function), [records], tf.uint8, stateful=False)
     return tf.ensure_shape(images, [records.shape[0], side, side, CHANNELS])
 
 

@@ -10,16 +10,12 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
 from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS, TransformConfig
 from components.trainer.input.host_calls import BatchMemory, Pixels
-from components.trainer.input.sampler import Int64Array
-
-Bools = npt.NDArray[np.bool_]
 
 
 class HostDecoder:
@@ -30,32 +26,12 @@ class HostDecoder:
         self._config = config
         self._memory = BatchMemory()
 
-    def decode(self, encoded: Sequence[Any], mirrored: Bools) -> Pixels:
-        """Decode images, and mirror those for which `mirrored`, [batch], is true.
-
-        Returns:
-            uint8 [batch, size, size, 3], aligned for TensorFlow.
-        """
+    def decode(self, encoded: Sequence[Any]) -> Pixels:
+        """Decode images to uint8 [batch, size, size, 3], aligned for TensorFlow."""
         side = self._config.seen_size
         batch = self._memory.take((len(encoded), side, side, CHANNELS))
         _DECODERS[self._config.storage](encoded, batch)
-        for number in np.flatnonzero(mirrored).tolist():
-            cv2.flip(batch[number], 1, dst=batch[number])
         return batch
-
-
-def copy_images(
-    pixels: Pixels, records: Int64Array, mirrored: Bools, *, memory: BatchMemory
-) -> Pixels:
-    """Copy the images `records` of `pixels` into a batch, like `HostDecoder.decode`."""
-    batch = memory.take((len(records), *pixels.shape[1:]))
-    for image, record, mirror in zip(batch, records.tolist(), mirrored.tolist(), strict=True):
-        if mirror:
-            # NumPy takes ten times as long to reverse pixels of three bytes.
-            cv2.flip(pixels[record], 1, dst=image)
-        else:
-            image[:] = pixels[record]
-    return batch
 
 
 def _decode_jpegs(encoded: Sequence[memoryview], out: Pixels) -> None:

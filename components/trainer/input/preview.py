@@ -41,7 +41,7 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
 
 
 def _augment(files: Sequence[bytes], config: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
-    """Augment a batch, all of it here, where Trainer may leave flips to the host."""
+    """Augment a batch."""
     images, labels = decode(tf.constant(files), config.transform), tf.zeros([len(files)], tf.int64)
     seeds = tf.constant(seed, tf.int64)
     changed, _ = augment(images, labels, seed=seeds, config=config.augmentation, classes=1)

@@ -36,8 +36,6 @@ class TrainingOrder:
     """Input pipelines that share the examples, one per worker of distributed training."""
     pipeline: int = 0
     """Index of this pipeline, from 0."""
-    flip: bool = False
-    """Mirror half of the images left to right as they are decoded, chosen by the seed."""
 
     def for_worker(self, step: int, worker: tf.distribute.InputContext) -> TrainingOrder:
         """Return the order of `worker` after `step` training steps; each replica takes a batch."""

@@ -8,10 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.host.machine import process_memory
-
 _VALIDATION = "val_"
-_GIB = 2**30
 # TensorBoard shows training as it runs, but a bucket should be written to at most this often.
 _FLUSH_SECONDS = 30
 _MOST_WAITING = 10_000
@@ -32,14 +29,14 @@ class TrainingLog:
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
     def write(self, values: Mapping[str, float], epoch: int) -> None:
-        """Write the metrics of an epoch, from 1 on, under Keras's names, and the memory in use.
+        """Write the metrics of an epoch, from 1 on, under Keras's names.
 
         Metrics of the eval split begin with `val_`.
         """
         step = self._first_epoch + epoch
         ours = {name: value for name, value in values.items() if not name.startswith(_VALIDATION)}
         others = {name.removeprefix(_VALIDATION): values[name] for name in values.keys() - ours}
-        self._write("train", _prefix("epoch_", ours) | _memory(), step)
+        self._write("train", _prefix("epoch_", ours), step)
         self._write("validation", _prefix("epoch_", others), step)
         for writer in self._writers.values():
             writer.flush()
@@ -81,14 +78,3 @@ class TrainingLog:
 
 def _prefix(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
     return {f"{prefix}{name}": value for name, value in values.items()}
-
-
-def _memory() -> dict[str, float]:
-    """Return tag → GiB in use by this process and on each GPU."""
-    values = {"memory_gib/process": process_memory() / _GIB}
-    # Logical devices would include those of other workers.
-    for number in range(len(tf.config.get_visible_devices("GPU"))):
-        name = f"GPU:{number}"
-        usage = tf.config.experimental.get_memory_info(name)
-        values |= {f"memory_gib/{name}/{kind}": size / _GIB for kind, size in usage.items()}
-    return values

@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import itertools
 import time
@@ -11,7 +10,6 @@ import tensorflow as tf
 from tensorflow.python.framework.config import disable_op_determinism, is_op_determinism_enabled
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
-from components.host.machine import process_memory
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input import cache, dataset
@@ -20,6 +18,7 @@ from components.trainer.input.host_calls import empty_aligned, sharing_captured
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.input.shards import Shards, map_shards
 from components.trainer.input.stream import open_epochs_ahead
+from tests.process_memory import process_memory
 from tests.trainer.input.shard_folder import (
     BATCH,
     CONFIG,
@@ -167,26 +166,6 @@ def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
     assert opened.numpy().tolist() == [True, True, False, False]
     expected = [f"{epoch},{n}".encode() for epoch in range(4) for n in range(length)]
     assert [record.numpy() for record in (*first, *records)] == expected
-
-
-@pytest.mark.parametrize("name", ["indexed", "streamed", "decoded in memory"])
-@pytest.mark.slow
-def test_flips_are_random_in_training_only(shard_folder: ShardFolder, name: str) -> None:
-    options = READERS[name]
-    batches = shard_folder.dataset("eval", options=options).as_numpy_iterator()
-    np.testing.assert_array_equal(
-        np.concatenate([images for images, _ in batches]), shard_folder.pixels("eval")
-    )
-    known = {image.tobytes(): False for image in shard_folder.pixels("train")}
-    known |= {image[:, ::-1].tobytes(): True for image in shard_folder.pixels("train")}
-    order = TrainingOrder(seed=5, flip=True)
-    stream = shard_folder.dataset("train", options=options, order=order)
-    mirrored = [known[pixels] for pixels, _ in examples(stream.take(BATCHES))]
-    assert 0.4 < sum(mirrored) / len(mirrored) < 0.6
-    again = shard_folder.dataset(
-        "train", options=options, order=dataclasses.replace(order, start=3)
-    )
-    assert [known[pixels] for pixels, _ in examples(again.take(5))] == mirrored[24:64]
 
 
 def test_a_file_cache_is_reused_for_the_same_shards(

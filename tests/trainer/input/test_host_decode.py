@@ -9,7 +9,7 @@ import tensorflow as tf
 from components.images.canonical import decode
 from components.images.options import TransformConfig
 from components.trainer.input.host_calls import BatchMemory, forget_calls, guard
-from components.trainer.input.host_decode import HostDecoder, copy_images
+from components.trainer.input.host_decode import HostDecoder
 from tests.pictures import encode, picture
 
 SIZE = 33
@@ -19,10 +19,6 @@ def jpeg(mode: str = "RGB", size: int = SIZE, **options: Any) -> bytes:
     buffer = io.BytesIO()
     picture(1, height=size, width=size).convert(mode).save(buffer, "JPEG", **options)
     return buffer.getvalue()
-
-
-def decode_all(files: list[bytes], config: TransformConfig, *, mirrored: bool = False) -> Any:
-    return HostDecoder(config).decode(files, np.full(len(files), mirrored))
 
 
 FILES = {
@@ -44,9 +40,9 @@ def test_jpegs_have_the_pixels_of_the_served_graph(name: str) -> None:
         expected = decode(tf.constant(files), config).numpy()
     except tf.errors.InvalidArgumentError:
         with pytest.raises(tf.errors.InvalidArgumentError):
-            decode_all(files, config)
+            HostDecoder(config).decode(files)
     else:
-        np.testing.assert_array_equal(decode_all(files, config), expected)
+        np.testing.assert_array_equal(HostDecoder(config).decode(files), expected)
 
 
 @pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
@@ -57,9 +53,7 @@ def test_every_storage_has_the_pixels_of_the_served_graph(
     image = picture(2, height=SIZE, width=SIZE)
     file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
     expected = decode(tf.constant([file]), config).numpy()
-    np.testing.assert_array_equal(decode_all([file], config), expected)
-    mirrored = decode_all([file], config, mirrored=True)
-    np.testing.assert_array_equal(mirrored, expected[:, :, ::-1])
+    np.testing.assert_array_equal(HostDecoder(config).decode([file]), expected)
 
 
 @pytest.mark.parametrize("size", [16, 64])
@@ -68,12 +62,12 @@ def test_another_size_is_an_error(storage: Literal["jpeg", "png", "raw"], size: 
     image = picture(2, height=size, width=size)
     file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
     with pytest.raises(ValueError, match=r"33|reshape"):
-        decode_all([file], TransformConfig(size=SIZE, storage=storage))
+        HostDecoder(TransformConfig(size=SIZE, storage=storage)).decode([file])
 
 
 def test_an_unreadable_image_is_an_error() -> None:
     with pytest.raises(ValueError, match="a stored image is unreadable, not 33 x 33"):
-        decode_all([b"no image at all"], TransformConfig(size=SIZE, storage="png"))
+        HostDecoder(TransformConfig(size=SIZE, storage="png")).decode([b"no image at all"])
 
 
 def test_a_tensor_that_took_over_a_batch_keeps_its_pixels() -> None:
@@ -93,25 +87,20 @@ def test_a_tensor_that_took_over_a_batch_keeps_its_pixels() -> None:
     assert len(memory._memory) < 400
 
 
-def test_images_are_copied_into_unused_memory() -> None:
-    pixels = np.stack([np.asarray(picture(seed, height=5, width=5)) for seed in range(4)])
+def test_unused_memory_is_taken_again() -> None:
     memory = BatchMemory()
-
-    def copy(record: int, mirrored: bool) -> Any:
-        return copy_images(pixels, np.array([record]), np.array([mirrored]), memory=memory)
-
-    first, second = copy(1, False), copy(2, True)
-    np.testing.assert_array_equal(first[0], pixels[1])
-    np.testing.assert_array_equal(second[0], pixels[2][:, ::-1])
+    first, second = memory.take((1, 5, 5, 3)), memory.take((1, 5, 5, 3))
+    first[:], second[:] = 1, 2
     assert second.ctypes.data % 64 == 0
     address, part = first.ctypes.data, first[0, 1:2]
     del first
     # A view of it is still in use.
-    assert copy(0, False).ctypes.data != address
-    np.testing.assert_array_equal(part, pixels[1][1:2])
+    assert memory.take((1, 5, 5, 3)).ctypes.data != address
+    assert (part == 1).all()
     del part
-    assert copy(3, False).ctypes.data == address
-    np.testing.assert_array_equal(second[0], pixels[2][:, ::-1])
+    assert memory.take((1, 5, 5, 3)).ctypes.data == address
+    assert (second == 2).all()
+    assert memory.take((5, 8)).shape == (5, 8)
 
 
 def test_tensorflow_does_not_keep_what_a_forgotten_call_holds() -> None:

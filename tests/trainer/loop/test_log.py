@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
@@ -20,7 +19,7 @@ def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
     return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values]
 
 
-def test_epochs_and_memory(tmp_path: Path) -> None:
+def test_epochs(tmp_path: Path) -> None:
     values = {"loss": 0.5, "val_loss": 0.75, "images_per_second": 1000.0}
     with TrainingLog(str(tmp_path)) as log:
         log.write(values, 1)
@@ -28,17 +27,6 @@ def test_epochs_and_memory(tmp_path: Path) -> None:
         log.write({**values, "val_loss": 0.25}, 2)
     assert scalars(tmp_path / "train", "epoch_images_per_second") == [(1, 1000), (2, 1000)]
     assert scalars(tmp_path / "validation", "epoch_loss") == [(1, 0.75), (2, 0.25)]
-    [(_, first), _] = scalars(tmp_path / "train", "memory_gib/process")
-    assert 0.05 < first < 50
-
-
-def test_memory_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tf.config, "get_visible_devices", {"GPU": ["first", "second"]}.get)
-    usage = {f"GPU:{n}": {"current": 2**30, "peak": 3 * 2**30 * n} for n in range(2)}
-    monkeypatch.setattr(tf.config.experimental, "get_memory_info", usage.get)
-    with TrainingLog(str(tmp_path)) as log:
-        log.write({"loss": 1.0}, 1)
-    assert scalars(tmp_path / "train", "memory_gib/GPU:1/peak") == [(1, 3)]
 
 
 def test_every_100th_step_has_a_learning_rate_and_a_loss(tmp_path: Path) -> None:

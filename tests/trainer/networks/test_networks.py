@@ -1,6 +1,5 @@
 """The networks of this repository, and properties of all networks."""
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -140,14 +139,3 @@ def test_convolutions_of_resnet9_start_as_identities() -> None:
     convolution = network.get_layer("block_2_entry_conv")
     images = tf.random.stateless_uniform([2, 4, 4, 24], [0, 1])
     np.testing.assert_allclose(convolution(images)[..., :24], images, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
-def test_layers_compute_in_the_given_precision_until_the_block_ends(name: Any) -> None:
-    before = tf_keras.mixed_precision.global_policy()
-    with contextlib.suppress(RuntimeError), precision(name):
-        layer = tf_keras.layers.Dense(2)
-        raise RuntimeError
-    assert layer(tf.zeros([1, 3])).dtype == name
-    assert {weight.dtype for weight in layer.weights} == {tf.float32}
-    assert tf_keras.mixed_precision.global_policy().name == before.name
