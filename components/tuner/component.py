@@ -80,8 +80,9 @@ class ImageTuner(component.Tuner):
             config.training.minutes is not None,
             "training.minutes is not set: it says how long ImageTuner searches.",
         )
-        # Changing how the model is exported must not search again.
-        config = complete(dataclasses.replace(config, export=ExportConfig()), transform_graph)
+        # Other exports must not search again; folds keep what `export.false_alarms` needs.
+        export = ExportConfig(false_alarms=config.export.false_alarms)
+        config = complete(dataclasses.replace(config, export=export), transform_graph)
         spec = ImageTunerSpec(
             examples=examples,
             transform_graph=transform_graph,

@@ -221,8 +221,11 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
         ImageTrainer(**channels(), config=config)
     # What is exported of the trials is no reason to search again.
     more = replace(config, export=ExportConfig(formats=["onnx"]))
-    first, other = (ImageTuner(**channels(), config=one) for one in (config, more))
+    # But for the scores of folds.
+    known = replace(config, export=ExportConfig(false_alarms=0.1))
+    first, other, scored = (ImageTuner(**channels(), config=c) for c in (config, more, known))
     assert first.exec_properties == other.exec_properties
+    assert '"false_alarms": 0.1' in scored.exec_properties["custom_config"]
     monkeypatch.setenv("TF_CONFIG", cluster(2)[0]["TF_CONFIG"])
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
     arguments: Any = SimpleNamespace(
