@@ -337,3 +337,19 @@ def test_mixup_and_cutmix_alternate() -> None:
     drawn = (run(NOISE, labels=LABELS, seed=(0, step), mixup=1.0, cutmix=1.0) for step in range(24))
     blends = [blended_as_labeled(images, soft) for images, soft in drawn]
     assert 4 < sum(blends) < 20
+
+
+def test_an_op_does_not_change_the_random_numbers_of_another() -> None:
+    shifted = pixels(NOISE, shift=0.5)
+    for image, alone in zip(pixels(NOISE, shift=0.5, flip=True), shifted, strict=True):
+        assert np.array_equal(image, alone) or np.array_equal(image, np.fliplr(alone))
+    everything: dict[str, Any] = EVERYTHING | {"cutmix": 0.0}
+    np.testing.assert_array_equal(
+        run(SMOOTH, labels=LABELS, **everything)[1], run(SMOOTH, labels=LABELS, mixup=0.4)[1]
+    )
+    np.testing.assert_allclose(
+        sampled({"rotation": 30.0, "min_crop_area": 0.5})[0, :, :2],
+        np.diag(np.diag(sampled({"min_crop_area": 0.5})[0, :, :2]))
+        @ sampled({"rotation": 30.0})[0, :, :2],
+        atol=0.02,
+    )
