@@ -1,6 +1,7 @@
 """EfficientNet-Lite with ImageNet's weights, compared with PyTorch."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tensorflow as tf
+from sklearn.datasets import load_sample_images
 
 from components.contract.errors import ModelError
-from components.trainer.config.model import PACKAGED, ModelConfig
+from components.trainer.config.model import APPLICATIONS, PACKAGED, ModelConfig
 from components.trainer.networks.imagenet import check_imagenet, read_imagenet
 from components.trainer.networks.parts import Parts
 from tests.trainer.networks import torch_answers
@@ -51,6 +53,27 @@ def test_logits_are_those_of_pytorch(name: str) -> None:
         check_answers(logits_of(name, images), answers[name])
 
 
+def cut_photographs(side: int, count: int) -> npt.NDArray[np.uint8]:
+    random, images = np.random.default_rng(0), load_sample_images().images
+    corners = random.integers(0, np.array([427 - side, 640 - side]), [count, 2])
+    cut = [images[n % 2][y : y + side, x : x + side] for n, (y, x) in enumerate(corners)]
+    return np.stack(cut)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("name", PACKAGED)
+def test_logits_of_200_images_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
+    side = APPLICATIONS[name].size
+    images = np.concatenate([torch_answers.draw_images(side, 100), cut_photographs(side, 100)])
+    given, answers = tmp_path / "images.npy", tmp_path / "logits.npy"
+    np.save(given, images)
+    # In an environment of its own, without what this one has set.
+    script = torch_answers.__file__
+    command = ["uv", "run", "--no-project", script, str(given), name, str(answers)]
+    subprocess.run(command, check=True, timeout=900, cwd=tmp_path)
+    check_answers(logits_of(name, images), np.load(answers))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "classes"), [(8, 1000), (33, 2), (512, 3)])
 def test_any_size_and_number_of_classes(size: int, classes: int) -> None:
@@ -68,6 +91,8 @@ def _spoil(file: Path) -> None:
 
 SPOILED = {
     "a flipped bit": (_spoil, "does not have the published SHA-256"),
+    "cut off": (lambda file: file.write_bytes(file.read_bytes()[:-1]), "published SHA-256"),
+    "another file": (lambda file: file.write_bytes(b"weights"), "published SHA-256"),
     "no file": (lambda file: file.unlink(), r"cannot be read \(No such file"),
     "a folder": (lambda file: (file.unlink(), file.mkdir()), r"cannot be read \(Is a directory"),
 }

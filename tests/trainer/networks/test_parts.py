@@ -57,9 +57,10 @@ def test_blocks_hold_every_layer_once_in_order(name: str, first_kernels: list[st
     assert sorted(weights) == sorted(weight.name for weight in parts.backbone.weights)
 
 
+@pytest.mark.parametrize("name", ["cnn", "efficientnet_v2_b0"])
 @pytest.mark.slow
-def test_a_frozen_backbone_stays_bit_for_bit() -> None:
-    model = build(ModelConfig(name="efficientnet_v2_b0"))
+def test_a_frozen_backbone_stays_bit_for_bit(name: str) -> None:
+    model = build(ModelConfig(name=name, width=2 if name == "cnn" else 0))
     train(model)
     parts = Parts.of(model)
     freeze(model, unfreeze="none")
@@ -70,6 +71,25 @@ def test_a_frozen_backbone_stays_bit_for_bit() -> None:
     assert all(moved(head, values(parts.head.trainable_weights)))
     np.testing.assert_array_equal(parts.backbone(IMAGES), features)
     np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
+
+
+@pytest.mark.slow
+def test_the_last_blocks_learn_and_no_others(model: tf_keras.Model) -> None:
+    freeze(model, unfreeze=2)
+    parts = Parts.of(model)
+    weights = parts.backbone.weights
+    before = values(weights)
+    train(model)
+    learned = {
+        weight.name
+        for weight, has in zip(weights, moved(before, values(weights)), strict=True)
+        if has
+    }
+    kernels = {
+        w.name for w in weights if w.name.startswith(("block_3", "block_4")) and "conv" in w.name
+    }
+    assert learned == kernels
+    assert len(kernels) == 2
 
 
 def test_all_but_batch_normalization_learn_and_then_it_does_too(model: tf_keras.Model) -> None:

@@ -27,6 +27,19 @@ def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[tf_keras.Model, str
 
 
 @pytest.mark.slow
+def test_the_receiver_has_the_features_of_the_donor(
+    donor: tuple[tf_keras.Model, str],
+) -> None:
+    model, path = donor
+    receiver = build(
+        ModelConfig(name="cnn", width=2, weights=path), seed=1, classes=3, **OTHER_DATA
+    )
+    ours, theirs = Parts.of(receiver).backbone, Parts.of(model).backbone
+    np.testing.assert_array_equal(ours(IMAGES), theirs(IMAGES))
+    assert len(receiver.trainable_weights) == len(model.trainable_weights)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -12,9 +12,11 @@
 """Logits of EfficientNet-Lite that PyTorch computes, which ours are compared with.
 
 `uv run tests/trainer/networks/torch_answers.py` installs PyTorch in an environment of its own, and
-writes `torch_answers.npz` for drawn images.
+writes `torch_answers.npz` for drawn images. With `IMAGES.npy NETWORK LOGITS.npy` it answers for
+uint8 images [n, side, side, 3].
 """
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,4 +67,10 @@ def answer(network: str, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float3
 
 
 if __name__ == "__main__":
-    np.savez(ANSWERS, **{name: answer(name, draw_images(*size)) for name, size in DRAWN.items()})
+    if sys.argv[1:]:
+        given, wanted, written = sys.argv[1:]
+        np.save(written, answer(wanted, np.load(given)))
+    else:
+        np.savez(
+            ANSWERS, **{name: answer(name, draw_images(*size)) for name, size in DRAWN.items()}
+        )
