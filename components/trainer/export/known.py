@@ -77,7 +77,7 @@ class Likeness:
 
 
 class Known(tf.Module):
-    """The same within a graph, and the decision."""
+    """Computes the score within a graph, and decides by it."""
 
     def __init__(self, likeness: Likeness, threshold: float) -> None:
         """Take the least score of a known image."""

@@ -40,10 +40,10 @@ def describe_images(training: Training, shards: Shards, *, phase: str) -> Labele
     if phase == FINE_TUNE:
         model, source = training.find_unfrozen()
     batches = source.read_in_order(shards)
-    key = phase, batches.element_spec[0]
+    key = model, batches.element_spec[0]
     # Tracing may take longer than the images of a fold.
     if key not in training.shared.describe:
-        training.shared.describe[key] = _compile(model, key[1])
+        training.shared.describe[key] = _compile(*key)
     describe = training.shared.describe[key]
     if describe.structured_outputs is None:
         return None

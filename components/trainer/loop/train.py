@@ -157,8 +157,8 @@ class Shared:
     """Of their images."""
     divided: dict[int, tuple[tf_keras.Model, tf_keras.Model] | None] = field(default_factory=dict)
     """Number of last blocks → the two models of `divide`."""
-    describe: dict[tuple[str, tf.TensorSpec], Any] = field(default_factory=dict)
-    """Phase, and what it reads → compiled function of a batch to its features."""
+    describe: dict[tuple[tf_keras.Model, tf.TensorSpec], Any] = field(default_factory=dict)
+    """Model, and what it reads → compiled function of a batch to its features."""
 
 
 @dataclass

@@ -61,3 +61,15 @@ def test_a_network_without_a_last_dense_layer_has_no_features(shard_folder: Shar
     training.model = Backbone().model
     assert describe_images(training, training.data.train, phase="train") is None
     assert score_evaluation(training, phase="train") is None
+
+
+def test_trainings_of_other_layers_share_no_features(shard_folder: ShardFolder) -> None:
+    """Trials of a search may fine-tune more blocks, or fewer, with outputs of the same shape."""
+    first, other = make_training(shard_folder), make_training(shard_folder)
+    other.shared = first.shared
+    for training in (first, other):
+        found = describe_images(training, training.data.train, phase=FINE_TUNE)
+        assert found
+        images, _ = in_order(training.data, "train")
+        expected = training.expected[FINE_TUNE](images).numpy()
+        np.testing.assert_allclose(found[0], expected, atol=2e-3)
