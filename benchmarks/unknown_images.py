@@ -76,7 +76,7 @@ def _measure_pair(
     for folder in (target, output):
         shutil.rmtree(folder, ignore_errors=True)
     held_out = _copy(source, target, left_out, each=arguments.each)
-    option_words = ["--export.false_alarms=0.05", *(f"--{one}" for one in arguments.option)]
+    option_words = ["--export.false_alarms=0.05", *(f"--{option}" for option in arguments.option)]
     run_pipeline(["--data", str(target), "--output", str(output), *option_words])
     [model] = output.glob("artifacts/Trainer/model/*/Format-Serving")
     import_quietly()
@@ -84,7 +84,7 @@ def _measure_pair(
     answers = []
     for start in range(0, len(held_out), 64):
         files = [path.read_bytes() for path in held_out[start : start + 64]]
-        answers += [one for one in served.predict(files) if isinstance(one, Answer)]
+        answers += [answer for answer in served.predict(files) if isinstance(answer, Answer)]
     is_known = np.array([path.parent.name not in left_out for path in held_out])
     right = [a.ranking[0][0] == p.parent.name for a, p in zip(answers, held_out, strict=True)]
     denied = np.array([answer.known is False for answer in answers])
@@ -92,7 +92,7 @@ def _measure_pair(
         "known": [answer.known_score for answer in answers],
         "softmax": [answer.ranking[0][1] for answer in answers],
     }
-    found = {name: float(roc_auc_score(is_known, of)) for name, of in scores.items()}
+    found = {name: float(roc_auc_score(is_known, values)) for name, values in scores.items()}
     found["accuracy"] = float(np.mean(np.array(right)[is_known]))
     found["false alarms"] = float(denied[is_known].mean())
     return {**found, "recall": float(denied[~is_known].mean())}

@@ -3,7 +3,7 @@
 fsspec lists, walks, reads and copies. The rest is our own where s3fs is unsafe: its `rm` and `mv`
 take names such as `[x].jpg` for patterns and delete other objects; they ignore errors of S3's bulk
 deletion, which an old MinIO refuses; it stores a file even if writing it failed.
-`tests/storage/test_tfx_filesystem.py` has a case for each. Nothing calls `glob`.
+`tests/storage/test_tfx_filesystem.py` has a case for each. `glob` is left out, as nothing calls it.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ def take_over(
     earlier = find_earlier(transformed_uri, "made_by", made_by)
     known = dict(_list_intact(earlier)) if earlier else {}
     identities = {place: _identify(_shard(examples_uri, *place)) for place in places}
-    found = {place: known[one] for place, one in identities.items() if one in known}
+    found = {place: known[file] for place, file in identities.items() if file in known}
     for place, before in found.items():
         for path in (_shard, index_path):
             new = path(transformed_uri, *place)

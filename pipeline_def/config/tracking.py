@@ -9,7 +9,7 @@ TOKEN_VARIABLE = "MLFLOW_TRACKING_TOKEN"
 
 @configuration("tracking")
 class TrackingConfig:
-    """The server that a local run reports to when it ends; an outage costs 10 s and no run."""
+    """The server that a local run reports to when it ends; an outage costs 10 s, not the run."""
 
     mlflow: Text | None = None
     """URL of an MLflow server, such as http://localhost:5000. It receives parameters, metrics per

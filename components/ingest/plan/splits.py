@@ -222,7 +222,7 @@ def expect_images(listing: Listing, split: str) -> int:
     for label, images in counts.get(None, collections.Counter()).items():
         fractions = listing.fractions_of(label)
         least = min_units(fractions, units=images, images=images)
-        rest = {name: max(of * images - least[name], 0) for name, of in fractions.items()}
+        rest = {name: max(fractions[name] * images - least[name], 0) for name in fractions}
         share = rest.get(split, 0) / (sum(rest.values()) or 1)
         divided += least.get(split, 0) + share * (images - sum(least.values()))
     return counts.get(split, collections.Counter()).total() + round(divided)

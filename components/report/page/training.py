@@ -47,7 +47,9 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     return {
         "epochs": epochs,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
-        "drawings": [_draw(name, of, kept) for name, of in series.items() if EVAL in of],
+        "drawings": [
+            _draw(name, values, kept) for name, values in series.items() if EVAL in values
+        ],
         "search": facts.search and _describe_search(facts.search, facts),
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
@@ -84,7 +86,7 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
         place_legend(figure, axes)
 
     title = _NAMES.get(metric, metric)
-    ends = ", ".join(f"{split} {_write(metric, of[-1])}" for split, of in series.items())
+    ends = ", ".join(f"{split} {_write(metric, values[-1])}" for split, values in series.items())
     return draw(
         paint,
         caption=f"{title} in the last epoch: {ends}",

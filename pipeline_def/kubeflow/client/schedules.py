@@ -39,7 +39,7 @@ def read_cron(text: str) -> str:
 
 
 def add_schedule(api: Api, request: RunRequest, cron: str) -> RecurringRun:
-    """Upload the specification and run it whenever `cron`, with seconds, says; one at a time.
+    """Upload the specification and run it by `cron`, with seconds; one run at a time.
 
     Missed times are not made up for: each run takes the newest data. The name must be new.
     """
