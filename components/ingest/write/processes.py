@@ -11,14 +11,13 @@ import pickle
 import queue
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from logging.handlers import QueueHandler
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from types import ModuleType
 
 from components.contract.artifact_files import on_disk
@@ -42,9 +41,6 @@ _VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _starting = threading.Lock()
-# Of such a process.
-_jobs: list[IngestJob] = []
-_log: queue.Queue[logging.LogRecord] = queue.Queue()
 
 
 def needs_processes(job: IngestJob) -> bool:
@@ -57,22 +53,19 @@ def needs_processes(job: IngestJob) -> bool:
 
 
 class PlanProcesses:
-    """One process per thread of the job; each writes one plan at a time."""
+    """One process per thread of the job; each writes one plan at a time.
+
+    Each has a pipe of its own, and no lock is shared: ProcessPoolExecutor can wait for ever when a
+    process is killed while it, or another one, starts (Python 3.11).
+    """
 
     def __init__(self, job: IngestJob) -> None:
         """Prepare the processes, which start with the first plans."""
         self._job = job
-        # Of millions of images, it is too large to go with each plan. The start of a process that
-        # is killed would wait for ever to hand over more than a pipe holds.
-        self._file = tempfile.NamedTemporaryFile()  # noqa: SIM115
-        pickle.dump(job, self._file)
-        self._file.flush()
-        # A fork would copy locks that threads of TensorFlow and Beam hold.
-        context = multiprocessing.get_context("spawn")
-        with _starting_plainly():  # The tracker of its semaphores, too.
-            self._pool = ProcessPoolExecutor(
-                job.config.workers, context, _prepare, (self._file.name,)
-            )
+        self._idle = queue.LifoQueue[Connection | None]()
+        for _ in range(job.config.workers):
+            self._idle.put(None)
+        self._started: list[SpawnProcess] = []
 
     def write_plan(self, number: int) -> None:
         """Have an idle process write a plan, and wait until it is written.
@@ -80,24 +73,45 @@ class PlanProcesses:
         Raises:
             ResourceError: a process has been killed.
         """
+        pipe = self._idle.get()
         try:
-            with _starting_plainly():
-                written = self._pool.submit(_write_plan, number)
-            files, retries, said = written.result()
-        except BrokenProcessPool as error:
+            pipe = pipe or self._start()
+            pipe.send(number)
+            while isinstance(answer := pipe.recv(), logging.LogRecord):
+                logging.getLogger(answer.name).handle(answer)
+        except (EOFError, OSError) as error:
             raise ResourceError(
                 "A process of ingest was killed or crashed, probably because memory ran out: "
                 "set ingest.threads to a smaller number, or free memory, and run again."
             ) from error
-        for record in said:
-            logging.getLogger(record.name).handle(record)
+        finally:
+            self._idle.put(pipe)
+        if isinstance(answer, Exception):
+            raise answer
+        files, retries = answer
         retry.add_retries(retries)
         self._job.count(files)
 
+    def _start(self) -> Connection:
+        """Start a process, and return the pipe to it."""
+        # A fork would copy locks that threads of TensorFlow and Beam hold.
+        context = multiprocessing.get_context("spawn")
+        pipe, there = context.Pipe()
+        process = context.Process(target=_write_plans, args=[there], daemon=True)
+        with _starting_plainly():
+            process.start()
+        self._started.append(process)
+        there.close()  # So that the pipe ends with the process.
+        pipe.send(self._job)
+        return pipe
+
     def close(self) -> None:
         """End the processes after their plans."""
-        self._pool.shutdown()
-        self._file.close()
+        while not self._idle.empty():
+            if pipe := self._idle.get():
+                pipe.close()
+        for process in self._started:
+            process.join()
 
 
 @contextlib.contextmanager
@@ -116,13 +130,27 @@ def _starting_plainly() -> Iterator[None]:
                 os.environ |= {name: value} if value is not None else {}
 
 
-def _prepare(path: str) -> None:
-    """Prepare a new process for the job in a file; what it logs goes back with each plan."""
+def _write_plans(pipe: Connection) -> None:
+    """Write the plans of a job whose numbers come through the pipe, until it is closed.
+
+    What is logged goes back through it, before the answer on the plan.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on a terminal is for the run alone.
     threading.Thread(target=_end_with_run, daemon=True).start()
-    logging.getLogger().addHandler(QueueHandler(_log))
-    with open(path, "rb") as file:
-        _jobs.append(pickle.load(file))
+    job = pipe.recv()
+    answer, sending = pipe.send, threading.Lock()
+
+    class Log(QueueHandler):
+        def enqueue(self, record: logging.LogRecord) -> None:
+            with sending:
+                answer(record)
+
+    logging.getLogger().addHandler(Log(queue.Queue()))
+    with contextlib.suppress(EOFError):
+        while True:
+            written = _write_plan(pipe.recv(), job)
+            with sending:
+                answer(written)
 
 
 def _end_with_run() -> None:
@@ -133,16 +161,16 @@ def _end_with_run() -> None:
     os._exit(1)
 
 
-def _write_plan(number: int) -> tuple[int, Counter[str], list[logging.LogRecord]]:
-    """Write a plan; return the number of its files, the retries by their causes, and the log."""
+def _write_plan(number: int, job: IngestJob) -> tuple[int, Counter[str]] | Exception:
+    """Write a plan; return the number of its files, and the retries by their causes."""
     before, counts = retry.count_retries(), list[int]()
     try:
-        write_plan(number, _jobs[0], counts.append)
+        write_plan(number, job, counts.append)
     except Exception as error:
+        error.add_note(traceback.format_exc())
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # Each class pickles in its own way.
-            raise RuntimeError(traceback.format_exc()) from None
-        raise
-    retries = Counter(retry.count_retries()) - Counter(before)
-    return sum(counts), retries, [_log.get() for _ in range(_log.qsize())]
+            return RuntimeError(traceback.format_exc())
+        return error
+    return sum(counts), Counter(retry.count_retries()) - Counter(before)
