@@ -1,6 +1,5 @@
 """Any value of any type in any field, and any file: one sentence, at once, or a configuration."""
 
-import dataclasses
 import itertools
 import json
 import math
@@ -18,33 +17,14 @@ from components.evaluation.config import Threshold
 from components.trainer.config.recipes import Recipe
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
-from pipeline_def.config.options import (
-    describe_chosen,
-    find_ineffective,
-    list_options,
-    show_value,
-)
+from pipeline_def.config.options import describe_chosen, find_ineffective, list_options, show_value
 from pipeline_def.config.yaml_file import MOST_BYTES, write_yaml
 from tests.config.command import parsed
 
 ODD: list[Any] = [
-    *(None, True, -1, 0, 1, 2, LARGEST + 1, 10**400, 0.5, 1e300, math.nan, math.inf),
+    *(None, True, -1, 0, 1, 2, LARGEST + 1, 10**400, 0.5, 1e300, math.nan, math.inf, object()),
     *("", "../x", "a/b", "\0", "auto", "none", "ftp://x", "train", "class"),
     *([], [""], [0, 1], [["a"]], {}, {"": None}, {"train": 1.0}, {"a": ["b"]}, {None: {}}),
-]
-CLASSES: dict[str, Any] = {
-    "": Config,
-    **{
-        name: kind
-        for name, kind in get_type_hints(Config).items()
-        if dataclasses.is_dataclass(kind)
-    },
-    "evaluation.thresholds": Threshold,
-    "kubeflow.steps": StepConfig,
-    "kubeflow.steps.tolerations": Toleration,
-}
-FIELDS = [
-    (section, field.name) for section, kind in CLASSES.items() for field in dataclasses.fields(kind)
 ]
 
 
@@ -142,17 +122,6 @@ def test_any_value_of_any_option_passes_through_a_run(option: str, tmp_path: Pat
     assert passed, "no value is allowed but the default"
 
 
-NEVER = [math.nan, math.inf, -math.inf, 10**400, "\0", object(), [[]], {1: 2}]
-
-
-@pytest.mark.parametrize("value", NEVER, ids=lambda value: repr(value)[:10])
-def test_what_no_field_takes(value: Any) -> None:
-    for section, name in FIELDS:
-        fields = {"metric": "loss"} if CLASSES[section] is Threshold else {}
-        with pytest.raises(ConfigurationError, match=name):
-            CLASSES[section](**{**fields, name: value})
-
-
 def file_with(tmp_path: Path, text: str) -> str:
     path = tmp_path / "config.yaml"
     path.write_text(text, encoding="utf-8")
@@ -188,31 +157,6 @@ def test_an_odd_file_is_refused_at_once(tmp_path: Path, text: str, message: str)
         parsed("--config", path)
     # Coverage makes it several times as slow.
     assert time.process_time() - began < 8
-    check_sentence(caught.value)
-
-
-# YAML of a file → what is said.
-WRONG = {
-    "training: {epochs: true}": "training.epochs is True: it must be a whole number",
-    'training: {epochs: "5"}': "training.epochs is '5': it must be a whole number",
-    "training: {learning_rate: .nan}": "training.learning_rate is nan: it must be a finite number",
-    "ingest: {shard_mib: 1e400}": "ingest.shard_mib is inf: it must be a finite number",
-    "ingest: {shard_mib: 1.0e-7}": "ingest.shard_mib is 1e-07: it must be a number from 0.1",
-    "ingest: {splits: {../x: 0.5, train: 0.25, eval: 0.25}}": "a split '../x'",
-    "evaluation: {thresholds: [{metric: auc, at_least: 1.5}]}": "at_least is 1.5: it must be from",
-    "evaluation: {thresholds: [{metric: auc, at_least: 0.9, at_most: 0.1}]}": "at_most, 0.1",
-    "name: ''": "name is ''",
-    "name: ../x": "name is '../x'",
-    "data: ''": "data is empty",
-    "output: ' '": "output is empty",
-    'data: "\\0"': "without NUL",
-}
-
-
-@pytest.mark.parametrize(("text", "message"), WRONG.items())
-def test_a_wrong_value_in_a_file(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        parsed("--config", file_with(tmp_path, text))
     check_sentence(caught.value)
 
 
