@@ -45,6 +45,9 @@ def damage(path: Path, how: str) -> None:
 )
 def test_damaged_metadata_is_seen(tmp_path: Path, how: str) -> None:
     layout = Layout(str(tmp_path))
+    (tmp_path / "empty").touch()
+    good = (write_store(tmp_path / "store", "MLMDEnv"), tmp_path / "none", tmp_path / "empty")
+    assert [find_problem(str(path)) for path in good] == [""] * 3
     damage(Path(layout.metadata), how)
     with pytest.raises(StorageError, match=r"metadata.sqlite cannot be used: .*Move it away"):
         check_metadata(layout)
@@ -91,11 +94,3 @@ def test_a_kill_within_a_transaction_is_no_damage(tmp_path: Path) -> None:
     assert find_problem(str(path)) == ""
     with contextlib.closing(sqlite3.connect(path)) as store:
         assert store.execute("SELECT DISTINCT text FROM MLMDEnv").fetchall() == [("x" * 100,)]
-
-
-def test_good_metadata(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "metadata.sqlite", "MLMDEnv")
-    assert find_problem(str(store)) == ""
-    assert find_problem(str(tmp_path / "none")) == ""
-    (tmp_path / "empty").touch()
-    assert find_problem(str(tmp_path / "empty")) == ""

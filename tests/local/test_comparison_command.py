@@ -161,48 +161,34 @@ def test_of_too_many_images_the_same_some_are_compared(
     assert "both runs evaluated 15 whose label both models know, besides 0 others" in out
 
 
-MISTAKES = {
-    "no such run": (("1", "7"), "No run matches '7' in OUT, which has runs 1 to 3"),
-    "the same run": (("2", "2"), "2 and 2 are the same run"),
-    "failed before": (("1", "3"), "Run 3 in OUT has no evaluation: it did not finish Evaluator."),
-    "an empty folder": (("1", "OUT/artifacts"), "OUT/artifacts has no runs"),
+SHARD = "x/2/Split-eval/data_tfrecord-00000-of-00001"
+# Runs, an artifact and its content, which is removed if it is None; and what is said.
+MISTAKES: dict[str, tuple[tuple[str, str], str, bytes | None, str]] = {
+    "no such run": (("1", "7"), "", None, "No run matches '7' in OUT, which has runs 1 to 3"),
+    "the same run": (("2", "2"), "", None, "2 and 2 are the same run"),
+    "failed before": (("1", "3"), "", None, "Run 3 in OUT has no evaluation: it did not finish Ev"),
+    "an empty folder": (("1", "OUT/artifacts"), "", None, "OUT/artifacts has no runs"),
+    "no table": (("1", "2"), "e/2/predictions.parquet", b"?", "its artifacts are damaged"),
+    "gone": (("1", "2"), "x/2/index.json", None, "index.json cannot be read"),
+    "truncated": (("1", "2"), SHARD, b"x" * 20, "is truncated"),
+    "empty": (("1", "2"), SHARD, b"", "does not hold"),
 }
 
 
-@pytest.mark.parametrize(("wanted", "said"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_one_sentence(
-    output: Path, capsys: pytest.CaptureFixture[str], wanted: tuple[str, ...], said: str
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_or_a_damaged_artifact_is_one_sentence(
+    output: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
+    wanted, artifact, content, said = MISTAKES[case]
+    if artifact:
+        (output / "artifacts" / artifact).unlink()
+    if content is not None:
+        (output / "artifacts" / artifact).write_bytes(content)
     names = [name.replace("OUT", str(output)) for name in wanted]
     assert runs("--output", output, "--compare", *names) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert said.replace("OUT", str(output)) in line
     assert not (output / "comparison.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("artifact", "content", "said"),
-    [
-        ("e/2/predictions.parquet", b"no table", "its artifacts are damaged"),
-        ("x/2/index.json", None, "index.json cannot be read"),
-        ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"x" * 20, "is truncated"),
-        ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"", "does not hold"),
-    ],
-)
-def test_artifacts_that_are_gone_or_damaged(
-    output: Path,
-    capsys: pytest.CaptureFixture[str],
-    artifact: str,
-    content: bytes | None,
-    said: str,
-) -> None:
-    path = output / "artifacts" / artifact
-    path.unlink()
-    if content is not None:
-        path.write_bytes(content)
-    assert runs("--output", output, "--compare", "1", "2") == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert said in line
 
 
 def test_a_page_elsewhere(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

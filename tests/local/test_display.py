@@ -12,10 +12,7 @@ import pytest
 from components.host.progress import report_epoch, report_progress
 from pipeline_def.local import run_display
 from pipeline_def.local.results import Summary
-from pipeline_def.local.run_display import (
-    RunDisplay,
-    redirect_output,
-)
+from pipeline_def.local.run_display import RunDisplay, redirect_output
 from pipeline_def.local.summary_table import print_summary
 from pipeline_def.runs.record import Step
 
@@ -113,18 +110,11 @@ def train(stream: io.StringIO, epochs: int, *, stops_after: int) -> list[str]:
     return [line for line in kept if "\N{BOX DRAWINGS HEAVY HORIZONTAL}" not in line]
 
 
-@pytest.mark.parametrize(
-    ("epochs", "stops_after", "shown"),
-    [
-        pytest.param(5, 5, [1, 2, 3, 4, 5], id="each epoch of few"),
-        pytest.param(60, 11, [3, 6, 9], id="some of many"),
-        pytest.param(50, 50, [*range(3, 49, 3), 50], id="and the last"),
-    ],
-)
-def test_lines_of_epochs_stay(epochs: int, stops_after: int, shown: list[int]) -> None:
-    lines = train(io.StringIO(), epochs, stops_after=stops_after)
-    assert [int(line.split()[2].partition("/")[0]) for line in lines] == list(shown)
-    assert all("wait 50%" in line for line in lines)
+def test_lines_of_each_epoch_of_few_some_of_many_and_the_last_stay() -> None:
+    for epochs, last, shown in ((5, 5, [1, 2, 3, 4, 5]), (50, 50, [*range(3, 49, 3), 50])):
+        lines = train(io.StringIO(), epochs, stops_after=last)
+        assert [int(line.split()[2].partition("/")[0]) for line in lines] == shown
+        assert all("wait 50%" in line for line in lines)
 
 
 def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,17 +131,6 @@ def show_summary(
 ) -> None:
     file = "/out/summary.json"
     print_summary(summary, summary_file=file, output="/out", evaluated=evaluated, seconds=seconds)
-
-
-def test_corrections_are_counted_and_the_review_of_wrong_labels_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    made = {"relabeled": 2, "removed": 0, "not_applied": 3, "reasons": ["a.jpg: why", "b"]}
-    finding = {"section": "suspects", "text": "labels", "why": "w", "advice": "look"}
-    show_summary(replace(SUMMARY, corrections=made, findings=[finding]))
-    said = capsys.readouterr().out
-    assert "Corrections  2 relabeled, 3 not applied; a.jpg: why\n" in said
-    assert "Next         uv run local_runner.py review --output /out\n" in said
 
 
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,47 +171,61 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     show_summary(summary)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     lines = shown.splitlines()
-    assert "\x1b[1;32m✓ Accuracy" in stream.getvalue()
+    assert "\x1b[1;32m✓ Accuracy" in stream.getvalue(), "green, as it is significant"
     assert lines[1].startswith("✓ Accuracy")
     assert lines[2].startswith("Accuracy")
     assert max(map(len, lines)) <= 80
     assert " ".join(shown.split()).count("reason 29")
     assert "Report       out/report.html" in lines
+    show_summary(replace(SUMMARY, evidence="Promising, but it could be chance."))
+    assert "\x1b[1;33m✓ Accuracy 91.2 %. Published." in stream.getvalue()
 
 
-def test_only_what_is_significant_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr(sys, "stdout", stream := Terminal())
-    chance, baseline = "Promising, but it could be chance.", {"version": "17", "accuracy": 0.9}
-    show_summary(replace(SUMMARY, evidence=chance, baseline=baseline))
-    text = stream.getvalue()
-    assert "\x1b[1;33m✓ Accuracy 91.2 %. Published." in text
-    assert chance in text
-    assert "0.9000, version 17\n" in text, "an earlier version recorded no run"
+UNDECIDED = replace(
+    SUMMARY,
+    blessed=False,
+    outcome="undecided",
+    findings=[],
+    headline="Nobody can tell.",
+    pushed_model=None,
+    model_in_use=None,
+    rejected=0,
+)
+SUSPECTS = {"section": "suspects", "text": "labels", "why": "w", "advice": "look"}
+REASONS = ["a.jpg: why", "b"]
+CORRECTED = {"relabeled": 2, "removed": 0, "not_applied": 3, "reasons": REASONS}
+TABLES: dict[str, tuple[Summary, list[str]]] = {
+    "not pushed": (
+        UNDECIDED,
+        [
+            "? Nobody can tell. Not published.\n",
+            "Findings     none in 2 checks",
+            "Next         uv run local_runner.py predict DIR --output /out --unblessed\n",
+            "Reasons      accuracy 0.912 is above 0.500\n",
+            "not pushed",
+        ],
+    ),
+    "corrections, and wrong labels to review": (
+        replace(SUMMARY, corrections=CORRECTED, findings=[SUSPECTS]),
+        [
+            "Corrections  2 relabeled, 3 not applied; a.jpg: why\n",
+            "Next         uv run local_runner.py review --output /out\n",
+        ],
+    ),
+    "an earlier version recorded no run": (
+        replace(SUMMARY, baseline={"version": "17", "accuracy": 0.9}),
+        ["0.9000, version 17\n"],
+    ),
+}
 
 
-def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
-    summary = replace(
-        SUMMARY,
-        evaluated_on="eval",
-        blessed=False,
-        outcome="undecided",
-        findings=[],
-        headline="Nobody can tell.",
-        pushed_model=None,
-        model_in_use=None,
-        baseline=None,
-        rejected=0,
-    )
-    show_summary(summary, evaluated=(3,))
-    text = capsys.readouterr().out
-    assert "? Nobody can tell. Not published.\n" in text
-    assert "Findings     none in 2 checks" in text
-    assert "Next         uv run local_runner.py predict DIR --output /out --unblessed\n" in text
-    assert "Reasons      accuracy 0.912 is above 0.500\n" in text
-    assert "0.9123 on eval. " in text
-    assert "not pushed" in text
-    assert "rejects.jsonl" not in text
+@pytest.mark.parametrize("name", TABLES)
+def test_other_tables(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    summary, texts = TABLES[name]
+    show_summary(summary)
+    shown = capsys.readouterr().out
+    assert [text for text in texts if text not in shown] == []
+    assert ("rejects.jsonl" in shown) is bool(summary.rejected)
 
 
 def test_a_log_on_a_full_disk_leaves_nothing_on_the_terminal(

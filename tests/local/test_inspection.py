@@ -1,11 +1,16 @@
+import glob
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import local_runner
+from components.contract.errors import ConfigurationError
+from components.trainer.config.training import TrainingConfig
+from pipeline_def.local.first_look import check_accelerator
 from tests.pictures import encode, picture, write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -18,13 +23,14 @@ def inspect(capsys: pytest.CaptureFixture[str], folder: Path, *argv: str) -> tup
 
 
 def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_folder(tmp_path, each=40)
-    status, out, err = inspect(capsys, tmp_path)
+    write_folder(tmp_path / "span-2", each=40)
+    (tmp_path / "span-1").mkdir()
+    status, out, err = inspect(capsys, tmp_path / "span-{SPAN}")
     assert (status, err) == (0, "")
     text = " ".join(out.split())
+    assert f"{tmp_path}/span-2 " in text, "the newest span"
     assert "120 in 3 classes" in text
-    assert "Width 32 to 32 pixels, median 32" in text
-    assert "Height 24 to 24 pixels, median 24" in text
+    assert "Width 32 to 32 pixels, median 32 Height 24 to 24 pixels, median 24" in text
     assert "JPEG 90, PNG 30" in text
     assert "cnn at 32 x 32 pixels" in text
     assert (
@@ -66,14 +72,6 @@ def test_what_is_skipped_and_labels_that_look_alike(
     _, out, _ = inspect(capsys, tmp_path)
     assert "1 hidden, 1 not inside a label folder" in out
     assert "labels that differ only in case, spaces or Unicode form: 'Red', 'red'" in out
-
-
-def test_the_newest_span(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_folder(tmp_path / "span-2", each=40)
-    (tmp_path / "span-1").mkdir()
-    status, out, _ = inspect(capsys, tmp_path / "span-{SPAN}")
-    assert status == 0
-    assert f"{tmp_path}/span-2\n" in out
 
 
 def test_status_2_when_a_run_would_not_start(
@@ -118,3 +116,12 @@ def test_choices_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "training.epochs 60, training.patience 15\n" in out
     assert "--augmentation.flip true changes nothing: recipe photos sets it already" in out
     assert "central square" not in out
+
+
+@pytest.mark.parametrize("kind", ["gpu", "workers"])
+def test_an_accelerator_that_is_not_there(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glob, "glob", lambda pattern: [])
+    with pytest.raises(ConfigurationError, match=f"accelerator is {kind}, but .* cpu or auto"):
+        check_accelerator(TrainingConfig(accelerator=kind))
+    monkeypatch.setattr(glob, "glob", lambda pattern: [pattern])
+    check_accelerator(TrainingConfig(accelerator="gpu"))

@@ -11,24 +11,17 @@ from pipeline_def.local.output.locations import choose_output, find_output, loca
 from tests.local.run_samples import write_run
 
 
-@pytest.mark.parametrize("place", ["gs://b/x", "minio://b", "memory://images", "gs://b/day-{SPAN}"])
-def test_a_store_stays_as_it_is(place: str) -> None:
-    assert locate(place, "data", None) == place
-
-
 @pytest.mark.parametrize(
     ("place", "path"),
     [
-        ("x", "x"),
-        ("/x/../y", "/y"),
-        ("file:///x", "/x"),
-        ("a:b/c", "a:b/c"),
-        ("x-{SPAN}", "x-{SPAN}"),
+        *((url, url) for url in ("gs://b/x", "minio://b", "memory://i", "gs://b/day-{SPAN}")),
+        *(("/x/../y", "/y"), ("file:///x", "/x")),
+        *((path, os.path.abspath(path)) for path in ("x", "a:b/c", "x-{SPAN}")),
     ],
 )
-def test_a_folder_becomes_absolute(place: str, path: str) -> None:
-    for schemes in (None, ()):
-        assert locate(place, "data", schemes) == os.path.abspath(path)
+def test_a_store_stays_as_it_is_and_a_folder_becomes_absolute(place: str, path: str) -> None:
+    for schemes in (None,) if "://" in path else (None, ()):
+        assert locate(place, "data", schemes) == path
 
 
 STORES = ("data", "output")

@@ -77,12 +77,3 @@ def test_checkpoints_are_stored_while_a_step_runs(
                 break
             time.sleep(0.02)
     assert server.add_bucket("b").names() == ["x/checkpoints/one"]
-
-
-def test_a_folder_is_left_alone(tmp_path: Path) -> None:
-    config = Config(output=str(tmp_path))
-    same, output = open_output(config)
-    assert same == config
-    with output.storing():
-        output.store()
-    assert (output.url, output.shown("/x"), list(tmp_path.iterdir())) == ("", "/x", [])

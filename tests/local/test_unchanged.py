@@ -16,6 +16,7 @@ from tfx.types import artifact
 
 from components.contract.configuration import to_dict
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
+from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.source.corrections import COLUMNS
 from components.predict.config import PredictConfig
@@ -38,6 +39,11 @@ from tests.pictures import encode, picture, write_folder
 IMAGES, MANIFEST, CORRECTIONS = "spans/span-1", "labels.csv", "corrections.csv"
 # Beside the folder that is restored, which changes the times of its files.
 PREDICTED = "../predicted"
+LABELS_SCHEMA = """
+feature { name: "image/encoded" type: BYTES }
+feature { name: "image/class/text" type: BYTES }
+string_domain { name: "image/class/text" value: "blue" value: "green" value: "red" }
+"""
 ROW = f"{'0' * 64},blue/001.jpeg,relabel,blue,red,,,"
 
 
@@ -105,10 +111,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     rows = [f"{path},{path.parent.name}" for path in paths[:-1]]
     (home / MANIFEST).write_text("\n".join(["path,label", *rows]))
     (home / CORRECTIONS).write_text(f"{','.join(COLUMNS)}\n{ROW}\n")
-    (home / "schema.pbtxt").write_text(
-        'feature { name: "image/encoded" type: BYTES }\n'
-        'feature { name: "image/class/text" type: BYTES }\n'
-    )
+    (home / "schema.pbtxt").write_text(LABELS_SCHEMA)
     write_folder(home / PREDICTED, each=2)
     config = Config(
         data=f"{home}/spans/span-{{SPAN}}",
@@ -142,15 +145,11 @@ def test_the_same_again_takes_every_step_from_the_last_run(config: Config) -> No
     last = again(config)
     assert last
     assert last == read_records(config.output)[-1]
-    steps = {name: run() for name, run in list_again(last)}
-    assert list(steps) == list(last.steps)
-    assert {step.state for step in steps.values()} == {"cached"}
-    assert [step.outputs for step in steps.values()] == [
-        step.outputs for step in last.steps.values()
-    ]
+    found = [(name, step.state, step.outputs) for name, run in list_again(last) for step in [run()]]
+    assert found == [(name, "cached", step.outputs) for name, step in last.steps.items()]
 
 
-def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+def edit(name: str, old: str, new: str) -> Callable[[Path], object]:
     def change(home: Path) -> None:
         text = (home / name).read_text()
         assert old in text
@@ -159,23 +158,15 @@ def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
     return change
 
 
-def add(name: str) -> Callable[[Path], None]:
-    def change(home: Path) -> None:
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_bytes(encode(picture(99), "JPEG"))
-
-    return change
+def add(name: str) -> Callable[[Path], object]:
+    return lambda home: (home / name).write_bytes(encode(picture(99), "JPEG"))
 
 
-def write(name: str, text: str) -> Callable[[Path], None]:
-    def change(home: Path) -> None:
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
-
-    return change
+def write(name: str, text: str) -> Callable[[Path], object]:
+    return lambda home: (home / name).write_text(text)
 
 
-def query(text: str) -> Callable[[Path], None]:
+def query(text: str) -> Callable[[Path], object]:
     def change(home: Path) -> None:
         with contextlib.closing(sqlite3.connect(home / "out" / "metadata.sqlite")) as store, store:
             store.execute(text)
@@ -183,7 +174,7 @@ def query(text: str) -> Callable[[Path], None]:
     return change
 
 
-def end_later_run(state: str) -> Callable[[Path], None]:
+def end_later_run(state: str) -> Callable[[Path], object]:
     def change(home: Path) -> None:
         [record] = read_records(str(home / "out"))
         later = {"id": "2", "started": "2026-11-23T10:00:00.000+00:00", "state": state}
@@ -198,7 +189,8 @@ def add_span(home: Path) -> None:
 
 def add_statistics(home: Path) -> None:
     facts = {"time": 1, "span": 0, "digest": "of others", EXAMPLES_KEY_PROPERTY: "other"}
-    write(f"out/statistics/1/{ENTRY_FILE}", json.dumps(facts))(home)
+    (home / "out/statistics/1").mkdir(parents=True)
+    (home / "out/statistics/1" / ENTRY_FILE).write_text(json.dumps(facts))
 
 
 def push_another(home: Path) -> None:
@@ -207,7 +199,7 @@ def push_another(home: Path) -> None:
 
 
 TRAINER = "out/artifacts/Trainer/model/1"
-CHANGES: dict[str, Callable[[Path], None]] = {
+CHANGES: dict[str, Callable[[Path], object]] = {
     "an image has other content": add(f"{IMAGES}/blue/001.jpeg"),
     "an image more": edit(MANIFEST, "\nblue/001.jpeg", "\nred/011.jpeg,red\nblue/001.jpeg"),
     "an image is skipped now": edit(MANIFEST, "blue/001.jpeg,blue\n", ""),
@@ -218,7 +210,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "an image more to predict": add(f"{PREDICTED}/new.jpeg"),
     "statistics of other examples": add_statistics,
     "another current model": push_another,
-    "a pushed model that is damaged": write("out/pushed/5/saved_model.pb", "no graph"),
+    "a pushed model that is damaged": lambda home: saved_model(home / "out/pushed/5", weights=b""),
     "a folder is lost": lambda home: shutil.rmtree(home / TRAINER),
     "a file is lost": lambda home: (home / TRAINER / "facts").unlink(),
     "a file is damaged": write(f"{TRAINER}/facts", "other facts"),
@@ -234,7 +226,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_tfx_decides_after(config: Config, change: Callable[[Path], None]) -> None:
+def test_tfx_decides_after(config: Config, change: Callable[[Path], object]) -> None:
     change(Path(config.output).parent)
     assert again(config) is None
 
@@ -257,3 +249,25 @@ def test_tfx_decides_with_other_options(config: Config, changed: dict[str, Any])
 def test_tfx_decides_with_another_program(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline_def.local.unchanged.program_digest", lambda *_: "another")
     assert again(config) is None
+
+
+@pytest.mark.slow
+def test_the_pipeline_carries_the_content_of_a_schema_not_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "schema.pbtxt"
+
+    def properties(text: str | None) -> dict[str, object]:
+        target.write_text(text or "")
+        config = Config(
+            data="images",
+            output=str(tmp_path),
+            transform=TransformConfig(size=32),
+            validation=ValidationConfig(schema=text and str(target)),
+        )
+        [step] = (node for node in create_pipeline(config).components if node.id == "SchemaGen")
+        return dict(step.exec_properties)
+
+    carried = properties(LABELS_SCHEMA)
+    assert properties(f"# Only a comment more.\n{LABELS_SCHEMA}") == carried
+    assert properties(LABELS_SCHEMA.replace("green", "lime")) != carried
+    assert str(target) not in str(carried)
+    assert "curated_schema" not in properties(None)
