@@ -149,6 +149,7 @@ def test_a_run_on_a_volume_and_one_that_fails(
     assert "Traceback" not in kept
 
 
+@pytest.mark.weekly
 def test_a_run_on_cloud_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vertex AI copies nothing: gcsfs, TensorFlow, TFX and Beam read and write gs:// themselves."""
     bucket = tmp_path / "bucket"

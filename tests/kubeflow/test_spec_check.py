@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
-from pipeline_def.kubeflow.specification import (
-    Spec,
-    Target,
-    find_problems,
-    read_documents,
-)
+from pipeline_def.kubeflow.specification import Spec, Target, find_problems, read_documents
 from tests.kubeflow.conftest import container
 
 Edit = Callable[[list[Any]], Any]
@@ -31,22 +26,14 @@ def for_vertex(found: list[Any]) -> None:
 
 
 MISTAKES: list[tuple[Target, str, Edit]] = [
-    (
-        "oss",
-        "Invalid pipeline name 'My Images'",
-        lambda found: found[0]["pipelineInfo"].update(name="My Images"),
-    ),
+    ("oss", "pipeline name 'My I'", lambda found: found[0]["pipelineInfo"].update(name="My I")),
     ("oss", "with gs:// or s3:// or", lambda found: found[0].update(defaultPipelineRoot="/data")),
     ("oss", "has no container image", lambda found: container(found[0], "Trainer").pop("image")),
     ("oss", "Trainer requests the accelerator 'NVIDIA_T4'", with_accelerator("NVIDIA_T4")),
     ("vertex", "gpu_type to a name like NVIDIA_TESLA_T4", for_vertex),
     ("oss", 'specification is invalid: .*"rooot"', lambda found: found[0].update(rooot={})),
     # KFP's backend discards unknown fields there silently.
-    (
-        "oss",
-        'deploymentSpec is invalid: .*"imagee"',
-        lambda found: container(found[0], "Trainer").update(imagee="x"),
-    ),
+    ("oss", 'loymentSpec .*"imagee"', lambda of: container(of[0], "Trainer").update(imagee="x")),
     ("oss", "must contain a specification", lambda found: found.clear()),
     ("oss", "may have a document `platforms`", lambda found: found.append(5)),
     ("oss", "platform document is invalid", lambda found: found[1].update(platform={})),

@@ -51,11 +51,8 @@ class KfpServer(StubServer):
         self.failures = 0
         """Number of requests that fail with `failure`; negative: all."""
         self.failure = gateway_error(500, 13, "Internal Server Error: database is locked")
-        self.pipelines: list[Row] = []
-        self.versions: list[Row] = []
-        self.experiments: list[Row] = []
-        self.runs: list[Row] = []
-        self.schedules: list[Row] = []
+        rows: list[list[Row]] = [[] for _ in range(5)]
+        self.pipelines, self.versions, self.experiments, self.runs, self.schedules = rows
         self.script: deque[Row] = deque()
         """Responses to requests for a run; the last one stays."""
         self.kept: dict[str, str] = {}
@@ -70,11 +67,11 @@ class KfpServer(StubServer):
             self._check(request.headers.get("authorization", ""))
             upload = request.headers.get("content-type", "").startswith("multipart/form-data")
             body = _uploaded(request) if upload else request.json
-            answer = self.answer(request.method, request.path, request.query, body)
-        except Refusal as refusal:
-            kind = "text/plain" if isinstance(refusal.body, Text) else "text/html"
-            return Response(refusal.body, refusal.status, kind, refusal.location)
-        return Response(answer, kind="text/plain" if isinstance(answer, Text) else "text/html")
+            refusal = Refusal(200, self.answer(request.method, request.path, request.query, body))
+        except Refusal as error:
+            refusal = error
+        kind = "text/plain" if isinstance(refusal.body, Text) else "text/html"
+        return Response(refusal.body, refusal.status, kind, refusal.location)
 
     def _check(self, got: str) -> None:
         """Fail as the test wants it."""
@@ -164,15 +161,12 @@ class KfpServer(StubServer):
         return [row for row in rows if wanted.items() <= row.items()]
 
     def _answer_beside(self, path: str, query: dict[str, str]) -> str:
-        """Answer requests outside of the API v2beta1: files in the object store, and pages."""
-        if path == "/artifacts/get":
-            place = "{source}://{bucket}/{key}".format(**query)
-            if place in self.kept:
-                return Text(self.kept[place])
-            raise Refusal(500, Text("Failed to get object in bucket: NoSuchKey"))
-        if not path.startswith("/apis/v2beta1/"):
-            return "<!doctype html><html><title>Kubeflow Pipelines</title></html>"
-        raise gateway_error(404, 5, "Not Found")
+        """Answer requests for files in the object store, which are outside of the API v2beta1."""
+        if path != "/artifacts/get":
+            raise gateway_error(404, 5, "Not Found")
+        if (place := "{source}://{bucket}/{key}".format(**query)) in self.kept:
+            return Text(self.kept[place])
+        raise Refusal(500, Text("Failed to get object in bucket: NoSuchKey"))
 
     def _upload(self, query: dict[str, str], body: bytes) -> Any:
         if self.refuse_spec:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,8 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
     assert status == 0
     assert said.splitlines() == ["Run: run_id-1", f"{server.url}/#/runs/details/run_id-1"]
     [started], [version] = server.runs, server.versions
-    assert started == {
-        "run_id": "run_id-1",
-        "state": "PENDING",
-        "created_at": CREATED,
+    given = ("run_id", "state", "created_at")
+    assert {name: value for name, value in started.items() if name not in given} == {
         "display_name": "first",
         "experiment_id": "experiment_id-1",
         "pipeline_version_reference": {
@@ -61,26 +60,21 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (
-            ("--parameter", "training_epochs=many"),
-            "training_epochs=many: the value must be a NUMBER_INTEGER",
-        ),
-        (("--parameter", "epoch=1"), "NAME is one of data, max_accuracy_drop"),
-        (("--parameter", "training_epochs=-5"), "training.epochs is -5: it must be a whole number"),
-        (
-            ("--parameter", "min_accuracy=nan"),
-            "evaluation.min_accuracy is nan: it must be a fini",
-        ),
-        (("--parameter", "span=-2"), "ingest.span is -2: it must be a whole number of at least 0"),
-        (("--pipeline-root", "minio://"), "it must start with gs:// or s3:// or minio:// and a bu"),
-        (("--timeout", "0"), "--timeout is 0: it must be above 0"),
-        (("--timeout", "inf"), "--timeout is inf: it must be above 0 and at most 3600"),
+        ("run --parameter training_epochs=many", "=many: the value must be a NUMBER_INTEGER"),
+        ("run --parameter epoch=1", "NAME is one of data, max_accuracy_drop"),
+        ("run --parameter training_epochs=-5", "training.epochs is -5: it must be a whole number"),
+        ("run --parameter min_accuracy=nan", "evaluation.min_accuracy is nan: it must be a fini"),
+        ("run --parameter span=-2", "ingest.span is -2: it must be a whole number of at least 0"),
+        ("run --pipeline-root minio://", "it must start with gs:// or s3:// or minio:// and a bu"),
+        ("run --timeout inf", "--timeout is inf: it must be above 0 and at most 3600"),
+        ("schedule --cron='every night'", "--cron"),
+        ("schedule --cron='0 3 * * * * *'", "--cron"),
     ],
 )
 def test_a_mistake_is_one_sentence_before_anything_is_sent(
-    server: KfpServer, say: Say, argv: tuple[str, ...], message: str
+    server: KfpServer, say: Say, argv: str, message: str
 ) -> None:
-    status, said = say("run", *argv)
+    status, said = say(*shlex.split(argv))
     [line] = said.splitlines()
     assert (status, message in line) == (2, True)
     assert server.requests == []
@@ -106,15 +100,10 @@ def test_each_change_of_a_task_is_written_once(
             nodes("SUCCEEDED", CACHED, "Trainer SUCCEEDED 20 332"),
         ]
     )
-    assert wait(say, monkeypatch) == (
-        0,
-        [
-            "ImageExampleGen: CACHED",
-            "Trainer: RUNNING",
-            "Trainer: SUCCEEDED after 312 s",
-            f"Run SUCCEEDED: {server.url}/#/runs/details/run_id-1",
-        ],
-    )
+    status, lines = wait(say, monkeypatch)
+    tasks = ["ImageExampleGen: CACHED", "Trainer: RUNNING", "Trainer: SUCCEEDED after 312 s"]
+    end = f"Run SUCCEEDED: {server.url}/#/runs/details/run_id-1"
+    assert (status, lines) == (0, [*tasks, end])
 
 
 SENTENCE = "Cannot reach the object store at http://store:9000 (EndpointConnectionError): check it."
@@ -138,12 +127,7 @@ KEPT = "minio://mlpipeline/v2/artifacts/images/run_id-1/logs/Trainer.txt"
     ],
 )
 def test_a_failed_step_gives_its_own_reason(
-    server: KfpServer,
-    say: Say,
-    monkeypatch: pytest.MonkeyPatch,
-    row: str,
-    log: str,
-    reason: str,
+    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, row: str, log: str, reason: str
 ) -> None:
     """From the log that the step has kept in the object store."""
     server.script.append(nodes("FAILED", CACHED, row))
@@ -226,15 +210,9 @@ def test_a_schedule_from_its_beginning_to_its_end(server: KfpServer, say: Say) -
     assert server.schedules[1]["trigger"]["cron_schedule"]["cron"] == "30 0 3 * * *"
     status, said = say("schedule", "--list")
     assert [line.split()[0] for line in said.splitlines()] == ["Schedule", "nightly", "images"]
-    server.runs.append(
-        {
-            "run_id": "nightly-1",
-            "experiment_id": "experiment_id-1",
-            "state": "RUNNING",
-            "created_at": CREATED,
-            "recurring_run_id": "recurring_run_id-1",
-        }
-    )
+    begun = {"run_id": "nightly-1", "state": "RUNNING", "created_at": CREATED}
+    known = {"experiment_id": "experiment_id-1", "recurring_run_id": "recurring_run_id-1"}
+    server.runs.append(begun | known)
     status, said = say("schedule", "--remove", "nightly")
     # Kubernetes would delete the run in progress with its schedule.
     assert (status, "destroy its run nightly-1, which is in progress" in said) == (2, True)
@@ -248,13 +226,6 @@ def test_a_schedule_from_its_beginning_to_its_end(server: KfpServer, say: Say) -
     assert [one["display_name"] for one in server.schedules] == ["images"]
     status, said = say("schedule", "--remove", "nightly")
     assert (status, "no schedule nightly" in said) == (2, True)
-
-
-@pytest.mark.parametrize("text", ["every night", "0 3 * * * * *"])
-def test_a_cron_expression_of_a_wrong_length(server: KfpServer, say: Say, text: str) -> None:
-    status, said = say("schedule", f"--cron={text}")
-    assert (status, "--cron" in said) == (2, True)
-    assert server.requests == []
 
 
 def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
@@ -283,45 +254,34 @@ def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
 
 
 def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> None:
-    """As the step has kept it in the object store, however it ended."""
+    """As the step has kept it in the object store, however it ended.
+
+    A killed pod starts again: meanwhile there is the log of its first attempt.
+    """
     say("run")
-    server.script.append(nodes("FAILED", CACHED, FAILED, "Pusher - 500 500"))
+    drivers = ("ImageExampleGen-driver SUCCEEDED 1 9", "Trainer-driver SUCCEEDED 1 9")
+    pods = ("executor RUNNING 10 -", "executor(1) PENDING 10 -")
+    waits = nodes("RUNNING", *drivers, "ImageExampleGen RUNNING 9 -", "Trainer RUNNING 9 -", *pods)
+    ended = nodes("FAILED", CACHED, FAILED, "Pusher - 500 500")
     server.kept[KEPT] = LOG
-    assert say("logs", "Trainer") == (0, LOG)
+    for answer, task, message in (
+        (ended, "Trainer", LOG),
+        (ended, "ImageExampleGen", "ImageExampleGen has no log in the run run_id-1: it is CACHED"),
+        (ended, "Pusher", "Evaluator-Pusher has no log in the run run_id-1: it is not started"),
+        (waits, "Trainer", LOG),
+        (waits, "ImageExampleGen", "There is no log of ImageExampleGen: its step has not begun"),
+        (waits, "Trainr", "has no task Trainr. Did you mean 'Trainer'?"),
+        (waits, "Nonsense", "has no task Nonsense. It has ImageExampleGen, Trainer."),
+    ):
+        server.script.clear()
+        server.script.append(answer)
+        status, said = say("logs", task)
+        assert (message in said, status) == (True, 0 if message == LOG else 2)
     server.kept.clear()
     status, said = say("logs", "Trainer")
     assert (status, "There is no log of Trainer: its step has not begun" in said) == (2, True)
     assert f"({KEPT}: " in said
     assert "kubectl --namespace kubeflow logs --prefix --selector pipeline/runid=run_id-1" in said
-    for task, message in (
-        ("ImageExampleGen", "ImageExampleGen has no log in the run run_id-1: it is CACHED"),
-        ("Pusher", "Evaluator-Pusher has no log in the run run_id-1: it is not started"),
-    ):
-        status, said = say("logs", task)
-        assert (status, message in said) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("task", "said"),
-    [
-        ("Trainr", "has no task Trainr. Did you mean 'Trainer'?"),
-        ("Nonsense", "has no task Nonsense. It has ImageExampleGen, Trainer."),
-        ("ImageExampleGen", "There is no log of ImageExampleGen: its step has not begun"),
-        ("Trainer", LOG),
-    ],
-)
-def test_the_log_of_a_task_that_waits_or_does_not_exist(
-    server: KfpServer, say: Say, task: str, said: str
-) -> None:
-    """A killed pod starts again: meanwhile there is the log of its first attempt."""
-    say("run")
-    drivers = ("ImageExampleGen-driver SUCCEEDED 1 9", "Trainer-driver SUCCEEDED 1 9")
-    pods = ("executor RUNNING 10 -", "executor(1) PENDING 10 -")
-    server.script.append(
-        nodes("RUNNING", *drivers, "ImageExampleGen RUNNING 10 -", "Trainer RUNNING 10 -", *pods)
-    )
-    server.kept[KEPT] = LOG
-    assert said in say("logs", task)[1]
 
 
 def test_an_installation_for_several_users(server: KfpServer, say: Say) -> None:

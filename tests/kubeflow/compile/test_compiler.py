@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import kfp_runner
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.config import EvaluationConfig
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
@@ -27,23 +28,12 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
-from pipeline_def.kubeflow.specification import (
-    LOOKUPS,
-    Spec,
-    Specification,
-    Target,
-    pod_of,
-)
+from pipeline_def.kubeflow.compile.platform import check_workers
+from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of
 from pipeline_def.kubeflow.step_interface import LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
-from tests.kubeflow.conftest import (
-    MINIMAL,
-    config,
-    container,
-    interface,
-    settings_of,
-)
+from tests.kubeflow.conftest import MINIMAL, config, container, interface, settings_of
 from tests.nodes import NODES
 
 ROOT = Path(__file__).parents[3]
@@ -82,47 +72,28 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     assert lookups.keys() == looking
     assert lookups["ImagePredictor"] == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
+    assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     if target == "oss":
         assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", LOOKUPS}
-    else:
-        assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     # What changes the training for a run, changes its search.
     given = [task(made[0], name)["inputs"]["parameters"] for name in LEARNERS]
     assert given[0].keys() >= {"training_seed", "training_epochs"}
     assert given[0].keys() - given[1].keys() == {"tuner_fn"}
 
 
-def producers(whole: Specification, task: str) -> set[str]:
-    """Tasks whose outputs a task reads."""
-    kinds = (whole.sources(task, kind).values() for kind in ("parameters", "artifacts"))
-    found = (part for sources in kinds for source in sources for part in source.values())
-    return {part["producerTask"] for part in found if "producerTask" in part}
-
-
-def test_only_training_waits_for_more_than_its_inputs(spec: Spec) -> None:
-    whole = Specification(spec)
-    more = {
-        name: {*one.get("dependentTasks", [])} ^ producers(whole, name)
-        for name, one in whole.tasks.items()
-    }
-    assert {name: tasks for name, tasks in more.items() if tasks} == {"Trainer": {"Validator-Gate"}}
-
-
 def longest_chain(whole: Specification, task: str) -> list[str]:
-    """Return the pods that follow one another up to a task if only lookups run."""
-    earlier = [longest_chain(whole, other) for other in whole.tasks[task].get("dependentTasks", [])]
-    pods = [f"{task}-driver", *([task] if task == LOOKUPS else [])]
-    return [*max(earlier, key=len, default=["root-driver"]), *pods]
+    """Return the tasks that follow one another up to a task."""
+    before = whole.tasks[task].get("dependentTasks", [])
+    return [*max((longest_chain(whole, one) for one in before), key=len, default=[]), task]
 
 
-def test_a_cached_run_has_nine_pods_eight_of_them_in_a_row(spec: Spec) -> None:
+def test_a_cached_run_has_seven_drivers_six_of_them_in_a_row(spec: Spec) -> None:
     """Each takes Argo's requeue time of 10 s at least, so that this is the time of the run."""
     whole = Specification(spec)
-    assert len(["root-driver", *(f"{task}-driver" for task in whole.tasks), LOOKUPS]) == 9
+    assert len(whole.tasks) == 7
     assert max((longest_chain(whole, task) for task in whole.tasks), key=len) == [
-        *("root-driver", "Lookups-driver", "Lookups", "ImageExampleGen-driver"),
-        *("Statistics-Schema-driver", "Transform-driver", "Trainer-driver"),
-        "Evaluator-Pusher-driver",
+        *(LOOKUPS, "ImageExampleGen", "Statistics-Schema", "Transform", "Trainer"),
+        "Evaluator-Pusher",
     ]
 
 
@@ -393,63 +364,45 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
 
 
 MISTAKES = {
-    ("--kubeflow.storage", "gs://bucket/images/models"): "lies in --data",
-    ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "an unknown step, Trainr. Did you mean 'Trainer'?",
-    (
-        "--kubeflow.steps",
-        "{Evaluator: {memory: 8}, BaselineFinder: {memory: 4}}",
-    ): "BaselineFinder and Evaluator and ImageReport and Pusher share a pod",
-    ("--name", "My images"): "Invalid pipeline name 'My images'",
-    ("--kubeflow.pipeline_root", "/data"): "The pipeline root is /data: it must start with gs://",
-    (
-        "--data",
-        "http://host/images",
-    ): "--data is http://host/images: a cluster needs a URL, such",
-    ("--output", "/no/such/folder/x.yaml"): "Cannot write /no/such/folder/x.yaml",
-    ("--target", "eks"): "invalid choice: 'eks'",
-    ("--tracking.mlflow", "http://mlflow:5000"): "--tracking.mlflow is for local runs: docs/how-to",
+    "--kubeflow.storage gs://bucket/images/models": "lies in --data",
+    "--kubeflow.steps '{Trainr: {cpu: 4}}'": "an unknown step, Trainr. Did you mean 'Trainer'?",
+    "--kubeflow.steps '{Evaluator: {memory: 8}, Pusher: {memory: 4}}'": "and Pusher share a pod",
+    "--name 'My images'": "Invalid pipeline name 'My images'",
+    "--kubeflow.pipeline_root /data": "The pipeline root is /data: it must start with gs://",
+    "--data http://host/images": "--data is http://host/images: a cluster needs a URL, such",
+    "--output /no/such/folder/x.yaml": "Cannot write /no/such/folder/x.yaml",
+    "--target eks": "invalid choice: 'eks'",
+    "--tracking.mlflow http://mlflow:5000": "--tracking.mlflow is for local runs: docs/how-to",
 }
 
 
 @pytest.mark.parametrize(("argv", "message"), MISTAKES.items())
 def test_mistakes_exit_with_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: str, message: str
 ) -> None:
-    assert kfp_runner.main([*MINIMAL, "--output", str(tmp_path / "x.yaml"), *argv]) == 2
+    words = ["--output", str(tmp_path / "x.yaml"), *shlex.split(argv)]
+    assert kfp_runner.main([*MINIMAL, *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
 
 
-@pytest.mark.parametrize("argv", [("compile",), ("deploy",), ()])
-def test_missing_options(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]) -> None:
-    assert kfp_runner.main(argv) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("kfp_runner.py: error: ")
-
-
-@pytest.mark.parametrize(
-    ("argv", "text"),
-    [
-        (("--help",), "compile|run|schedule|runs|logs|stop"),
-        (("compile", "--help"), "--image"),
-        (("compile", "--help", "kubeflow"), "--kubeflow.storage"),
-        (("compile", "--help", "kubeflow.steps"), "image_pull_secrets"),
-    ],
-)
-def test_help(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], text: str) -> None:
-    # argparse ends the process itself, with status 0.
-    with contextlib.suppress(SystemExit):
-        assert kfp_runner.main(argv) == 0
-    assert text in capsys.readouterr().out
-
-
-FUNCTIONS = ("run_fn", "preprocessing_fn", "preview_fn")
+def test_missing_options_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("compile", "deploy", ""):
+        assert kfp_runner.main(word.split()) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith("kfp_runner.py: error: ")
+    for argv, text in ((("--help",), "compile|run|"), (("compile", "--help"), "--image")):
+        # argparse ends the process itself, with status 0.
+        with contextlib.suppress(SystemExit):
+            assert kfp_runner.main(argv) == 0
+        assert text in capsys.readouterr().out
 
 
 def test_step_rows_name_the_modules_of_their_components() -> None:
+    names = ("run_fn", "preprocessing_fn", "preview_fn")
     for component in create_pipeline(EVERYTHING).components:
         properties = component.exec_properties
-        functions = [properties[name] for name in FUNCTIONS if properties.get(name)]
+        functions = [properties[name] for name in names if properties.get(name)]
         lookup = getattr(component.driver_class, "lookup_function", None)
         named = {
             component.executor_spec.executor_class.__module__,
@@ -459,3 +412,70 @@ def test_step_rows_name_the_modules_of_their_components() -> None:
         }
         ours = {name for name in named if name.startswith(("components.", "pipeline_def."))}
         assert set(STEPS[component.id].code) == ours, component.id
+
+
+BUCKET = "gs://bucket/root"
+WORKERS = {
+    "all": StepConfig(cpu=1, memory=4, node_selector={"pool": "cpu"}),
+    "Trainer": StepConfig(
+        cpu=8,
+        gpus=2,
+        image="i:gpu",
+        shared_memory="4Gi",
+        node_selector={"pool": "gpu"},
+        volumes={"claim": "/mnt/shared"},
+        labels={"kueue.x-k8s.io/queue-name": "team"},
+    ),
+}
+
+
+@pytest.mark.slow
+def test_a_step_starts_workers_from_a_small_machine() -> None:
+    choices = config(workers=4, pipeline_root=BUCKET, steps=WORKERS)
+    spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
+    settings = choices.kubeflow.step("Trainer")
+    assert interface(spec, "Trainer").workers == 4
+    assert settings_of(spec, "Trainer").workers == settings
+    resources = {"cpuLimit": 1, "cpuRequest": 1, "memoryLimit": 4, "memoryRequest": 4}
+    assert container(spec, "Trainer")["resources"] == resources
+    executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors["Trainer_executor"] == {
+        "nodeSelector": {"labels": {"pool": "cpu"}},
+        "pvcMount": [{"constant": "claim", "mountPath": "/mnt/shared"}],
+    }
+    assert interface(spec, "Transform").workers == 1
+
+
+SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
+ON_GS = {"pipeline_root": BUCKET}
+
+
+def test_where_workers_can_share() -> None:
+    check_workers(config(workers=4, **ON_GS), "oss")
+    check_workers(config(workers=4, **ON_GS, storage="/mnt/shared", steps=SHARED), "oss")
+    # Artifacts of the cluster's own store travel over the volume.
+    check_workers(config(workers=4, storage="/mnt/shared/models", steps=SHARED), "oss")
+
+
+TOO_MANY: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {}, "cannot share checkpoints in the cluster's own store: set kubeflow.storage"),
+    ({"storage": "/mnt/sharedfolder", "steps": SHARED}, {}, "checkpoints in /mnt/sharedfolder"),
+    ({"storage": "gs://b/m"}, {}, "artifacts that are not on gs://: set the pipeline root"),
+    (ON_GS, {"accelerator": "mirrored"}, "accelerator is mirrored, for one machine"),
+    (ON_GS, {"minutes": 60}, "training.minutes searches on one machine: remove one"),
+    (ON_GS, {}, "on Vertex AI use one machine with several GPUs"),
+]
+
+
+@pytest.mark.parametrize(("kubeflow", "training", "message"), TOO_MANY)
+def test_what_several_workers_cannot_do(
+    kubeflow: dict[str, Any], training: dict[str, Any], message: str
+) -> None:
+    def check(workers: int) -> None:
+        choices = config(workers=workers, **kubeflow)
+        trained = dataclasses.replace(choices, training=TrainingConfig(**training))
+        check_workers(trained, "vertex" if "Vertex" in message else "oss")
+
+    with pytest.raises(ConfigurationError, match=message):
+        check(workers=4)
+    check(workers=1)

@@ -71,26 +71,17 @@ def test_run_parameters_replace_compiled_values() -> None:
     assert properties(INGEST, data="gs://b/i") == {"input_base": "gs://b/i"}
 
 
-@pytest.mark.parametrize(
-    ("storage", "expected"),
-    [
+def test_storage_folder() -> None:
+    for storage, expected in (
         ("gs://models/prod/", "gs://models/prod/pushed"),
         ("/mnt/models", "/mnt/models/pushed"),
         ("", "minio://mlpipeline/v2/artifacts/images/pushed"),
-    ],
-)
-def test_storage_folder(storage: str, expected: str) -> None:
-    found = properties(pushed_models="{storage}/pushed", storage=storage)
-    assert found == {"pushed_models": expected}
-
-
-def test_unknown_storage_is_an_error() -> None:
-    elsewhere = given(pushed_models="{storage}/pushed", storage="")
-    for side in ("inputs", "outputs"):
-        for of_key in elsewhere[side]["artifacts"].values():
-            of_key["artifacts"][0]["uri"] = "gs://bucket/elsewhere/model"
+    ):
+        found = properties(pushed_models="{storage}/pushed", storage=storage)
+        assert found == {"pushed_models": expected}
+    elsewhere = json.dumps(given(pushed_models="{storage}/pushed", storage=""))
     with pytest.raises(UserError, match="set the parameter storage of the run"):
-        prepare_input(elsewhere, TRAINER)
+        prepare_input(json.loads(elsewhere.replace(RUN, "gs://bucket/elsewhere")), TRAINER)
 
 
 @pytest.mark.parametrize(
@@ -112,29 +103,18 @@ def test_the_folders_of_pipeline_and_run_come_from_outputs(
     assert (storage_of(given, "images"), run_folder(given, "images")) == (folder, run)
 
 
-@pytest.mark.parametrize(
-    ("compiled", "run", "found"),
-    [
-        pytest.param(None, -1.0, None, id="the newest"),
-        pytest.param(None, 20260.0, 20260, id="one for this run"),
-        pytest.param(7, 7.0, 7, id="as compiled"),
-    ],
-)
-def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) -> None:
-    [config] = properties(INGEST, config=json.dumps({"span": compiled}), span=run).values()
-    assert repr(json.loads(config)["span"]) == repr(found)
+def test_the_span_of_a_run() -> None:
+    """The newest, one for this run, and as compiled."""
+    for compiled, run, found in ((None, -1.0, None), (None, 20260.0, 20260), (7, 7.0, 7)):
+        [config] = properties(INGEST, config=json.dumps({"span": compiled}), span=run).values()
+        assert repr(json.loads(config)["span"]) == repr(found)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"training_epochs": 3.0}, "no place in the properties of Trainer"),
-        ({"training_epochs": float("inf"), "custom_config": EPOCHS}, "OverflowError"),
-    ],
-)
-def test_values_that_do_not_fit_are_errors(parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        properties(**parameters)
+def test_values_that_do_not_fit_are_errors() -> None:
+    with pytest.raises(UserError, match="no place in the properties of Trainer"):
+        properties(training_epochs=3.0)
+    with pytest.raises(UserError, match="OverflowError"):
+        properties(training_epochs=float("inf"), custom_config=EPOCHS)
 
 
 def test_local_paths_and_remote_uris() -> None:

@@ -2,18 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import store_endpoint
-from pipeline_def.kubeflow.step.store_endpoint import (
-    choose_endpoint,
-    endpoint_of,
-    noted_endpoint,
-)
+from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint, endpoint_of, noted_endpoint
 from pipeline_def.kubeflow.step_interface import STORE_KEYS
 from tests.kubeflow.workers.kubernetes_server import KubernetesServer
 
@@ -68,15 +63,6 @@ def test_noted_endpoint(noted: dict[str, str] | None, endpoint: str | None) -> N
     assert noted_endpoint(given) == endpoint
 
 
-@pytest.fixture
-def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KubernetesServer]:
-    """A cluster, with this process in the place of a pod."""
-    with KubernetesServer() as server:
-        cluster = server.cluster()
-        monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
-        yield server
-
-
 def test_the_keys_of_the_store_may_be_a_volume(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -97,22 +83,19 @@ def test_the_keys_of_the_store_may_be_a_volume(
     }
 
 
-def test_steps_without_inputs_use_the_configured_store(
-    kubernetes: KubernetesServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kubernetes.role.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]})
-    kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
-    images = {"inputs": {"parameterValues": {"data": "minio://bucket/images"}}}
+def test_steps_without_inputs_use_the_configured_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(data: str) -> str | None:
+        choose_endpoint({"inputs": {"parameterValues": {"data": f"{data}://bucket/images"}}})
+        return os.environ.pop("AWS_ENDPOINT_URL", None)
+
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
-    choose_endpoint(images)
-    assert os.environ["AWS_ENDPOINT_URL"] == "http://given"
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    asked = len(kubernetes.requests)
-    choose_endpoint({"inputs": {"parameterValues": {"data": "gs://bucket/images"}}})
-    assert (len(kubernetes.requests), os.environ.get("AWS_ENDPOINT_URL")) == (asked, None)
-    choose_endpoint(images)
-    assert os.environ["AWS_ENDPOINT_URL"] == "http://store.storage:9000"
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    kubernetes.role.clear()
-    choose_endpoint(images)
-    assert "AWS_ENDPOINT_URL" not in os.environ
+    with KubernetesServer() as kubernetes:
+        cluster = kubernetes.cluster()
+        # This process in the place of a pod.
+        monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
+        kubernetes.role.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]})
+        kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
+        assert (chosen("minio"), chosen("gs"), kubernetes.requests) == ("http://given", None, [])
+        assert chosen("minio") == "http://store.storage:9000"
+        kubernetes.role.clear()
+        assert chosen("minio") is None

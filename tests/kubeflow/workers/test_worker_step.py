@@ -19,11 +19,7 @@ from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow import executor_input as message
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import entrypoint
-from pipeline_def.kubeflow.step_interface import (
-    SETTINGS_VARIABLE,
-    PodSettings,
-    StepInterface,
-)
+from pipeline_def.kubeflow.step_interface import SETTINGS_VARIABLE, PodSettings, StepInterface
 from pipeline_def.kubeflow.workers import worker_step
 from pipeline_def.kubeflow.workers.worker_step import job_name, run_workers
 from tests.kubeflow.launcher import command, executor_input
@@ -107,17 +103,23 @@ def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return Step(server, tmp_path)
 
 
-def option(job: Job, name: str) -> Any:
-    """Return an option of the workers' command."""
+def worker_of(job: Job) -> tuple[Any, list[str]]:
+    """Return the container of a worker, and its command."""
     [container] = job["spec"]["template"]["spec"]["containers"]
     command = [word.replace("$$", "$") for word in container["command"]]
     assert command[:3] == ["python", "-m", "pipeline_def.kubeflow.step.entrypoint"]
-    return command[command.index(name) + 1]
+    return container, command
+
+
+def given_to(job: Job) -> Any:
+    """Return the executor input of the workers."""
+    _, command = worker_of(job)
+    return json.loads(command[command.index("--executor_input") + 1])
 
 
 def train(job: Job) -> None:
     """Act as the chief: read the input, write the model and the executor output."""
-    given = json.loads(option(job, "--executor_input"))
+    given = given_to(job)
     [examples] = given["inputs"]["artifacts"]["examples"]["artifacts"]
     [model] = given["outputs"]["artifacts"]["model"]["artifacts"]
     Path(model["uri"]).mkdir(parents=True)
@@ -132,8 +134,7 @@ def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last worker ends after the chief and must not replace its output."""
 
     def operate(job: Job) -> None:
-        [container] = job["spec"]["template"]["spec"]["containers"]
-        words = [word.replace("$$", "$") for word in container["command"]]
+        container, words = worker_of(job)
         told = next(one["value"] for one in container["env"] if one["name"] == "TF_CONFIG")
         for index in ("0", "1"):
             config = told.replace("$(JOB_COMPLETION_INDEX)", index)
@@ -166,8 +167,7 @@ def test_artifacts_on_gs_are_used_in_place(
     [model] = step.run()["artifacts"]["model"]["artifacts"]
     assert model["uri"] == f"{tmp_path}/minio/b/{RUN}/Trainer/model"
     [job] = step.server.created
-    sent = json.loads(option(job, "--executor_input"))
-    assert sent["inputs"]["artifacts"] == given["inputs"]["artifacts"]
+    assert given_to(job)["inputs"]["artifacts"] == given["inputs"]["artifacts"]
 
 
 def test_the_state_and_the_log_of_the_chief_are_printed(
@@ -205,16 +205,13 @@ def test_the_first_failure_is_reported(step: Step, capsys: pytest.CaptureFixture
     assert not step.server.jobs
 
 
-def test_a_killed_worker_and_a_failure_without_pods(step: Step) -> None:
+def test_a_killed_worker_a_failure_without_pods_and_a_job_that_is_removed(step: Step) -> None:
     step.server.script = deque(["Failed"])
     with pytest.raises(ServiceError, match=f"failed: Job {step.name} is Failed.$"):
         step.run()
     step.server.fail_worker(step.pod(1), "epoch 3", code=137, reason="OOMKilled")
     with pytest.raises(ServiceError, match=r"-1-x7k2p ended with status 137 \(OOMKilled\)\.$"):
         step.run()
-
-
-def test_a_removed_job_fails_the_step(step: Step) -> None:
     step.server.on_create = lambda job: step.server.jobs.clear()
     with pytest.raises(ServiceError, match="was removed while its workers trained"):
         step.run()
@@ -260,7 +257,7 @@ def test_a_short_outage_of_the_api_is_tolerated(
         step.run()
 
 
-def test_a_failed_removal_does_not_hide_the_result(
+def test_a_refused_request_is_one_sentence_and_does_not_hide_the_result(
     step: Step, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse_to_delete(job: Job) -> None:
@@ -270,9 +267,6 @@ def test_a_failed_removal_does_not_hide_the_result(
     step.server.on_create = refuse_to_delete
     assert step.run()
     assert "give the step's service account" in capsys.readouterr().out
-
-
-def test_a_refused_request_is_one_sentence(step: Step) -> None:
     step.server.role = docs_role()[1:]
     with pytest.raises(ServiceError, match=r"could not .* Job .*the role in docs") as raised:
         step.run()
@@ -280,13 +274,12 @@ def test_a_refused_request_is_one_sentence(step: Step) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_a_pod_and_storage_that_workers_cannot_share(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ServiceError, match="this container has no service account"):
         run_workers(step.given, step.interface, step.settings)
-
-
-def test_storage_of_a_run_that_workers_cannot_share(step: Step) -> None:
     step.given["inputs"]["parameterValues"]["storage"] = "/elsewhere"
     with pytest.raises(ConfigurationError, match="cannot share checkpoints in /elsewhere"):
         step.run()
