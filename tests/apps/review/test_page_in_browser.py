@@ -113,18 +113,17 @@ def test_several_images_at_once(browser: Page, tmp_path: Path) -> None:
         check_silence(browser, address)
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_hostile_texts_and_a_thousand_labels(browser: Page, tmp_path: Path, width: int) -> None:
+def test_hostile_texts_and_a_thousand_labels(browser: Page, tmp_path: Path) -> None:
     names = [f"label {number}" for number in range(997)]
     with reviewing(make_output(tmp_path, [*names, "blue", "green"])) as port:
         address = f"http://127.0.0.1:{port}/"
-        browser.visit(address, width=width)
+        browser.visit(address, width=390)
         wait(browser, SHOWN)
         browser.press(*["ArrowRight"] * 4)
         wait(browser, "document.querySelector('#given').textContent.startsWith('<img')")
         wait(browser, SHOWN)
         assert browser.evaluate("document.querySelectorAll('img[src=x]').length") == 0
-        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
         browser.press("l")
         wait(browser, "document.querySelector('#chooser').open")
         assert browser.evaluate("document.querySelectorAll('#choices li').length") == 50

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pipeline_def.apps.serve.limits import RequestError
 from pipeline_def.apps.serve.model import Model
+from tests.pictures import encode
 
 
 class FakeModel(Model):
@@ -53,8 +54,14 @@ class FakeModel(Model):
         return answer | ({"error": b""} if self._says_errors else {})
 
 
-def png(red: int, green: int = 0, blue: int = 0, *, kind: str = "PNG", **options: Any) -> bytes:
-    """A file of 8 by 6 pixels of one colour."""
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 6), (red, green, blue)).save(buffer, kind, **options)
-    return buffer.getvalue()
+def png(
+    red: int,
+    green: int = 0,
+    blue: int = 0,
+    *,
+    kind: str = "PNG",
+    size: tuple[int, int] = (8, 6),
+    **options: Any,
+) -> bytes:
+    """A file of one colour."""
+    return encode(Image.new("RGB", size, (red, green, blue)), kind, **options)

@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import io
 import json
 import socket
 import time
@@ -19,7 +18,7 @@ from pipeline_def.apps.serve.batching import BatchLimits
 from pipeline_def.apps.serve.versions import Versions
 from tests.apps.serve.fake_model import FakeModel, png
 from tests.apps.serve.serving import PREDICT, ask, instances, running, serving
-from tests.pictures import ADOBE_RGB, profile
+from tests.pictures import ADOBE_RGB, encode, profile
 
 
 @pytest.fixture(scope="module")
@@ -48,59 +47,70 @@ def test_the_rest_of_tensorflow_serving(port: int) -> None:
     assert "serving_default" in answer["metadata"]["signature_def"]["signature_def"]
 
 
+BOMB = encode(Image.new("1", (20_000, 2_000)), "PNG")
+SCANS = png(1, kind="JPEG")[:-2] + b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00\x00" * 1000
+SITE = "Cross-origin"
+
+
+def case(status: int, says: str, body: Any = None, path: str = PREDICT, **headers: str) -> Any:
+    """A request that is refused."""
+    return pytest.param(path, body, headers, status, says, id=says)
+
+
 @pytest.mark.parametrize(
-    ("path", "body", "status", "says"),
+    ("path", "body", "headers", "status", "says"),
     [
-        ("/v1/models/others", None, 404, "Servable not found for request: Latest(others)"),
-        ("/v1/models/images/versions/8", None, 404, "Could not find version 8"),
-        ("/v1/models/images/versions/8:predict", {}, 404, "Specific(images, 8)"),
-        (PREDICT, None, 400, f"Malformed request: GET {PREDICT}"),
-        ("/v1/models", None, 400, "Malformed request: GET /v1/models"),
-        ("/v1/models/images:classify", {}, 400, "Malformed request"),
-        ("/v1/models/..%2f..%2fetc", None, 400, "Malformed request"),
-        ("/../../etc/passwd", None, 404, "Not Found"),
-        ("/templates/page.html", None, 404, "Not Found"),
-        (PREDICT, instances(png(1), signature_name="serving_examples"), 400, "not served"),
-        (PREDICT, instances(png(1), b"x"), 400, "Instance 1: not an image"),
-        (PREDICT, instances(png(1)[:-30]), 400, "Instance 0: cannot decode"),
-        (PREDICT, instances(*[b"x"] * 5), 413, "5 images; at most 4 are allowed"),
-        pytest.param(PREDICT, b" " * 2_000_000, 413, "exceeds the limit of 1 MiB", id="2 MB"),
+        # In the words of TensorFlow Serving.
+        case(404, "Servable not found for request: Latest(others)", path="/v1/models/others"),
+        case(404, "Could not find version 8", path="/v1/models/images/versions/8"),
+        case(404, "Specific(images, 8)", {}, "/v1/models/images/versions/8:predict"),
+        case(400, f"Malformed request: GET {PREDICT}"),
+        case(400, "Malformed request: POST /v1/models/images:c", {}, "/v1/models/images:classify"),
+        case(400, "Malformed request", path="/v1/models/..%2f..%2fetc"),
+        case(404, "Not Found", path="/templates/page.html"),
+        case(400, "not served", instances(png(1), signature_name="serving_examples")),
+        case(400, "Instance 1: not an image", instances(png(1), b"x")),
+        case(400, "Instance 0: cannot decode", instances(png(1)[:-30])),
+        case(413, "5 images; at most 4 are allowed", instances(*[b"x"] * 5)),
+        case(413, "exceeds the limit of 1 MiB", b" " * 2_000_000),
+        # By the header of a file, which may be a bomb or a program.
+        case(400, "Instance 0: too large: 20000 x 2000 pixels", instances(BOMB)),
+        case(400, "Instance 0: unsupported: JPEG: more than", instances(SCANS + b"\xff\xd9")),
+        case(400, "not an image: unknown", instances(b"%!PS-Adobe-3.0 EPSF-3.0\n")),
+        case(400, "not an image: the file is empty", instances(b"")),
+        case(400, "Instance 0: not an image", b"text", **{"Content-Type": "image/png"}),
+        case(415, "Send the body uncompressed", b"\x1f\x8b", **{"Content-Encoding": "gzip"}),
+        # By pages of other sites.
+        case(403, "host name", instances(png(1)), Host="images.example.com"),
+        *(
+            case(403, SITE, instances(png(1)), Origin=origin)
+            for origin in ("https://example.com", "http://localhost:1", "null", "http://[::1")
+        ),
+        case(403, SITE, instances(png(1)), **{"Sec-Fetch-Site": "cross-site"}),
     ],
 )
-def test_errors_are_those_of_tensorflow_serving(
-    port: int, path: str, body: Any, status: int, says: str
+def test_a_refused_request_gets_a_status_and_a_sentence(
+    port: int, path: str, body: Any, headers: dict[str, Any], status: int, says: str
 ) -> None:
-    found, answer = ask(port, path, body)
+    found, answer = ask(port, path, body, **headers)
     assert found == status
     assert says in answer["error"]
     assert answer.keys() == {"error"}
 
 
-def _bomb(kind: str) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("1", (20_000, 2_000)).save(buffer, kind)
-    return buffer.getvalue()
+def test_the_page_itself_may_ask(port: int) -> None:
+    origin = f"http://127.0.0.1:{port}"
+    assert ask(port, body=instances(png(1)), Origin=origin)[0] == 200
 
 
-def _many_scans() -> bytes:
-    scans = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00\x00" * 1000
-    return png(1, kind="JPEG")[:-2] + scans + b"\xff\xd9"
-
-
-@pytest.mark.parametrize(
-    ("file", "says"),
-    [
-        pytest.param(_bomb("PNG"), "too large: 20000 x 2000 pixels", id="PNG"),
-        pytest.param(_many_scans(), "unsupported: JPEG: more than 60 scans", id="scans"),
-        pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image: unknown", id="EPS runs programs"),
-        pytest.param(b"", "not an image: the file is empty", id="empty"),
-        pytest.param(b"/etc/passwd", "not an image", id="a path"),
-    ],
-)
-def test_a_bomb_is_refused_by_its_header(port: int, file: bytes, says: str) -> None:
-    status, answer = ask(port, body=instances(file))
-    assert status == 400
-    assert answer["error"].startswith(f"Instance 0: {says}")
+@pytest.mark.slow
+def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    with serving(FakeModel(), tmp_path) as port, contextlib.ExitStack() as stack:
+        for _ in range(1000):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert ask(port, body=instances(png(1)))[0] == 200
+        idle.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert idle.recv(4096).startswith(b"HTTP/1.1 200 ")
 
 
 def test_what_ingest_would_transcode_is_shown_as_ingest_shows_it(port: int) -> None:
@@ -111,7 +121,7 @@ def test_what_ingest_would_transcode_is_shown_as_ingest_shows_it(port: int) -> N
 
 def test_of_a_model_that_names_bad_images_the_others_are_answered(tmp_path: Path) -> None:
     with serving(FakeModel(says_errors=True), tmp_path, max_image_mpixels=1) as port:
-        status, answer = ask(port, body=instances(png(1), b"x", _bomb("PNG"), png(2)[:-30]))
+        status, answer = ask(port, body=instances(png(1), b"x", BOMB, png(2)[:-30]))
     assert status == 200
     rows = answer["predictions"]
     assert [row["label"] for row in rows] == ["1 0 0", "", "", ""]
@@ -160,72 +170,19 @@ def test_an_image_may_come_alone(port: int) -> None:
     assert (status, [row["label"] for row in answer["predictions"]]) == (200, ["13 10 45"])
 
 
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "says"),
-    [
-        (b"text", {"Content-Type": "image/png"}, 400, "Instance 0: not an image"),
-        (b"\x1f\x8b", {"Content-Encoding": "gzip"}, 415, "Send the body uncompressed"),
-    ],
-)
-def test_other_bodies_are_refused(
-    port: int, body: bytes, headers: dict[str, Any], status: int, says: str
-) -> None:
-    found, answer = ask(port, body=body, **headers)
-    assert (found, says in answer["error"]) == (status, True)
-
-
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("192.168.1.7:8501", 200),
-        ("[fe80::1]:8501", 200),
-        ("model-server:8501", 200),
-        ("models.default.svc.cluster.local", 200),
-        ("models.example.com", 200),
-        ("rebound.example.com:8501", 403),
-        ("192.168.1.7.example.com", 403),
-    ],
-)
-def test_a_server_for_others_accepts_names_that_nobody_can_register(
-    tmp_path: Path, host: str, status: int
-) -> None:
+def test_a_server_for_others_accepts_names_that_nobody_can_register(tmp_path: Path) -> None:
     options = {"host": "0.0.0.0", "hosts": "models.example.com, other.example.com"}
     with serving(FakeModel(), tmp_path, **options) as port:
-        assert ask(port, "/v1/models/images", Host=host)[0] == status
-
-
-@pytest.mark.parametrize(
-    ("headers", "says"),
-    [
-        pytest.param({"Host": "images.example.com"}, "host name", id="DNS rebinding"),
-        pytest.param({"Origin": "https://example.com"}, "Cross-origin", id="another site"),
-        pytest.param({"Origin": "http://localhost:1"}, "Cross-origin", id="another port"),
-        pytest.param({"Origin": "null"}, "Cross-origin", id="a local file"),
-        pytest.param({"Origin": "http://[::1"}, "Cross-origin", id="not a URL"),
-        pytest.param({"Sec-Fetch-Site": "cross-site"}, "Cross-origin", id="a form without origin"),
-    ],
-)
-def test_requests_by_pages_of_other_sites_are_refused(
-    port: int, headers: dict[str, Any], says: str
-) -> None:
-    status, answer = ask(port, body=instances(png(1)), **headers)
-    assert (status, says in answer["error"]) == (403, True)
-
-
-def test_the_page_itself_may_ask(port: int) -> None:
-    origin = f"http://127.0.0.1:{port}"
-    assert ask(port, body=instances(png(1)), Origin=origin)[0] == 200
-
-
-@pytest.mark.slow
-def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
-    with serving(FakeModel(), tmp_path) as port, contextlib.ExitStack() as stack:
-        idle = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(1000)
-        ]
-        assert ask(port, body=instances(png(1)))[0] == 200
-        idle[-1].sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert idle[-1].recv(4096).startswith(b"HTTP/1.1 200 ")
+        for host, status in {
+            "192.168.1.7:8501": 200,
+            "[fe80::1]:8501": 200,
+            "model-server:8501": 200,
+            "models.default.svc.cluster.local": 200,
+            "models.example.com": 200,
+            "rebound.example.com:8501": 403,
+            "192.168.1.7.example.com": 403,
+        }.items():
+            assert ask(port, "/v1/models/images", Host=host)[0] == status, host
 
 
 def test_a_server_that_is_stopped_answers_what_it_has_been_asked(tmp_path: Path) -> None:
@@ -238,21 +195,16 @@ def test_a_server_that_is_stopped_answers_what_it_has_been_asked(tmp_path: Path)
         assert asked.result()[0] == 200
 
 
-def webp(side: int) -> bytes:
-    """Return a file of a few bytes that takes three bytes per pixel when it is decoded."""
-    buffer = io.BytesIO()
-    Image.new("RGB", (side, side), (9, 8, 7)).save(buffer, "WEBP", lossless=True, method=0)
-    return buffer.getvalue()
-
-
 @pytest.mark.slow
 def test_a_request_has_a_budget_of_pixels(tmp_path: Path) -> None:
     options = {"max_image_mpixels": 1, "max_request_mpixels": 2}
+    # A few bytes, but three per pixel when it is decoded.
+    webp = png(9, 8, 7, kind="WEBP", size=(900, 900), lossless=True, method=0)
     with serving(model := FakeModel(), tmp_path, **options) as port:
-        status, answer = ask(port, body=instances(*[webp(900)] * 3))
+        status, answer = ask(port, body=instances(*[webp] * 3))
         assert status == 413
         assert "2 million pixels in total; at most 2 million" in answer["error"]
-        status, answer = ask(port, body=instances(*[webp(900)] * 2))
+        status, answer = ask(port, body=instances(*[webp] * 2))
     assert [row["label"] for row in answer["predictions"]] == ["9 8 7"] * 2
     assert sum(model.batches) == 2
 
@@ -273,16 +225,21 @@ def test_work_for_clients_that_hang_up_is_canceled_without_a_traceback(
     assert [record for record in caplog.records if record.exc_info] == []
 
 
+def write_versions(folder: Path) -> Path:
+    """Write a version that is whole, and one that is not yet."""
+    for name in ("1", "2"):
+        (folder / name).mkdir()
+    (folder / "1" / "saved_model.pb").touch()
+    return folder
+
+
 def test_each_version_sees_colors_as_its_run_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     colors = {"1": "stored", "2": "srgb"}
     monkeypatch.setattr(app, "find_color", lambda _, version: colors[version])
-    pushed, file = tmp_path / "pushed", png(200, 100, 50, icc_profile=profile(ADOBE_RGB))
-    for name in ("1", "2"):
-        (pushed / name).mkdir(parents=True)
-    (pushed / "1" / "saved_model.pb").touch()
-    versions = Versions(str(pushed), lambda path: FakeModel(Path(path).name))
+    file = png(200, 100, 50, icc_profile=profile(ADOBE_RGB))
+    versions = Versions(str(write_versions(tmp_path)), lambda path: FakeModel(Path(path).name))
     with running(versions) as port:
         before = ask(port, body=instances(file))[1]["predictions"][0]["label"]
         versions.current = FakeModel("2")
@@ -294,10 +251,7 @@ def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Versions, "poll_seconds", 0.05)
-    pushed = tmp_path / "pushed"
-    for name in ("1", "2"):
-        (pushed / name).mkdir(parents=True)
-    (pushed / "1" / "saved_model.pb").touch()
+    pushed = write_versions(tmp_path)
     models = {name: FakeModel(name, seconds=0.03) for name in ("1", "2")}
     versions = Versions(str(pushed), lambda path: models[Path(path).name])
     answers = []

@@ -38,49 +38,44 @@ def load(path: str) -> Model:
     return FakeModel(os.path.basename(path))
 
 
+def update(versions: Versions, times: int = 1) -> str:
+    """Look for other versions; return the current one."""
+    for _ in range(times):
+        asyncio.run(versions.update())
+    return versions.current.version
+
+
 def test_the_newest_whole_version_is_taken_up(tmp_path: Path) -> None:
     push(tmp_path, "9")
     push(tmp_path, "10", whole=False)
     versions = Versions(str(tmp_path), load)
     assert versions.current.version == "9"
     (tmp_path / "10" / "saved_model.pb").touch()
-    asyncio.run(versions.update())
-    assert versions.current.version == "10"
+    assert update(versions) == "10"
     # To move the newer one away is how one goes back.
     (tmp_path / "10").rename(tmp_path / "away")
-    asyncio.run(versions.update())
-    assert versions.current.version == "9"
+    assert update(versions) == "9"
     # Without any version, what is loaded goes on answering, until there is one again.
     shutil.rmtree(tmp_path)
-    asyncio.run(versions.update())
+    update(versions)
     assert [state["version"] for state in versions.states] == ["9"]
     push(tmp_path, "11")
-    asyncio.run(versions.update())
-    assert versions.current.version == "11"
+    assert update(versions) == "11"
 
 
 def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_path: Path) -> None:
     push(tmp_path, "12")
     versions = Versions(str(tmp_path), load)
     push(tmp_path, "13")
-    for _ in range(2):
-        asyncio.run(versions.update())
-    assert versions.current.version == "12"
+    assert update(versions, times=2) == "12"
+    why = {"error_code": "UNKNOWN", "error_message": "the graph is damaged"}
+    fine = {"error_code": "OK", "error_message": ""}
     assert versions.states == [
-        {
-            "version": "13",
-            "state": "END",
-            "status": {"error_code": "UNKNOWN", "error_message": "the graph is damaged"},
-        },
-        {
-            "version": "12",
-            "state": "AVAILABLE",
-            "status": {"error_code": "OK", "error_message": ""},
-        },
+        {"version": "13", "state": "END", "status": why},
+        {"version": "12", "state": "AVAILABLE", "status": fine},
     ]
     push(tmp_path, "14")
-    asyncio.run(versions.update())
-    assert versions.current.version == "14"
+    assert update(versions) == "14"
 
 
 def test_a_version_whose_files_come_late_is_tried_again(
@@ -97,13 +92,11 @@ def test_a_version_whose_files_come_late_is_tried_again(
 
     versions = Versions(str(tmp_path), load_later)
     push(tmp_path, "14")
-    for _ in range(2):
-        asyncio.run(versions.update())
+    update(versions, times=2)
     assert tries == ["12", "14"]
     later = time.monotonic() + Versions.retry_seconds
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    asyncio.run(versions.update())
-    assert versions.current.version == "14"
+    assert update(versions) == "14"
     assert [state["state"] for state in versions.states] == ["AVAILABLE"]
 
 
@@ -163,15 +156,15 @@ def test_without_a_model_there_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def bucket() -> Iterator[str]:
-    """URL of an empty bucket."""
+def pushed() -> Iterator[str]:
+    """URL of an empty folder of a bucket."""
     with GcsServer() as server, point_to(server):
         server.add_bucket("bucket")
-        yield "gs://bucket"
+        yield "gs://bucket/out/pushed"
 
 
-def test_versions_in_a_bucket_are_taken_up_when_they_are_whole(bucket: str) -> None:
-    fs, root = open_folder(bucket)
+def test_versions_in_a_bucket_are_taken_up_when_they_are_whole(pushed: str) -> None:
+    fs, root = open_folder(pushed)
     copies: list[str] = []
 
     def load_files(path: str) -> Model:
@@ -182,20 +175,14 @@ def test_versions_in_a_bucket_are_taken_up_when_they_are_whole(bucket: str) -> N
         copies.append(path)
         return FakeModel(os.path.basename(path))
 
-    with pytest.raises(ModelError, match=rf"There is no model in {bucket}/out/pushed"):
-        Versions(f"{bucket}/out/pushed", load_files)
-    for version, name in (
-        ("9", "variables/index"),
-        ("9", "saved_model.pb"),
-        ("10", "variables/index"),
-    ):
-        fs.pipe_file(f"{root}/out/pushed/{version}/{name}", version.encode())
-    versions = Versions(f"{bucket}/out/pushed", load_files)
-    asyncio.run(versions.update())
-    assert versions.current.version == "9"
-    fs.pipe_file(f"{root}/out/pushed/10/saved_model.pb", b"10")
-    asyncio.run(versions.update())
-    assert versions.current.version == "10"
+    with pytest.raises(ModelError, match=rf"There is no model in {pushed}"):
+        Versions(pushed, load_files)
+    for name in ("9/variables/index", "9/saved_model.pb", "10/variables/index"):
+        fs.pipe_file(f"{root}/{name}", name.partition("/")[0].encode())
+    versions = Versions(pushed, load_files)
+    assert update(versions) == "9"
+    fs.pipe_file(f"{root}/10/saved_model.pb", b"10")
+    assert update(versions) == "10"
     assert len(copies) == 2
     assert not any(os.path.exists(path) for path in copies)
 
@@ -216,8 +203,6 @@ def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(versions.update(), 0.01))
     answered.set()
-    for _ in range(2):
-        asyncio.run(versions.update())
-    assert versions.current.version == "12"
+    assert update(versions, times=2) == "12"
     said = [record.message for record in caplog.records]
     assert said == ["Cannot look for other versions: The store does not answer."]
