@@ -1,41 +1,21 @@
 """docs/measurements.md is what the results say, and the commands that make them work."""
 
 import importlib
+import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks import measurements, runs
-from pipeline_def.config.command_line import parse
+from benchmarks import label_errors, measurements
+from benchmarks.ladder.plot import draw
+from benchmarks.measuring import options
 from tests.pictures import write_folder
-
-RESULT = {
-    "command": "uv run -m benchmarks.runs --part digits",
-    "date": "2026-11-23",
-    "commit": "abc",
-    "machine": "2 cores",
-    "tables": [
-        {
-            "title": "Runs",
-            "columns": ["run", "s"],
-            "rows": [["first", "31 (30 to 32), 1.2 x, within the noise"]],
-        }
-    ],
-    "figures": {},
-}
-
-
-FIGURE = {
-    "seconds": 9.0,
-    "until_training": 3.0,
-    "cpu": 12.0,
-    "mib": 900.0,
-    "accuracy": 0.5,
-    "report_mb": 1.0,
-    "nodes": {"Trainer": {"seconds": 7.0}},
-}
 
 
 def test_the_page_is_current() -> None:
@@ -43,22 +23,10 @@ def test_the_page_is_current() -> None:
     assert page == measurements.render(measurements.read_results()), "run benchmarks.measurements"
 
 
-def test_a_result_becomes_a_section() -> None:
-    page = measurements.render({"runs": RESULT})
-    assert "## A whole run\n" in page
-    command = "```sh\nuv run -m benchmarks.runs --part digits\n```"
-    table = "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30–32), ≈1.2x|\n"
-    assert f"{command}\n\n2026-11-23, commit abc.\n\n{table}" in page
-    assert page.count("2 cores.") == 1
-    both = measurements.render({"runs": RESULT, "ingest": {**RESULT, "machine": "4 cores"}})
-    assert f"{command}\n\n2026-11-23, commit abc; 2 cores.\n\n{table}" in both
-    assert "2026-11-23, commit abc; 4 cores." in both
-
-
 def test_every_command_and_option_exists() -> None:
     for measurement in measurements.MEASUREMENTS.values():
-        for options in (measurement["options"], measurement.get("tiny", "")):
-            command = re.sub(r"{\w+}", "x", f"{measurement['command']} {options}")
+        for given in (measurement["options"], measurement.get("tiny", "")):
+            command = re.sub(r"{\w+}", "x", f"{measurement['command']} {given}")
             module, *words = shlex.split(command)
             importlib.import_module(module)._parser().parse_args(words)
 
@@ -68,31 +36,91 @@ def test_every_command_and_option_exists() -> None:
 def test_measurements_work_on_a_few_images(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The others are in the other files of this folder and in tests/server."""
+    """The others are below."""
     photos = write_folder(tmp_path / "photos", each=10)
     arguments = ["--tiny", "--photos", str(photos), "--only", "ingest,peers"]
     assert measurements.main(arguments) == 0, capfd.readouterr().err
 
 
+def climb(tmp_path: Path, *options: str) -> Any:
+    data = write_folder(tmp_path / "images", each=8)
+    file = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks.input_pipeline", "--data", str(data)]
+    sizes = ["--size", "32", "--batch", "8", "--images", "20"]
+    times = ["--repeats", "1", "--epochs", "1", "--seconds", "0.1"]
+    places = ["--json", str(file), "--work", str(tmp_path)]
+    done = subprocess.run(
+        [*command, *sizes, *times, *places, *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(file.read_text())["figures"]
+
+
 @pytest.mark.slow
-def test_whole_runs_are_tabulated(
+@pytest.mark.weekly
+def test_every_rung_on_local_files_and_the_picture(tmp_path: Path) -> None:
+    measured = climb(tmp_path)
+    assert len(measured["rungs"]) == 17
+    assert measured["images"] == 16
+    same = [rung["pixels"][0] for rung in measured["rungs"][1:]]
+    assert all(text.startswith("the same, ") for text in same)
+    assert all(rate > 0 for rung in measured["rungs"] for rate in rung["images_per_second"])
+    store = {"latency_ms": 30, "stream_mbps": 160}
+    bucket = {**measured, "rungs": measured["rungs"][1:], "store": store}
+    pictures = [tmp_path / "ladder.svg", tmp_path / "again.svg"]
+    for picture in pictures:
+        draw([measured, bucket], picture)
+    text, again = (picture.read_text() for picture in pictures)
+    assert text == again
+    for words in ("bars with … are cut", "not measured", "From a bucket, 30 ms per request"):
+        assert words in text
+
+
+@pytest.mark.slow
+@pytest.mark.weekly
+def test_rungs_on_a_bucket(tmp_path: Path) -> None:
+    words = "one by one,prefetch,decoded"
+    bucket = ["--gcs-latency-ms", "20", "--rungs", words]
+    measured = climb(tmp_path, *bucket)
+    rates = {rung["name"]: rung["images_per_second"][0] for rung in measured["rungs"]}
+    assert len(rates) == 3
+    # A request of 20 ms for each image.
+    assert rates["files one by one"] < 50 < rates["cache decoded"]
+
+
+@pytest.mark.slow
+def test_flipped_labels_are_counted_as_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A real run's results are read in tests/test_pipeline.py."""
-    monkeypatch.setenv("COLUMNS", "200")
-    counts = []
+    for number in range(200):
+        label = "cat" if number % 2 else "dog"
+        path = tmp_path / "images" / "train" / label / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
 
-    def pretend(options: list[str], output: Path) -> runs.Figure:
-        [_, data, *_] = options
-        counts.append(len(list(Path(data).glob("class */*.jpg"))))
-        parse(options, prog="", usage="")
-        return FIGURE
+    def pretend(folder: Path, chosen: list[str]) -> tuple[dict[str, Any], Any]:
+        assert chosen == ["model.width=16"]
+        paths = sorted(folder.rglob("*.png"))
+        labels = np.array([path.parent.name for path in paths], object)
+        true = np.array([path.name.partition("@")[0] for path in paths])
+        features = (true == "cat") + np.random.default_rng(0).normal(0, 0.1, (8, len(paths)))
+        columns = {
+            "path": np.array([f"{p.parent.name}/{p.name}" for p in paths], object),
+            "sha256": np.array([p.name for p in paths], object),
+            "split": np.full(len(paths), "train", object),
+            "label": labels,
+        }
+        return columns, features.T
 
-    monkeypatch.setattr(runs, "_run", pretend)
-    words = ["--part", "many", "--images", "8", "--classes", "4", "--repeats", "1"]
-    words += ["--work", str(tmp_path)]
-    runs._measure(runs._parser().parse_args(words))
-    row = " ".join(capsys.readouterr().out.splitlines()[-2].split())
-    more = "with one image more"
-    assert row == f"│ {more} │ 9.0 │ 3.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
-    assert counts == [8, 8, 9]
+    monkeypatch.setattr(label_errors, "_run", pretend)
+    words = ["--data", str(tmp_path / "images"), "--rate", "0.1", "--repeats", "2"]
+    words += ["--option", "model.width=16", "--json", str(tmp_path / "result.json")]
+    monkeypatch.setattr("sys.argv", ["label_errors", *words])
+    assert options.run(label_errors._parser(), label_errors._measure) == 0
+    assert "Wrong labels of 200 images" in capsys.readouterr().out
+    found = json.loads((tmp_path / "result.json").read_text())["figures"]
+    assert found["none"] == [{"listed": 0, "images": 200}]
+    for figure in (*found["random, 10%"], *found["similar, 10%"]):
+        found = [figure[name] for name in ("flipped", "suspects", "recall", "proposed")]
+        assert found == [20, 1, 1, 1]
+        assert figure["low"] <= 20 <= figure["high"]

@@ -19,7 +19,7 @@ from components.predict.executor import Executor
 from components.predict.files import FOUND_KEY
 from tests.nodes import IN_MEMORY, TWO_WORKERS
 from tests.pictures import write_folder
-from tests.predict.odd_folder import write_odd_folder
+from tests.predict.test_flow import write_odd_folder
 from tests.predict.test_served_model import save
 
 pytestmark = pytest.mark.slow

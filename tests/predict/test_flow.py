@@ -1,6 +1,7 @@
 """Files through the flow, with models that record their batches."""
 
 import itertools
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +19,10 @@ from components.ingest.config import IngestConfig
 from components.predict import flow
 from components.predict.files import Source, count_files, find_sources
 from components.predict.flow import FileOutcome, StatusCounts
-from components.predict.model import Answer, find_reason
+from components.predict.model import Answer
 from components.records.record_reader import read_features
 from tests.ingest.plain import ingest
-from tests.pictures import encode, picture, write_folder
-from tests.predict.odd_folder import write_odd_folder
+from tests.pictures import encode, picture, turned, write_folder
 
 OPTIONS = FileOptions(threads=2)
 
@@ -42,6 +42,35 @@ class RecordingModel:
     @property
     def received(self) -> list[bytes]:
         return [image for batch in self.batches for image in batch]
+
+
+def write_odd_folder(folder: Path) -> Path:
+    """Write two classes, as `a` and `b`, of images that ingest keeps, transcodes and rejects."""
+    image = picture(1, height=40, width=60)
+    jpeg = encode(image, "JPEG")
+    files = {
+        "a/bitmap.bmp": encode(image, "BMP"),
+        "a/cmyk.jpg": encode(image.convert("CMYK"), "JPEG"),
+        "a/gray.png": encode(image.convert("L"), "PNG"),
+        "a/plain.jpg": jpeg,
+        "a/tagged.tiff": encode(image, "TIFF"),
+        "a/turned.jpg": encode(picture(2), "JPEG", exif=turned(6)),
+        "a/web.webp": encode(picture(3), "WEBP", lossless=True),
+        "b/clear.png": encode(picture(4).convert("RGBA"), "PNG"),
+        "b/cut.jpg": jpeg[: len(jpeg) // 2],
+        "b/deep/er.gif": encode(picture(5), "GIF"),
+        "b/empty.jpg": b"",
+        "b/palette.png": encode(picture(6).convert("P"), "PNG"),
+        "b/words.jpg": b"no image",
+        "b/.DS_Store": b"",
+    }
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (folder / "b" / "broken_link.png").symlink_to("nowhere")
+    Path(os.fsdecode(os.fsencode(folder) + b"/a/\xff\n.jpg")).write_bytes(jpeg)
+    return folder
 
 
 def ask(
@@ -176,20 +205,3 @@ def test_what_a_model_cannot_read_is_refused_and_costs_no_other_image(tmp_path: 
 def test_a_lost_file_is_noticed() -> None:
     with pytest.raises(RuntimeError, match="3 files, but 1 outcomes"):
         list(StatusCounts(3).count([FileOutcome("a", "answered")]))
-
-
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        pytest.param(
-            "Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  Invalid "
-            "PNG.\n\t [[{{node map}}]]\n  (1) CANCELLED:  stopped\n0 successful operations.",
-            "Invalid PNG.",
-            id="of several the first",
-        ),
-        pytest.param("x" * 400, "x" * 300, id="long"),
-        pytest.param("\n [[{{node map}}]]", "the model cannot decode it", id="nothing"),
-    ],
-)
-def test_the_reason_in_an_error_of_tensorflow(message: str, reason: str) -> None:
-    assert find_reason(message) == reason

@@ -86,14 +86,12 @@ def test_the_model_that_a_person_means(output: Path, tmp_path: Path) -> None:
     assert find_model(str(output), "99") == str(pushed / "99")
     for named in (f"{pushed}/99/", f"file://{pushed}/99"):
         assert find_model("elsewhere", named) == str(pushed / "99")
-    cases: list[tuple[Path, str | None, str]] = [
-        (output, "1000", r"no version 1000 in .*\. There are 100, 99\."),
+    for folder, wanted, sentence in (
         (output, "7", r"no version 7 in .*\. There are 100, 99\.$"),
         (output, "101", r"no version 101 in .*"),
         (tmp_path, None, r"There is no model in .*: run the pipeline"),
         (output, "nowhere", "nowhere is not a model"),
-    ]
-    for folder, wanted, sentence in cases:
+    ):
         with pytest.raises(ModelError, match=sentence):
             find_model(str(folder), wanted)
 
@@ -134,21 +132,18 @@ def test_the_command(
     assert local_runner.main([*argv, *more]) == 0
     assert f"Model        {output}/pushed/99" in capsys.readouterr().out
     head, *rows = (tmp_path / "t.csv").read_bytes().splitlines()
-    assert (
-        head == b'"file","status","label","probability","known","known_score","category","reason"'
-    )
+    assert head.startswith(b'"file","status","label","probability","known","known_score",')
     assert rows[-1].startswith(b'"images/blue/001.jpeg","answered","blue",')
     assert local_runner.main([*argv, *more]) == 0
     assert "Table        t.csv (replaced)" in capsys.readouterr().out
-    assert local_runner.main(["predict", "images/red/000.png", "--model"]) == 2
-    assert local_runner.main(["predict", "--output", "x"]) == 2
-    both = ["--model", "99", "--unblessed"]
-    assert local_runner.main([*argv, *both]) == 2
-    assert local_runner.main([*argv, "--to", "missing/t.csv"]) == 2
-    err = capsys.readouterr().err
-    assert "--model and --unblessed both choose" in err
-    assert f"Cannot write missing/t.csv: there is no folder {tmp_path}/missing." in err
-    assert "--model needs a value" in err
-    assert "Name files or folders" in err
+    to = ["--to", "missing/t.csv"]
+    for words, said in (
+        (["predict", "images/red/000.png", "--model"], "--model needs a value"),
+        (["predict", "--output", "x"], "Name files or folders"),
+        ([*argv, "--model", "99", "--unblessed"], "--model and --unblessed both choose"),
+        ([*argv, *to], f"Cannot write missing/t.csv: there is no folder {tmp_path}/missing."),
+    ):
+        assert local_runner.main(words) == 2
+        assert said in capsys.readouterr().err
     (tmp_path / "none.jpg").write_bytes(b"")
     assert local_runner.main(["predict", "none.jpg", "--output", str(output)]) == 1

@@ -20,7 +20,7 @@ from components.contract.artifacts import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.saved_model import FILES
-from components.storage.tfx_filesystem import read_text, register_object_stores, write_text
+from components.storage.tfx_filesystem import register_object_stores, write_text
 from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import serve_s3
 
@@ -43,12 +43,18 @@ def make_card(uri: str, text: str = CARD) -> types.Artifact:
     return artifact
 
 
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Folder of an artifact."""
+    return saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights").parent
+
+
 def push(
     model: Path,
     destination: str,
     archive: Path,
     *,
-    card: types.Artifact | None,
+    card: types.Artifact | None = None,
     blessed: bool = True,
     formats: str = "",
 ) -> types.Artifact:
@@ -95,9 +101,10 @@ def test_the_card_lies_beside_a_model_that_loads(tmp_path: Path) -> None:
     assert not (tmp_path / "archive" / PUSHED_CARD).exists()
 
 
-def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path) -> None:
-    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
-    folder = tmp_path / "model" / "Format-Exports"
+def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = model / "Format-Exports"
     (folder / "golden").mkdir(parents=True)
     rest = ["formats.json", "golden", "labels.txt"]
     for name in ("model.onnx", "int8.tflite", "labels.txt", "formats.json", "golden/0.png"):
@@ -112,7 +119,7 @@ def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path
     ):
         # From the second time on the version exists, as after a kill or a stricter configuration.
         pushed = tmp_path / "pushed"
-        push(tmp_path / "model", str(pushed), tmp_path / "archive", card=None, formats=kinds)
+        push(model, str(pushed), tmp_path / "archive", formats=kinds)
         [version] = pushed.glob("[0-9]*")
         pushed_folder = version / "formats"
         found = sorted(os.listdir(pushed_folder)) if pushed_folder.exists() else None
@@ -121,27 +128,17 @@ def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path
         assert (pushed_folder / name).read_bytes() == name.encode()
 
 
-def test_the_card_makes_no_other_model_of_it(tmp_path: Path) -> None:
-    for name in ("old", "new"):
-        saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
-    card = make_card(str(tmp_path / "card"))
-    models = str(tmp_path / "pushed")
-    version = push(tmp_path / "old", models, tmp_path / "archive", card=card)
-    assert find_baseline(models, str(tmp_path / "old" / "Format-Serving")) == ""
-    found = find_baseline(models, str(tmp_path / "new" / "Format-Serving"))
-    assert found == version.get_string_custom_property("pushed_destination")
-
-
-def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(tmp_path: Path) -> None:
-    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(
+    model: Path, tmp_path: Path
+) -> None:
     models = tmp_path / "pushed"
     # What a kill after the copy leaves: the version is whole, but nobody knows of it, nor its card.
-    shutil.copytree(tmp_path / "model" / "Format-Serving", tmp_path / "another disk")
+    shutil.copytree(model / "Format-Serving", tmp_path / "another disk")
     models.mkdir()
     (models / "17").symlink_to(tmp_path / "another disk")
     for text in (CARD, "# The report says more now.\n"):
         card = make_card(str(tmp_path / "card"), text)
-        pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card)
+        pushed = push(model, str(models), tmp_path / "archive", card=card)
         assert sorted(os.listdir(models)) == [".lock", "17"]
         assert sorted(os.listdir(models / "17")) == PUSHED
         assert (models / "17" / PUSHED_CARD).read_text(encoding="utf-8") == text
@@ -151,16 +148,20 @@ def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(tmp_path: Pa
         assert (tmp_path / "archive" / "saved_model.pb").exists()
 
 
-def test_a_model_that_was_in_use_before_another_is_pushed_anew(tmp_path: Path) -> None:
-    for name in ("old", "new"):
-        saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
-    models = tmp_path / "pushed"
-    shutil.copytree(tmp_path / "old" / "Format-Serving", models / "17")
-    shutil.copytree(tmp_path / "new" / "Format-Serving", models / "18")
-    card = make_card(str(tmp_path / "card"))
-    pushed = push(tmp_path / "old", str(models), tmp_path / "archive", card=card)
-    assert pushed.get_string_custom_property("pushed_version") not in ("17", "18")
-    assert len([*models.glob("[0-9]*")]) == 3
+def test_the_card_makes_no_other_model_and_one_that_was_in_use_before_is_pushed_anew(
+    tmp_path: Path,
+) -> None:
+    models, card = str(tmp_path / "pushed"), make_card(str(tmp_path / "card"))
+    versions: list[str] = []
+    for name in ("old", "new", "old"):
+        folder = tmp_path / name / "Format-Serving"
+        if not folder.exists():
+            saved_model(folder, weights=name.encode())
+        pushed = push(tmp_path / name, models, tmp_path / f"archive-{len(versions)}", card=card)
+        versions.append(pushed.get_string_custom_property("pushed_destination"))
+        before = versions[-2] if len(versions) > 1 else ""
+        assert find_baseline(models, str(folder)) == before
+    assert len({*versions}) == 3
 
 
 WEIGHTS = "variables/variables.data-00000-of-00001"
@@ -189,7 +190,7 @@ def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     for folder in ("model", "new"):
         saved_model(tmp_path / folder / "Format-Serving", weights=folder.encode())
     models = str(tmp_path / "pushed") if kind in DAMAGES else f"{store}/damaged"
-    pushed = push(tmp_path / "model", models, tmp_path / "archive", card=None)
+    pushed = push(tmp_path / "model", models, tmp_path / "archive")
     first = pushed.get_string_custom_property("pushed_destination")
     assert find_unusable(models) == {}
     fileio.remove(f"{first}/{name}")
@@ -200,7 +201,7 @@ def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     new = str(tmp_path / "new" / "Format-Serving")
     assert find_unusable(models) == ({first: damage} if damage else {})
     assert find_baseline(models, new) == ("" if damage else first)
-    again = push(tmp_path / "model", models, tmp_path / "archive-2", card=None)
+    again = push(tmp_path / "model", models, tmp_path / "archive-2")
     second = again.get_string_custom_property("pushed_destination")
     assert (second == first, find_unusable(models)) == (not damage, {})
     assert find_baseline(models, new) == second
@@ -217,7 +218,7 @@ def test_versions_that_are_no_trained_models(tmp_path: Path) -> None:
     assert unusable[f"{models}/99999999999"] == "the folder is missing"
     assert "variables.index" in unusable[f"{models}/7"]
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"")
-    pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=None)
+    pushed = push(tmp_path / "model", str(models), tmp_path / "archive")
     assert int(pushed.get_string_custom_property("pushed_version")) > 99999999999
 
 
@@ -262,14 +263,13 @@ def push_until_done(model: Path, destination: str, folder: Path, monkeypatch: An
 @pytest.mark.slow
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_push_that_is_killed_at_any_moment_makes_one_version(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool
+    store: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool
 ) -> None:
-    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
     models = f"{store}/killed" if remote else str(tmp_path / "pushed")
     # A kill must not be outlived by a version of its own, not even where a second has passed.
     seconds = itertools.count(1_700_000_000)
     monkeypatch.setattr("time.time", lambda: next(seconds))
-    versions = push_until_done(tmp_path / "model", models, tmp_path, monkeypatch)
+    versions = push_until_done(model, models, tmp_path, monkeypatch)
     found = {name.rstrip("/") for name in fileio.listdir(models)} - {".lock"}
     assert found == {*versions}
     assert sorted(fileio.listdir(f"{models}/{versions[0]}")) == PUSHED
@@ -284,20 +284,18 @@ def test_a_later_version_has_a_larger_number_whatever_the_clock_says(
         saved_model(tmp_path / "pushed" / name, weights=b"of somebody else's")
     for name in ("one", "two", "three"):
         saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
-        pushed = push(tmp_path / name, str(tmp_path / "pushed"), tmp_path / "archive", card=None)
+        pushed = push(tmp_path / name, str(tmp_path / "pushed"), tmp_path / "archive")
         last = pushed.get_string_custom_property("pushed_destination")
         assert (Path(last) / "variables" / "variables.index").read_text() == name
     assert set(os.listdir(tmp_path / "pushed")) == {".lock", "1000", "1001", "1002", *others}
 
 
 def test_pushes_at_the_same_time_make_one_version(tmp_path: Path) -> None:
-    saved_model(tmp_path / "model" / "Format-Serving", weights=b"w" * 100_000)
+    model = tmp_path / "model"
+    saved_model(model / "Format-Serving", weights=b"w" * 100_000)
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(
-            lambda n: push(
-                tmp_path / "model", str(tmp_path / "pushed"), tmp_path / f"archive-{n}", card=None
-            ),
-            range(8),
+            lambda n: push(model, str(tmp_path / "pushed"), tmp_path / f"archive-{n}"), range(8)
         )
         versions = {artifact.get_string_custom_property("pushed_version") for artifact in found}
     assert {".lock", *versions} == set(os.listdir(tmp_path / "pushed"))
@@ -306,28 +304,13 @@ def test_pushes_at_the_same_time_make_one_version(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.lock"))
 
 
-def test_a_model_that_is_not_blessed_leaves_nothing(tmp_path: Path) -> None:
-    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
-    card = make_card(str(tmp_path / "card"))
-    models = tmp_path / "pushed"
-    pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card, blessed=False)
+def test_neither_a_model_that_is_not_blessed_nor_one_without_its_card_is_pushed(
+    model: Path, tmp_path: Path
+) -> None:
+    models, card = tmp_path / "pushed", make_card(str(tmp_path / "card"))
+    pushed = push(model, str(models), tmp_path / "archive", card=card, blessed=False)
     assert pushed.get_int_custom_property("pushed") == 0
-    assert not models.exists()
-
-
-def test_a_card_that_is_missing_keeps_the_model_back(tmp_path: Path) -> None:
-    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
-    card = Markdown()
     card.uri = str(tmp_path / "none")
     with pytest.raises(tf.errors.NotFoundError):
-        push(tmp_path / "model", str(tmp_path / "pushed"), tmp_path / "archive", card=card)
-    assert not (tmp_path / "pushed").exists()
-
-
-@pytest.mark.parametrize("name", ["card", "folder"])
-def test_a_text_is_read_where_it_was_written(tmp_path: Path, name: str) -> None:
-    (tmp_path / "folder").mkdir()
-    uri = str(tmp_path / name)
-    write_text(CARD, uri, CARD_FILE)
-    assert read_text(uri, CARD_FILE) == CARD
-    assert (tmp_path / "folder" / CARD_FILE).is_file() == (name == "folder")
+        push(model, str(models), tmp_path / "archive", card=card)
+    assert not models.exists()

@@ -28,8 +28,7 @@ def push_models(root: Path, pushed: str, *names: str) -> list[str]:
 
 def read_weights(version: str) -> bytes:
     with fileio.open(os.path.join(version, "variables/variables.index"), "rb") as file:
-        content: bytes = file.read()
-    return content
+        return bytes(file.read())
 
 
 @pytest.mark.slow
