@@ -1,11 +1,10 @@
 """The docstrings and docs/reference/components.md agree with the components."""
 
 import doctest
-import functools
 import inspect
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tfx import types
@@ -41,14 +40,6 @@ REQUIRED = {
 INTERNAL = {"found_baseline", "found_files", "training_key"}
 
 
-class Facts(NamedTuple):
-    inputs: dict[str, tuple[str, bool]]
-    """Name → class of the artifact, and whether it is optional."""
-    outputs: dict[str, str]
-    properties: dict[str, str]
-    """Name → its default."""
-
-
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_docstring_examples_run(name: str) -> None:
     text = inspect.cleandoc(getattr(components, name).__doc__)
@@ -68,21 +59,22 @@ def arguments(component: Any) -> dict[str, inspect.Parameter]:
     return {name: of for name, of in given.items() if name not in {"self", *outputs, *INTERNAL}}
 
 
-def facts_of(name: str) -> Facts:
+def facts_of(name: str) -> dict[str, str]:
+    """Inputs (←) and outputs (→) with their classes, properties (=) with their defaults."""
     component = getattr(components, name)
-    known = component.SPEC_CLASS.INPUTS
-    taken = arguments(component)
+    known, taken = component.SPEC_CLASS.INPUTS, arguments(component)
     if taken.pop("inputs", None):  # All of them, by their names.
         optional = {n: of.optional for n, of in known.items()}
     else:
         optional = {n: of.default is None for n, of in taken.items() if n in known}
     channels = {n: types.Channel(type=known[n].type) for n in optional}
     made = component(**channels, **REQUIRED.get(name, {}))
-    return Facts(
-        inputs={n: (known[n].type.__name__, may_miss) for n, may_miss in optional.items()},
-        outputs={n: channel.type.__name__ for n, channel in made.outputs.items()},
-        properties={n: default(of) for n, of in taken.items() if n not in known},
-    )
+    classes = {n: known[n].type.__name__ for n in optional}
+    return {
+        **{f"{n} ←": f"`{classes[n]}`{', optional' * may}" for n, may in optional.items()},
+        **{f"{n} →": f"`{channel.type.__name__}`" for n, channel in made.outputs.items()},
+        **{f"{n} =": default(of) for n, of in taken.items() if n not in known},
+    }
 
 
 def default(argument: inspect.Parameter) -> str:
@@ -94,29 +86,12 @@ def default(argument: inspect.Parameter) -> str:
     return f"`{argument.default!r}`"
 
 
-@functools.cache
-def sections() -> dict[str, str]:
-    parts = re.split(r"^## (.+)$", DOCS.read_text(), flags=re.M)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def items(name: str, sign: str) -> dict[str, tuple[str, str]]:
-    """Return inputs (←), outputs (→) or properties (=): name → class or default, and text."""
-    text = re.sub(r"\n  +", " ", sections()[name])
-    found = re.findall(rf"^- `(\w+)` {sign} (.+?): (.+)$", text, flags=re.M)
-    return {item: (value, meaning) for item, value, meaning in found}
-
-
-def documented(name: str) -> Facts:
-    return Facts(
-        inputs={
-            n: (of.strip("`"), "optional" in text) for n, (of, text) in items(name, "←").items()
-        },
-        outputs={n: of.strip("`") for n, (of, _) in items(name, "→").items()},
-        properties={n: value for n, (value, _) in items(name, "=").items()},
-    )
-
-
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_docs_name_inputs_outputs_and_properties(name: str) -> None:
-    assert documented(name) == facts_of(name)
+    parts = re.split(r"^## (.+)$", DOCS.read_text(), flags=re.M)
+    text = re.sub(r"\n  +", " ", parts[parts.index(name) + 1])
+    rows = re.findall(r"^- `(\w+)` ([←→=]) (.+?): (.+)$", text, flags=re.M)
+    assert facts_of(name) == {
+        f"{item} {sign}": value + ", optional" * (sign == "←" and "optional" in meaning)
+        for item, sign, value, meaning in rows
+    }
