@@ -12,21 +12,14 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.options import list_options, list_sections
 from tests.docs.command_lines import (
     RUN,
+    RUN_ELSEWHERE,
     check_arguments,
     is_parsed,
     must_say_what_it_needs,
     name_program,
     stopped_runners,
 )
-from tests.docs.markdown import (
-    PAGES,
-    ROOT,
-    SHELL,
-    Code,
-    Command,
-    find_commands,
-    read_page,
-)
+from tests.docs.markdown import PAGES, ROOT, SHELL, Code, Command, find_commands, read_page
 from tests.docs.names import find_broken_links, find_unknown_names
 
 
@@ -47,9 +40,8 @@ def find_missing_test(command: Command) -> str:
         return "" if is_there else f"there is no {command.tested_by}"
     if not command.needs and must_say_what_it_needs(command.text):
         return "add <!-- needs … -->"
-    return (
-        "" if command.needs or program in RUN or is_parsed(program) else f"no test knows {program}"
-    )
+    known = command.needs or program in (*RUN, *RUN_ELSEWHERE) or is_parsed(program)
+    return "" if known else f"no test knows {program}"
 
 
 def list_commands(code: list[Code]) -> list[Command]:

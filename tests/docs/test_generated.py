@@ -31,15 +31,12 @@ def test_the_page_of_formats_is_current() -> None:
     assert page == quirks.render(), "run uv run python -m tests.ingest.quirks"
 
 
-@pytest.mark.parametrize(("figure", "name"), LIMITS)
-def test_a_limit_in_security_is_that_of_the_code(figure: str, name: str) -> None:
+def test_limits_in_security_are_those_of_the_code() -> None:
     constants = {**vars(error_messages), **vars(fetch), **vars(yaml_file)}
-    value = constants[name] if name in constants else list_options()[name].default
-    assert float(figure.replace(",", "")) == value
-
-
-def test_there_are_limits() -> None:
     assert len(LIMITS) >= 6
+    for figure, name in LIMITS:
+        value = constants[name] if name in constants else list_options()[name].default
+        assert float(figure.replace(",", "")) == value, name
 
 
 @pytest.mark.parametrize(("column", "marker"), [(2, "< '3.12'"), (3, ">= '3.12'")])
