@@ -1,6 +1,5 @@
 """Headless Chromium, driven over its debugging protocol."""
 
-import base64
 import itertools
 import json
 import shutil
@@ -37,14 +36,7 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
-_CODES = {
-    "Tab": 9,
-    "Enter": 13,
-    "Escape": 27,
-    "ArrowLeft": 37,
-    "ArrowRight": 39,
-    "ArrowDown": 40,
-}
+_CODES = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
 
 
 class Page:
@@ -107,11 +99,6 @@ class Page:
             typed = {"text": text} if text else {}
             self.call("Input.dispatchKeyEvent", type="keyDown", **names, **typed)
             self.call("Input.dispatchKeyEvent", type="keyUp", **names)
-
-    def photograph(self, path: Path) -> None:
-        """Write a picture of the whole page."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextmanager

@@ -8,9 +8,7 @@ from components.report.comparison import render_comparison
 from components.report.page.document import render, render_section
 from tests.report.samples import comparison_sample, report_sample
 
-SAMPLES = ("small", "nasty", "huge", "comparison")
-
-
+SAMPLES = ("small", "nasty", "comparison")
 _CANVAS = "components.report.page.drawing.FigureCanvasSVG"
 
 

@@ -9,7 +9,7 @@ import pytest
 from components.contract.example import name_folds
 from components.images.check_result import Note
 from components.metrics.calibration import Unknowns
-from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
+from components.report.facts import ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
 from components.report.shown import LabelErrors, Leaks, SuspectFacts
 from tests.evaluation.metrics_sample import make_comparison, measure_confusion
@@ -49,16 +49,9 @@ def healthy(**changes: Any) -> ReportFacts:
     metrics = facts.comparison.metrics
     scalars = {**metrics.scalars, "ece": 0.01}
     calm = replace(
-        facts.comparison,
-        metrics=replace(metrics, scalars=scalars),
-        slices=(),
-        changes={},
+        facts.comparison, metrics=replace(metrics, scalars=scalars), slices=(), changes={}
     )
     return replace(facts, **{"comparison": calm, **changes})
-
-
-def found(facts: ReportFacts) -> list[str]:
-    return [finding.text for finding in examine(facts).findings]
 
 
 def test_a_healthy_run_has_no_findings() -> None:
@@ -83,99 +76,88 @@ def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]
     return {"comparison": replace(comparison, metrics=changed), "search": {"minutes": 20}}
 
 
-CASES: dict[str, tuple[dict[str, Any], str, str]] = {
-    "many labels are probably wrong": (
-        {"suspects": SuspectFacts((), errors=LabelErrors(90, 120, 150, 2700))},
+CONFUSED = [[60, 20, 20], [20, 60, 20], [20, 20, 60]]
+OVERFITTED: dict[str, Any] = {"history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])}
+EARLY: dict[str, Any] = {
+    "history": history([0.5, 0.4, 0.3], [0.5, 0.4, 0.3]),
+    "phases": (TrainedPhase("train", 3),),
+}
+FEW: dict[str, Any] = {"header": header(transform={"size": 96}), **with_metrics(CONFUSED)}
+MIXED_UP: dict[str, Any] = with_metrics([[90, 0, 10], [0, 100, 0], [50, 50, 0]])
+UNBALANCED: dict[str, Any] = {"balance": {"train": {"bird": 800, "cat": 80, "dog": 400}}}
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    (
         "about 120 of 2,700 labels are probably wrong (90 to 150)",
         "review --output OUT",
+        {"suspects": SuspectFacts((), errors=LabelErrors(90, 120, 150, 2700))},
     ),
-    "evaluated on the selection split": (
-        {"split": "eval"},
+    (
         "the same images, the eval split, pick and score the model",
         "add a test/ folder",
+        {"split": "eval"},
     ),
-    "overfitting": (
-        {"history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])},
+    (
         "accuracy is 0.990 on train but 0.750 on eval",
         "add images, or use stronger augmentation: --augmentation.policy trivial",
+        OVERFITTED,
     ),
-    "the first epoch was the best": (
-        {
-            "history": history([0.5, 0.4, 0.3], [0.5, 0.4, 0.3]),
-            "phases": (TrainedPhase("train", 3),),
-        },
-        "the first of 3 epochs was the best",
-        "--training.learning_rate 0.001",
-    ),
-    "training was too short": (
+    ("the first of 3 epochs was the best", "--training.learning_rate 0.001", EARLY),
+    (
+        "the last epoch, 3, was the best, with a training accuracy of 0.700",
+        "--training.epochs 6",
         {
             "history": history([0.5, 0.6, 0.7], [0.5, 0.6, 0.7]),
             "header": header(training={"epochs": 3}),
             "phases": (TrainedPhase("train", 3),),
         },
-        "the last epoch, 3, was the best, with a training accuracy of 0.700",
-        "--training.epochs 6",
     ),
-    "options that nobody has searched": (
-        with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]])
-        | {"header": replace(header(), training_seconds=420.0), "search": None},
+    (
         "accuracy is 0.600, and no search has tried other training options",
         "--training.minutes 40",
+        with_metrics(CONFUSED)
+        | {"header": replace(header(), training_seconds=420.0), "search": None},
     ),
-    "few photographs from random weights": (
-        {
-            "header": header(transform={"size": 96}),
-            **with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]]),
-        },
+    (
         "too few photographs to train from scratch",
         "--model.weights imagenet --model.name auto, or those of an earlier run",
+        FEW,
     ),
-    "no images to detect unknown ones with": (
-        {"unknowns": Unknowns(0.01, 80, None)},
+    (
         "Unknown-image detection is off: 80 images are too few for a 1 % false-alarm rate",
         "add images, or change export.false_alarms",
+        {"unknowns": Unknowns(0.01, 80, None)},
     ),
-    "a class that is never predicted": (
-        with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),
+    (
         "the model never predicts dog",
         "--training.balance weights",
+        with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),
     ),
-    "a class that is never right": (
-        with_metrics([[90, 0, 10], [0, 100, 0], [50, 50, 0]]),
-        "no image of dog is classified correctly",
-        "labels may be mixed up",
-    ),
-    "a class without images": (
-        with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]),
+    ("no image of dog is classified correctly", "labels may be mixed up", MIXED_UP),
+    (
         "the test split has no images of dog",
         "add images of these classes",
+        with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]),
     ),
-    "an unbalanced set": (
-        {"balance": {"train": {"bird": 800, "cat": 80, "dog": 400}}},
-        "800 training images of bird, but 80 of cat",
-        "--training.balance weights",
-    ),
-    "a tiny class": (
-        {"balance": {"train": {"bird": 100, "cat": 19, "dog": 100}}},
+    ("800 training images of bird, but 80 of cat", "--training.balance weights", UNBALANCED),
+    (
         "fewer than 20 training images of cat",
         "add images, or merge classes",
+        {"balance": {"train": {"bird": 100, "cat": 19, "dog": 100}}},
     ),
-    "a class missing in eval": (
-        {"balance": {"train": dict.fromkeys(LABELS, 90), "eval": {"cat": 9, "dog": 9}}},
+    (
         "the eval split has no images of bird",
         "sort them into train/ and eval/ folders",
+        {"balance": {"train": dict.fromkeys(LABELS, 90), "eval": {"cat": 9, "dog": 9}}},
     ),
-    "weights of an earlier run": (
-        {"split": "eval", "header": header(model={"weights": "w.h5"}, training={"keep": "last"})},
+    (
         "the weights that training started from may know the eval images",
         "judge by a test split",
+        {"split": "eval", "header": header(model={"weights": "w.h5"}, training={"keep": "last"})},
     ),
-    "rejects": (
-        {"files": {"examples": 100, "rejected": 1}},
-        "1 file was rejected",
-        "repair or remove",
-    ),
-    "corrections that do not fit": (
+    ("1 file was rejected", "repair or remove", {"files": {"examples": 100, "rejected": 1}}),
+    (
+        "1 correction was not applied",
+        "edit the corrections file",
         {
             "files": {
                 "examples": 100,
@@ -184,48 +166,46 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
                 "corrections": {"not_applied": 1},
             }
         },
-        "1 correction was not applied",
-        "edit the corrections file",
     ),
-    "twelve bits stored in sixteen": (
-        {"files": {"examples": 100, "notes": {Note.DARK: 7}}},
+    (
         "7 of 100 images: 16 bits, but no value above a quarter of white",
         "scale them to white",
+        {"files": {"examples": 100, "notes": {Note.DARK: 7}}},
     ),
-    "leaked near duplicates": (
-        {"files": {"examples": 100}, "leaks": Leaks(3, 0.9, 0.8)},
+    (
         "at least 3 test images have copies in train: accuracy is 0.900 with them, 0.800 without",
         "copies among the suspects",
+        {"files": {"examples": 100}, "leaks": Leaks(3, 0.9, 0.8)},
     ),
-    "names that look alike": (
-        {"files": {"look_alikes": ["labels that differ only in case: 'A', 'a'"]}},
+    (
         "labels that differ only in case: 'A', 'a'",
         "give them one name",
+        {"files": {"look_alikes": ["labels that differ only in case: 'A', 'a'"]}},
     ),
-    "a class of near duplicates": (
-        {"files": {"divided_classes": ["cat", "dog"]}},
+    (
         "near duplicates are almost all images of cat, dog, and in several splits",
         "add images that differ",
+        {"files": {"divided_classes": ["cat", "dog"]}},
     ),
-    "a class of one group": (
-        {"files": {"undivided_classes": ["cat"]}},
+    (
         "all images of cat are a group or copies, which stay together",
         "other groups",
+        {"files": {"undivided_classes": ["cat"]}},
     ),
-    "an anomaly": (
-        {"anomalies": {"train": ("label: new value x",)}},
+    (
         "1 anomaly in the data, such as label: new value x",
         "validation",
+        {"anomalies": {"train": ("label: new value x",)}},
     ),
-    "waiting": (
+    (
+        "training spent 40% of its time waiting for input",
+        "set input.cache to decoded",
         {
             "history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4),
             "input_advice": "set input.cache to decoded.",
         },
-        "training spent 40% of its time waiting for input",
-        "set input.cache to decoded",
     ),
-}
+]
 
 
 TWO_PHASES = (
@@ -249,59 +229,55 @@ def transfer(
 HEAD, IN_VAIN = (
     phase._replace(exported=kept) for phase, kept in zip(TWO_PHASES, (True, False), strict=True)
 )
-DIVERGED = TrainedPhase("fine_tune", 1, diverged=True)
 NAN = math.nan
-CASES |= {
-    "divergence": (
+CASES += [
+    (
+        "training diverged in epoch 3: the loss was not finite",
+        "--training.learning_rate 0.001, or compute more precisely: --training.precision float32",
         {
             "history": history([0.9, 0.9, 0.1], [0.9, 0.9, 1.0]) | {"val_loss": [2.0, 1.0, NAN]},
             "phases": (TrainedPhase("train", 3, diverged=True),),
             "header": header(training={"metric": "accuracy", "precision": "float16"}),
         },
-        "training diverged in epoch 3: the loss was not finite",
-        "--training.learning_rate 0.001, or compute more precisely: --training.precision float32",
     ),
-    "fine-tuning in vain": (
-        transfer([0.7, *FALL], [0.7, *FALL], HEAD, IN_VAIN),
+    (
         "fine-tuning has not improved the model beyond chance",
         "--training.learning_rate 0.001, or unfreeze fewer blocks: --transfer.unfreeze 1",
+        transfer([0.7, *FALL], [0.7, *FALL], HEAD, IN_VAIN),
     ),
-    "fine-tuning in vain in all folds": (
-        transfer([0.8], [0.75], HEAD, augmentation={"flip": True}) | {"selection_folds": 5},
+    (
         "fine-tuning has not improved the model beyond chance",
         "--transfer.unfreeze 1, or do not mirror text: --augmentation.flip false",
+        transfer([0.8], [0.75], HEAD, augmentation={"flip": True}) | {"selection_folds": 5},
     ),
-    "overfitting to features": (
-        transfer([0.95], [0.7], HEAD, transfer={"unfreeze": "none"}),
+    (
         "accuracy is 0.950 on train but 0.700 on eval",
         "add images, or fine-tune the last layers: --transfer.unfreeze top",
+        transfer([0.95], [0.7], HEAD, transfer={"unfreeze": "none"}),
     ),
-    "overfitting to photographs from random weights": (
+    (
+        "accuracy is 0.990 on train but 0.750 on eval",
+        "add images, or start from pretrained weights: --model.weights imagenet --model.name auto",
         {
             "history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74]),
             "header": header(transform={"size": 64 + 1}, augmentation={"policy": "trivial"}),
         },
-        "accuracy is 0.990 on train but 0.750 on eval",
-        "add images, or start from pretrained weights: --model.weights imagenet --model.name auto",
     ),
-}
+]
 
 
-FIRST = {
-    "few photographs from random weights": "--model.weights imagenet --model.name auto",
-    "overfitting": "--augmentation.policy trivial",
-    "the first epoch was the best": "--training.learning_rate 0.001",
-    "a class that is never right": "",
-}
+def test_the_options_to_try_first() -> None:
+    for changes, options in (
+        (FEW, "--model.weights imagenet --model.name auto"),
+        (OVERFITTED, "--augmentation.policy trivial"),
+        (EARLY, "--training.learning_rate 0.001"),
+        (MIXED_UP, ""),
+    ):
+        assert examine(healthy(**changes)).first == options
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST.items(), ids=FIRST.keys())
-def test_the_options_to_try_first(name: str, options: str) -> None:
-    assert examine(healthy(**CASES[name][0])).first == options
-
-
-@pytest.mark.parametrize(("changes", "text", "advice"), CASES.values(), ids=CASES.keys())
-def test_each_finding_alone(changes: dict[str, Any], text: str, advice: str) -> None:
+@pytest.mark.parametrize(("text", "advice", "changes"), CASES)
+def test_each_finding_alone(text: str, advice: str, changes: dict[str, Any]) -> None:
     [finding] = examine(healthy(**changes)).findings
     assert finding.text == text
     assert advice in finding.advice
@@ -358,13 +334,13 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
     ],
 )
 def test_no_finding(changes: dict[str, Any]) -> None:
-    assert found(healthy(**changes)) == []
+    assert examine(healthy(**changes)).findings == ()
 
 
 def test_a_class_without_eval_images_is_one_finding() -> None:
     changes = with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]) | {"split": "eval"}
     balance = {"train": dict.fromkeys(LABELS, 90), "eval": {"bird": 100, "cat": 100}}
-    texts = found(healthy(**changes, balance=balance))
+    texts = [finding.text for finding in examine(healthy(**changes, balance=balance)).findings]
     assert texts.count("the eval split has no images of dog") == 1
 
 
@@ -379,19 +355,6 @@ def test_many_classes_are_counted() -> None:
     [finding] = examination.findings
     assert finding.text == "the model never predicts b, c, d and 4 more classes"
     assert examination.first == "", "no class is rare"
-
-
-@pytest.mark.parametrize(
-    ("parameters", "why"),
-    [
-        (131_402, "2,400 images; from random weights, photographs take 8,000"),
-        (2_257_984, "the network has 2,257,984 weights, too many for 2,400 images"),
-    ],
-)
-def test_advice_on_weights_is_true_of_the_network(parameters: int, why: str) -> None:
-    changes, *_ = CASES["few photographs from random weights"]
-    [finding] = examine(healthy(**changes, model=ExportedModel(parameters, 1))).findings
-    assert finding.why == why
 
 
 def test_overfitting_is_told_by_the_accuracy_on_the_folds() -> None:
@@ -420,7 +383,7 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     assert not examine(healthy(selection_folds=5, balance=partly)).findings
     folds = {"train": dict.fromkeys(LABELS, 19), "eval": dict.fromkeys(LABELS, 1)}
     assert not examine(healthy(selection_folds=5, balance=folds)).findings, "it learns from both"
-    [finding] = examine(healthy(**CASES["an unbalanced set"][0], header=last)).findings
+    [finding] = examine(healthy(**UNBALANCED, header=last)).findings
     assert finding.advice == "use --training.balance weights", "the metric chooses no epoch"
     # No epoch is selected, so the eval split may judge.
     assert not replace(facts, split="eval").is_optimistic
@@ -443,7 +406,10 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     assert facts.kept_epoch == (4, "loss", 1 - 0.9)
 
 
-def test_where_fine_tuning_did_not_help_it_is_no_advice() -> None:
+def test_what_was_done_already_or_did_not_help_is_no_advice() -> None:
+    facts = healthy(**UNBALANCED, header=header(training={"balance": "weights"}))
+    [finding] = examine(facts).findings
+    assert finding.advice == "add images of rare classes, which training weighs up already"
     [finding] = examine(healthy(**transfer([0.95], [0.7], HEAD))).findings
     assert finding.advice == "add images"
     facts = healthy(**transfer([0.7, *FALL], [0.7, *FALL], HEAD, IN_VAIN))
@@ -452,13 +418,6 @@ def test_where_fine_tuning_did_not_help_it_is_no_advice() -> None:
     assert not examine(
         replace(facts, comparison=replace(facts.comparison, metrics=perfect))
     ).findings
-
-
-def test_a_balanced_training_is_not_advised_to_balance() -> None:
-    changes, *_ = CASES["an unbalanced set"]
-    facts = healthy(**changes, header=header(training={"balance": "weights"}))
-    [finding] = examine(facts).findings
-    assert finding.advice == "add images of rare classes, which training weighs up already"
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from components.contract.confidence import Interval
-from components.report.facts import ReportFacts
 from components.report.page.classes import ImageLinks
 from components.report.page.document import render, render_section
 from components.report.page.formatting import clip, escape, isolate, number, percent, signed
 from components.report.page.training import describe_training
 from components.report.shown import Corrected, LabelErrors, PredictedImage, SuspectFacts
-from tests.report.conftest import say, words
+from tests.evaluation.metrics_sample import make_comparison
+from tests.report.conftest import SAMPLES, say, words
 from tests.report.samples import comparison_sample, report_sample
 from tests.report.samples.picture_sample import make_suspects
 
@@ -57,13 +57,7 @@ class Document(HTMLParser):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("nasty", "comparison"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("small", "huge")),
-    ],
-)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: str) -> None:
     document = Document(pages[name])
     assert not document.open
@@ -98,13 +92,6 @@ def test_labels_are_escaped(text_pages: dict[str, str], name: str, texts: set[st
     assert not re.search("nan|None|inf\\b", words(text_pages[name]))
 
 
-def test_a_clean_folder_has_no_suspects() -> None:
-    clean = SuspectFacts((), errors=LabelErrors(0, 0, 7, 300))
-    assert say("suspects", suspects=clean) == (
-        "No label stands out as probably wrong. There are no suspects."
-    )
-
-
 def test_the_map_names_each_point_and_fits_into_the_page() -> None:
     found = make_suspects(("a", 'say "b"'), points=40)
     assert found.image_map
@@ -119,19 +106,16 @@ def test_the_map_names_each_point_and_fits_into_the_page() -> None:
 
 TEXTS = {
     "small": [
+        "Of 400 images kept out of training, the model labels",
         "✓ Blessed. Accuracy 92.6 % (89.7 to 94.8), baseline 11 %. Significant at 95 %. accuracy",
         "Change from version 17 +0.050 accuracy: ▲ better",
         "Rejected files 19 of 1,823 files",
         "Worst class zero F1 0.889, 95% CI 0.796 to 0.942 most often predicted as four",
-        "Evaluated on 400 images 10 classes, test split",
         "Architecture cnn Input 32 × 32 pixels Parameters 131,402 "
         "Started from random weights Size on disk 0.72 MB Training speed 1,548 images/s",
         "digits Trained on 2026-11-20 08:15 UTC with images of ",
-        "Evaluation on the test split; the weights were selected on the eval split",
-        "Span 3, version 1",
         "Training took 1 h 23 min",
         "14 of 19 rejected files.",
-        "6 more mistakes",
         "About 20 of 300 labels are probably wrong (12 to 31). The suspects are the 1 label that",
         "remove them: local_runner.py review --output OUT",
         "Labels that may be wrong 1 image. zero → one wrong with probability 90.0% zero/0.jpg , "
@@ -154,20 +138,28 @@ TEXTS = {
         "Loss in the last epoch: train 2.100, eval –.",
         "train : no anomalies.",
     ],
-    "huge": [
-        "6,000 images 300 classes, test split",
-        "100 of 300 classes, the lowest F1 first",
-        "Of 300 classes, only the 50 with most mistakes are shown",
-        "100 of 1,859 mistakes, the most confident first.",
-        "Accuracy by class with 95% confidence intervals, the 20 least accurate of 300.",
-    ],
 }
 
 
-@pytest.mark.parametrize("name", ["small", "nasty", pytest.param("huge", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_page_says(text_pages: dict[str, str], name: str) -> None:
     found = words(text_pages[name])
     assert [text for text in TEXTS[name] if text not in found] == []
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_many_classes_are_summarized() -> None:
+    labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(300))
+    comparison = make_comparison(labels, each=5, accuracy=0.7)
+    for section, text in (
+        ("classes", "100 of 300 classes, the lowest F1 first"),
+        ("confusion", "Of 300 classes, only the 50 with most mistakes are shown"),
+        (
+            "slices",
+            "Accuracy by class with 95% confidence intervals, the 20 least accurate of 300.",
+        ),
+    ):
+        assert text in say(section, comparison=comparison)
 
 
 @pytest.mark.parametrize(
@@ -187,13 +179,11 @@ def test_the_title_is_the_name_of_the_data(
     assert replace(header, data=data, span=span, version=version).title == title
 
 
-def test_only_waits_of_the_last_phase_are_findings() -> None:
+def test_the_table_of_epochs_shows_phases_and_only_waits_of_the_last_are_findings() -> None:
     waits = {"input_wait_fraction": [0.9, 0.9, 0.0]}
-    assert "waiting for input Why" in say("summary", history={**waits, "phase": [1, 2, 2]})
-    assert "waiting for input Why" not in say("summary", history={**waits, "phase": [1, 1, 2]})
-
-
-def test_the_table_of_epochs_shows_phases() -> None:
+    for phases, found in (([1, 2, 2], True), ([1, 1, 2], False)):
+        said = say("summary", history={**waits, "phase": phases})
+        assert ("waiting for input Why" in said) is found
     history = {"loss": [3.0, 2.0, 1.0], "phase": [1, 1, 2]}
     said = say("training", history=history)
     assert "Epoch Phase Loss" in said
@@ -258,39 +248,16 @@ def test_the_page_explains_the_splits() -> None:
     assert "The weights are from epoch 30, with a loss of " in say("training", header=header)
 
 
-def test_the_result_in_words() -> None:
+def test_the_first_screen_says_what_corrections_changed_and_what_is_worse() -> None:
     facts = report_sample.small()
-    accuracy, confused = facts.metrics.scalars["accuracy"], facts.comparison.confused[0]
-    images = int(facts.metrics.confusion.sum())
-    said = say("summary")
-    assert f"Of {images} images kept out of training, the model labels" in said
-    assert f"{round(accuracy * images)} correctly: {100 * accuracy:.1f}" in said
-    assert "On new images of the same kind, expect " in said
-    assert f"“{confused.label}” taken for “{confused.predicted}”, {confused.examples} time" in said
-
-
-@pytest.mark.parametrize(
-    ("corrected", "words"),
-    [
-        (
-            Corrected(20, 0.9, 0.95, 0.85, 0.9),
-            "Corrections have changed 23 labels, 20 of them of evaluated images. On the others the "
-            "accuracy is 95.0%; that of the current model is 90.0%, 85.0% on all.",
-        ),
-        (Corrected(20, 0.9, 0.95), "20 of them of evaluated images. On the others the accuracy is"),
-        (Corrected(0, 0.9, 0.9, 0.8, 0.8), "23 labels, 0 of them of evaluated images."),
-    ],
-)
-def test_the_first_screen_says_what_corrections_changed(corrected: Corrected, words: str) -> None:
-    files = {**report_sample.small().files, "corrections": {"relabeled": 23}}
-    assert words in say("summary", corrected=corrected, files=files)
-
-
-def test_a_worse_model_stands_out() -> None:
-    comparison = report_sample.small().comparison
+    files = {**facts.files, "corrections": {"relabeled": 23}}
     changes = {"accuracy": Interval(-0.04, -0.01), "loss": Interval(-0.2, -0.1)}
-    said = say("summary", comparison=replace(comparison, changes=changes))
+    comparison = replace(facts.comparison, changes=changes)
+    corrected = Corrected(20, 0.9, 0.95, 0.85, 0.9)
+    said = say("summary", corrected=corrected, files=files, comparison=comparison)
     assert "accuracy: ▼ worse 95% CI −0.040 to −0.010" in said
+    assert "Corrections have changed 23 labels, 20 of them of evaluated images. On the" in said
+    assert "accuracy is 95.0%; that of the current model is 90.0%, 85.0% on all." in said
 
 
 def test_samples_without_augmentation_are_shown_once() -> None:
@@ -317,6 +284,8 @@ def test_redundant_slicings_are_not_drawn() -> None:
 
 def test_sections_without_pictures() -> None:
     assert "23 images are misclassified; no pictures are available" in say("mistakes", mistakes=())
+    clean = SuspectFacts((), errors=LabelErrors(0, 0, 7, 300))
+    assert "No label stands out as probably wrong. There are no" in say("suspects", suspects=clean)
     said = say("files", rejects=(), anomalies={})
     assert "truncated 12" in said
     assert "rejected files." not in said
@@ -405,20 +374,12 @@ def test_cells_and_classes_link_to_their_images(pages: dict[str, str]) -> None:
 
 def test_images_are_sorted_by_information() -> None:
     """Confident mistakes first, then unsure ones, then what is right but unsure."""
-    cards = re.findall(
-        r"<p class=\"(good|bad)\">.*?<small>([\d.]+)", render_section("images", one_class()), re.S
-    )
-    assert cards == [("bad", "90.0"), ("bad", "40.0"), ("good", "50.0"), ("good", "95.0")]
-    said = words(render_section("images", one_class()))
-    assert "4 of 400 images, in each class confident mistakes first" in said
-    assert "zero : 4 of 40 images, 2 wrong" in said
-
-
-def one_class() -> ReportFacts:
-    facts = report_sample.small()
     answers = [("one", 0.4), ("zero", 0.95), ("two", 0.9), ("zero", 0.5)]
-    images = [
-        PredictedImage(f"{sure}.jpg", "zero", predicted, sure, 0.1, None)
-        for predicted, sure in answers
-    ]
-    return replace(facts, images=tuple(images))
+    images = tuple(
+        PredictedImage(f"{sure}.jpg", "zero", said, sure, 0.1, None) for said, sure in answers
+    )
+    page = render_section("images", replace(report_sample.small(), images=images))
+    cards = re.findall(r"<p class=\"(good|bad)\">.*?<small>([\d.]+)", page, re.S)
+    assert cards == [("bad", "90.0"), ("bad", "40.0"), ("good", "50.0"), ("good", "95.0")]
+    assert "4 of 400 images, in each class confident mistakes first" in words(page)
+    assert "zero : 4 of 40 images, 2 wrong" in words(page)

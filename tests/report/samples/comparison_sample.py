@@ -8,11 +8,7 @@ import numpy as np
 
 from components.images.picture import Thumbnail
 from components.metrics.predictions import Evaluated, Predictions
-from components.report.comparison import (
-    ComparisonFacts,
-    EvaluatedRun,
-    compare_runs,
-)
+from components.report.comparison import ComparisonFacts, EvaluatedRun, compare_runs
 from tests.pictures import encode, picture
 
 LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")

@@ -1,7 +1,6 @@
 """Pictures for reports: samples, answered images, rejects and copies."""
 
 import functools
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -80,13 +79,6 @@ def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[Predict
             image = PredictedImage(name, label, predicted, sure, 1 - sure, digit(row + 10 * turn))
             found.append(image)
     return tuple(found[:most])
-
-
-def make_large_images(metrics: ModelMetrics) -> list[PredictedImage]:
-    """As many as are looked for, of noise, which takes more room than any photograph."""
-    noise = np.random.default_rng(5).integers(0, 256, (96, 96, 3), np.uint8)
-    large = thumbnail(Image.fromarray(noise))
-    return [replace(image, picture=large) for image in make_images(metrics, each=1, most=1000)]
 
 
 def make_reject(place: int) -> Reject:

@@ -11,13 +11,11 @@ from components.contract.confidence import Interval
 from components.metrics.calibration import Unknowns
 from components.metrics.evaluation_files import Verdict
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
-from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
 from components.report.shown import ClassSample
 from tests.evaluation.metrics_sample import make_comparison
 from tests.report.samples.picture_sample import (
     digit,
     make_images,
-    make_large_images,
     make_mistakes,
     make_reject,
     make_suspects,
@@ -145,11 +143,7 @@ def nasty() -> ReportFacts:
     return replace(
         small(),
         header=replace(
-            _HEADER,
-            pipeline=NASTY[0],
-            data=f"/data/{NASTY[1]}",
-            fingerprint="",
-            span=None,
+            _HEADER, pipeline=NASTY[0], data=f"/data/{NASTY[1]}", fingerprint="", span=None
         ),
         verdict=Verdict(
             "refused",
@@ -170,27 +164,4 @@ def nasty() -> ReportFacts:
         suspects=make_suspects(NASTY, points=2 * len(NASTY)),
         baseline_version="",
         notes=(),
-    )
-
-
-@functools.cache
-def huge(classes: int = 300) -> ReportFacts:
-    """Many classes, and as many pictures as a page can hold."""
-    labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(classes))
-    sizes = np.random.default_rng(4).pareto(1.2, classes) * 20 + 5
-    counts = {label: int(size) for label, size in zip(labels, sizes, strict=True)}
-    comparison = make_comparison(labels, each=20, accuracy=0.7)
-    samples = tuple(sample_class(label, place) for place, label in enumerate(labels[:100]))
-    mistakes = make_mistakes(labels, 100)
-    pictures = [image for sample in samples for image in (*sample.seen, *sample.augmented)]
-    left = MOST_BYTES - count_bytes([*pictures, *(mistake.picture for mistake in mistakes)])
-    return replace(
-        small(),
-        balance={"train": counts, "test": dict.fromkeys(labels, 20)},
-        files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
-        comparison=comparison,
-        samples=samples,
-        mistakes=mistakes,
-        images=keep_within(make_large_images(comparison.metrics), left),
-        suspects=make_suspects(labels, points=3_000),
     )

@@ -1,9 +1,12 @@
-"""Pictures of mistakes and of training images, from records."""
+"""Pictures of mistakes and training images from records, of rejects from a folder or bucket."""
 
 import io
+import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,13 +14,19 @@ import pytest
 import simplejpeg
 from PIL import Image
 
+from benchmarks.gcs_server import GcsServer
+from components.contract.example import REJECTS_FILE
 from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail, picture_of
 from components.metrics.predictions import Evaluated, Predictions
+from components.report.pictures import source_pictures
 from components.report.pictures.gathering import keep_within, sample_classes
 from components.report.pictures.predicted_images import choose_images, show_images
+from components.report.pictures.source_pictures import show_rejects
 from components.report.shown import PredictedImage
+from tests.pictures import encode, picture
 from tests.report.samples.records import LABELS, make_records, write_splits
+from tests.storage.gs_client import point_to
 
 RECORDS = make_records(5)
 
@@ -79,20 +88,15 @@ def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str
     assert show_mistakes(right_answers, "/nowhere", "eval", most=9) == ()
 
 
-VARIED = {
-    "three of a kind leave room for others": (4, ["r0", "r1", "r2", "g0"]),
-    "more of a kind where there are no others": (6, ["r0", "r1", "r2", "r3", "r4", "g0"]),
-}
-
-
-@pytest.mark.parametrize(("most", "shown"), VARIED.values(), ids=VARIED.keys())
-def test_mistakes_are_varied(most: int, shown: list[str], examples_uri: str) -> None:
+def test_mistakes_are_varied(examples_uri: str) -> None:
+    """Three of a kind leave room for others, and there are more of them without others."""
     answers = {f"r{number}": (0, {1: 0.9 - number / 100}) for number in range(5)}
     answers["g0"] = (1, {2: 0.5})
-    found = show_mistakes(evaluate(answers), examples_uri, "eval", most=most)
-    assert [mistake.filename for mistake in found] == shown
-    # Files that the examples do not have.
-    assert all(mistake.picture is None for mistake in found)
+    for most, shown in ((4, ["r0", "r1", "r2", "g0"]), (6, [*answers])):
+        found = show_mistakes(evaluate(answers), examples_uri, "eval", most=most)
+        assert [mistake.filename for mistake in found] == shown
+        # Files that the examples do not have.
+        assert all(mistake.picture is None for mistake in found)
 
 
 # In the expected order; label ids 0 and 1 are in the matrix, 2 is not.
@@ -173,3 +177,81 @@ def test_examples_without_an_index_of_images_have_no_samples(tmp_path: Path) -> 
     uri = write_splits(tmp_path, {"train": RECORDS})
     shutil.rmtree(tmp_path / "records")
     assert sample_classes(uri, LABELS, shown=LABELS, each=1, preview_images=invert) == ()
+
+
+JPEG = encode(picture(1), "JPEG")
+
+
+def write_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(folder)
+
+
+def reject(path: str) -> dict[str, str]:
+    return {"path": path, "category": "truncated", "reason": "JPEG: cut off"}
+
+
+NO_PICTURE = {
+    "above the folder": "../outside.jpg",
+    "from the root": "{root}/outside.jpg",
+    "gone": "cat/gone.jpg",
+    "a folder": "cat",
+    "a pipe": "pipe.jpg",
+    "too large": "large.jpg",
+}
+
+
+@pytest.mark.parametrize("path", NO_PICTURE.values(), ids=NO_PICTURE.keys())
+def test_unreadable_files_do_not_affect_others(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_pictures, "_MOST_BYTES", 10_000)
+    root = tmp_path / "images"
+    (root / "cat").mkdir(parents=True)
+    for name in ("outside.jpg", "images/good.jpg"):
+        (tmp_path / name).write_bytes(JPEG)
+    (root / "large.jpg").write_bytes(JPEG + bytes(10_000))
+    os.mkfifo(root / "pipe.jpg")
+    lines = [reject(path.format(root=tmp_path)), reject("good.jpg")]
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, lines)
+    bad, good = show_rejects(uri, str(root), most=9)
+    assert bad.picture is None
+    assert good.picture == make_thumbnail(JPEG)
+
+
+@pytest.mark.parametrize("root", ["/nowhere/at/all", "gopher://host/images"])
+def test_an_unreachable_folder_leaves_the_texts(root: str, tmp_path: Path) -> None:
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, [reject("1.jpg"), reject("2.jpg")])
+    found = show_rejects(uri, root, most=9)
+    assert [(entry.path, entry.picture) for entry in found] == [("1.jpg", None), ("2.jpg", None)]
+
+
+def test_reading_stops_at_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each look at the clock takes a second; a batch is read for every look but the first.
+    clock = iter(range(100))
+    ticking = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr("components.report.pictures.source_pictures.time", ticking)
+    monkeypatch.setattr(source_pictures, "_TOTAL_SECONDS", 2)
+    names = [f"{number}.jpg" for number in range(3 * 8)]
+    for name in names:
+        (tmp_path / name).write_bytes(JPEG)
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, list(map(reject, names)))
+    found = show_rejects(uri, str(tmp_path), most=99)
+    assert [entry.picture is not None for entry in found] == [True] * 16 + [False] * 8
+
+
+def test_files_of_a_bucket_are_shown_while_it_responds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with GcsServer() as server, point_to(server):
+        for name, data in {"a b#1.jpg": JPEG, "empty.jpg": b"", "refused.jpg": JPEG}.items():
+            server.put("bucket", f"images/cat/{name}", data)
+        server.faults["images/cat/refused.jpg"] = [403]
+        names = ["cat/a b#1.jpg", "cat/empty.jpg", "cat/refused.jpg", "cat/gone.jpg"]
+        uri = write_lines(tmp_path / "rejects", REJECTS_FILE, list(map(reject, names)))
+        found = show_rejects(uri, "gs://bucket/images/", most=9)
+        assert [entry.picture for entry in found] == [make_thumbnail(JPEG), None, None, None]
+        monkeypatch.setattr(source_pictures, "_BATCH_SECONDS", 0.2)
+        server.latency_ms = 3_000
+        assert not any(entry.picture for entry in show_rejects(uri, "gs://bucket/images", most=9))
