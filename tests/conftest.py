@@ -34,9 +34,6 @@ SIZE = 32
 _TESTS = Path(__file__).parent
 _LOGGER = logging.getLogger(__name__)
 
-# Folders whose tests take longest; the others fill the gaps at the end.
-_LONGEST = ("versions", "training", "report", "data", "storage", "evaluation", "kubeflow")
-
 # Without byte code, which some shells keep Python from writing, each process rewrites all
 # assertions anew: 2 to 3 s.
 sys.dont_write_bytecode = False
@@ -54,12 +51,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     Those that name a group of their own stay in that; slow ones, and with them the weekly ones, go
     wherever there is time.
     """
+    ranks = {}
     for item in items:
         if any(item.iter_markers("weekly")):
             item.add_marker(pytest.mark.slow)
-        if not any(item.iter_markers("xdist_group")) and not any(item.iter_markers("slow")):
-            item.add_marker(pytest.mark.xdist_group(_folder(item)))
-    items.sort(key=_rank)
+        named, slow = (any(item.iter_markers(mark)) for mark in ("xdist_group", "slow"))
+        if not named and not slow:
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(_TESTS).parts[0]))
+        # Groups that take minutes begin first, and single tests fill the gaps at the end.
+        ranks[item] = 0 if named and slow else 2 if slow else 1
+    items.sort(key=ranks.__getitem__)
     yield
 
 
@@ -68,15 +69,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000)
     gc.enable()
-
-
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(_TESTS).parts[0]
-
-
-def _rank(item: pytest.Item) -> int:
-    folder = _folder(item)
-    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
 
 
 @pytest.fixture(autouse=True)
