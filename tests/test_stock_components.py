@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from tfx.components import (
-    ExampleValidator,
-    ImportExampleGen,
-    SchemaGen,
-    StatisticsGen,
-    Transform,
-)
+from tfx.components import ExampleValidator, ImportExampleGen, SchemaGen, StatisticsGen, Transform
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner

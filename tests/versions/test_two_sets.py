@@ -48,10 +48,7 @@ def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
     # By 0.02, the default, 177 images cannot show that a model is no worse.
     options = ["--sample", "--output", str(THERE), "--evaluation.max_accuracy_drop", "0.05"]
     done = subprocess.run(
-        [sys.executable, "local_runner.py", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+        [sys.executable, "local_runner.py", *options], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     after = summary()
