@@ -21,6 +21,16 @@ def picture(seed: int, *, colour: str = "red", height: int = 24, width: int = 32
     return Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
 
 
+def scene(seed: int, size: tuple[int, int] = (96, 72)) -> Image.Image:
+    """A gray picture with structure of all sizes, as photographs have."""
+    random = np.random.default_rng(seed)
+    layers = [
+        np.asarray(Image.fromarray(random.normal(0, 40, (n, n)).astype(np.float32)).resize(size))
+        for n in (3, 6, 12, 24, 48)
+    ]
+    return Image.fromarray(np.clip(sum(layers) + 128, 0, 255).astype(np.uint8)).convert("RGB")
+
+
 def encode(image: Image.Image, image_format: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, image_format, **options)
@@ -36,16 +46,19 @@ def turned(orientation: int) -> Image.Exif:
 
 def png_bomb(width: int, height: int) -> bytes:
     """A small PNG whose header states any size."""
-    chunks = {
-        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
-        b"IDAT": zlib.compress(b"\0" * 1000),
-        b"IEND": b"",
-    }
-    written = b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    )
-    return b"\x89PNG\r\n\x1a\n" + written
+    return write_png(width, height, zlib.compress(b"\0" * 1000))
+
+
+def write_png(
+    width: int, height: int, data: bytes, *, bits: int = 8, color: int = 2, **chunks: bytes
+) -> bytes:
+    """A PNG of compressed `data`, with other chunks before it."""
+    header = struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
+    written = b"\x89PNG\r\n\x1a\n"
+    for name, content in {"IHDR": header, **chunks, "IDAT": data, "IEND": b""}.items():
+        chunk = name.encode() + content
+        written += struct.pack(">I", len(content)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return written
 
 
 def write_folder(

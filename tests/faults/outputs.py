@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import trace
-from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.runs.record import read_records
 
 # ML Metadata's numbers of states.
 _LIVE = "SELECT uri FROM Artifact WHERE state = 2"
@@ -26,8 +26,8 @@ Names = dict[str, frozenset[str]]
 class Result:
     """What faults must not change."""
 
-    shards: dict[str, str]
-    """`step/output/file` of all examples → SHA-256."""
+    shards: list[dict[str, str]]
+    """Of ImageExampleGen and Transform: file of their examples → SHA-256."""
     model: dict[str, str]
     """File of the pushed model → SHA-256: its weights, bit for bit."""
     metrics: dict[str, float | None]
@@ -43,8 +43,9 @@ def read_result(output: Path) -> Result:
     assert record.state == "done", record.error
     assert record.pushed is not None
     versions = [path for path in (output / "pushed").iterdir() if path.name.isdigit()]
+    examples = ("ImageExampleGen", "examples"), ("Transform", "transformed_examples")
     return Result(
-        shards=_read_shards(record),
+        shards=[_digest_files(Path(record.steps[s].outputs[o].uri)) for s, o in examples],
         model=_digest_files(Path(record.pushed.destination, "variables")),
         metrics=record.metrics,
         versions=len(versions),
@@ -54,26 +55,15 @@ def read_result(output: Path) -> Result:
     )
 
 
-def _read_shards(record: RunRecord) -> dict[str, str]:
-    return {
-        f"{step}/{output}/{name}": digest
-        for step, output in (("ImageExampleGen", "examples"), ("Transform", "transformed_examples"))
-        for name, digest in _digest_files(Path(record.steps[step].outputs[output].uri)).items()
-    }
-
-
 def _digest_files(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(_read(path)).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def _read(path: Path) -> bytes:
-    # Each attempt has a number of its own, which is in the path of what Transform read.
-    content = path.read_bytes()
-    return re.sub(rb'"made_from": "[^"]*/\d+"', b"", content) if path.suffix == ".json" else content
+    digests = {}
+    for path in filter(Path.is_file, folder.rglob("*")):
+        content = path.read_bytes()
+        if path.suffix == ".json":
+            # Each attempt has a number of its own, which is in the path of what Transform read.
+            content = re.sub(rb'"made_from": "[^"]*/\d+"', b"", content)
+        digests[str(path.relative_to(folder))] = hashlib.sha256(content).hexdigest()
+    return digests
 
 
 def list_live(output: Path) -> Iterator[tuple[str, frozenset[str]]]:

@@ -48,8 +48,10 @@ class Program:
         """
         folder.mkdir(exist_ok=True)
         self._paths = [folder / name for name in ("stdout", "stderr", "held", "free")]
-        for path in self._paths:
+        for path in self._paths[2:]:
             path.unlink(missing_ok=True)
+        for path in self._paths[:2]:
+            path.write_bytes(b"")
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.faults.preloaded"])
         given = ([*arguments], self._paths, (held, before), in_processes)
@@ -59,12 +61,12 @@ class Program:
     @property
     def out(self) -> str:
         """Standard output so far."""
-        return self._read(0)
+        return self._paths[0].read_text(errors="replace")
 
     @property
     def err(self) -> str:
         """Standard error so far."""
-        return self._read(1)
+        return self._paths[1].read_text(errors="replace")
 
     @property
     def is_held(self) -> bool:
@@ -74,10 +76,6 @@ class Program:
     def let_go(self) -> None:
         """Release the held step."""
         self._paths[3].touch()
-
-    def _read(self, number: int) -> str:
-        path = self._paths[number]
-        return path.read_text(errors="replace") if path.exists() else ""
 
     def wait_until(self, reached: Callable[[], bool]) -> bool:
         """Return True as soon as `reached` does, False if the process ends first."""

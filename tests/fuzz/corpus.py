@@ -6,9 +6,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from tests.images import test_formats, test_tiff
-from tests.pictures import encode, heic, picture
+from tests.pictures import encode, heic, picture, turned
 
-_ORIENTATION = 0x0112
+_IMAGE = picture(1, height=29, width=37)
 _XMP = '<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
 
 _COMMON: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -41,33 +41,21 @@ _RARE: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 def common_images() -> list[bytes]:
     """Return images of each kind that ingest keeps or transcodes."""
-    image = _image()
-    files = [encode(image.convert(mode), kind, **options) for kind, mode, options in _COMMON]
-    return [*files, encode(image, "JPEG", exif=_turned(image))]
+    files = [encode(_IMAGE.convert(mode), kind, **options) for kind, mode, options in _COMMON]
+    return [*files, encode(_IMAGE, "JPEG", exif=turned(6))]
 
 
 def rare_images() -> list[bytes]:
     """Return rare formats and depths, animations, and PNGs with an orientation."""
-    image = _image()
-    files = [encode(_convert(image, mode), kind, **options) for kind, mode, options in _RARE]
-    frames = {"save_all": True, "append_images": [image.rotate(90), image.rotate(180)]}
+    files = [encode(_convert(_IMAGE, mode), kind, **options) for kind, mode, options in _RARE]
+    frames = {"save_all": True, "append_images": [_IMAGE.rotate(90), _IMAGE.rotate(180)]}
     files += [data for data, _ in [*test_formats.SEEN.values(), *test_tiff.SEEN.values()]]
-    files += [encode(image, kind, **frames) for kind in ("GIF", "WEBP", "PNG", "TIFF")]
+    files += [encode(_IMAGE, kind, **frames) for kind in ("GIF", "WEBP", "PNG", "TIFF")]
     text = PngInfo()
     text.add_itxt("XML:com.adobe.xmp", _XMP)
-    files += [encode(image, "PNG", exif=_turned(image)), encode(image, "PNG", pnginfo=text)]
-    return [*files, heic(image)]
-
-
-def _image() -> Image.Image:
-    return picture(1, height=29, width=37)
+    files += [encode(_IMAGE, "PNG", exif=turned(6)), encode(_IMAGE, "PNG", pnginfo=text)]
+    return [*files, heic(_IMAGE)]
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:
     return image.convert("L").convert(mode) if mode == "I;16" else image.convert(mode)
-
-
-def _turned(image: Image.Image) -> Image.Exif:
-    exif = image.getexif()
-    exif[_ORIENTATION] = 6
-    return exif

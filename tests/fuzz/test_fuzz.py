@@ -1,4 +1,4 @@
-"""Fuzz each target for some seconds."""
+"""Fuzz each target for some seconds, every week: the inputs are the same as long as the code is."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 _TARGETS = {"images": 3_000, "manifests": 8_000, "records": 4_000}
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("target", _TARGETS)
 def test_nothing_ends_in_a_traceback_or_hangs(tmp_path: Path, target: str) -> None:
     command = [sys.executable, "-m", f"tests.fuzz.{target}", "--seed=1", "--seconds=60"]

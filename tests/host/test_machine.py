@@ -14,7 +14,7 @@ UNLIMITED = "9223372036854771712"
 
 # Controllers and path of a process, as /proc/self/cgroup gives them, and files of control groups:
 # their path below /sys/fs/cgroup → their content.
-MEMORY = {
+MEMORY: dict[str, tuple[str, dict[str, str], int]] = {
     "no container": ("0::/user.slice", {}, 8000),
     "version 2, the container sees its group as the root": (
         "0::/",
@@ -46,7 +46,7 @@ MEMORY = {
     ),
 }
 
-CPUS = {
+CPUS: dict[str, tuple[str, dict[str, str], int]] = {
     "no container": ("0::/user.slice", {}, 8),
     "version 2, no quota": ("0::/", {"cpu.max": "max 100000"}, 8),
     "version 2, the pod's quota is the tighter one": (
@@ -67,38 +67,26 @@ CPUS = {
 }
 
 
-@pytest.fixture
-def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Empty /proc and /sys/fs/cgroup of a machine with 8 CPUs and 8,000 MiB."""
-    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
-    (proc / "self").mkdir(parents=True)
-    (proc / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:    {8000 * 1024} kB\n")
-    monkeypatch.setattr(machine, "_PROC", proc)
-    monkeypatch.setattr(machine, "_CGROUPS", groups)
+@pytest.mark.parametrize("of", [MEMORY, CPUS], ids=["memory", "CPUs"])
+def test_the_tightest_control_group_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, tuple[str, dict[str, str], int]]
+) -> None:
+    """Of a machine with 8 CPUs and 8,000 MiB."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    return tmp_path
-
-
-def write(system: Path, processes: str, files: dict[str, str]) -> None:
-    (system / "proc" / "self" / "cgroup").write_text(processes)
-    for name, content in files.items():
-        path = system / "cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content + "\n")
-
-
-@pytest.mark.parametrize("case", MEMORY)
-def test_memory_is_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
-    processes, files, expected = MEMORY[case]
-    write(system, processes, files)
-    assert machine.available_memory() == expected * MIB
-
-
-@pytest.mark.parametrize("case", CPUS)
-def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
-    processes, files, expected = CPUS[case]
-    write(system, processes, files)
-    assert machine.available_cpus() == expected
+    for number, (case, (processes, files, expected)) in enumerate(of.items()):
+        proc, groups = tmp_path / f"proc{number}", tmp_path / f"cgroup{number}"
+        memory = f"MemTotal: 9 kB\nMemAvailable:    {8000 * 1024} kB\n"
+        for path, content in {
+            proc / "meminfo": memory,
+            proc / "self/cgroup": processes,
+            **{groups / name: f"{content}\n" for name, content in files.items()},
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        monkeypatch.setattr(machine, "_PROC", proc)
+        monkeypatch.setattr(machine, "_CGROUPS", groups)
+        found = machine.available_cpus() if of is CPUS else machine.available_memory() // MIB
+        assert found == expected, case
 
 
 def test_free_memory_between_blocks_in_use_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,7 @@ import logging
 
 import pytest
 
-from components.host.progress import (
-    LOGGER,
-    add_progress,
-    naming_fold,
-    report_progress,
-)
+from components.host.progress import LOGGER, add_progress, naming_fold, report_progress
 
 
 def test_counts_add_up_per_task_and_are_reported_now_and_then(

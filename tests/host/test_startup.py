@@ -37,6 +37,15 @@ print("written", end="")
 end_process(3)
 """
 
+_SAY = """
+from components.contract.errors import ServiceError
+from components.host.startup import exit_status
+def command():
+    print("█ caf\\xe9")
+    raise ServiceError("gs://…")
+exit_status(command, program="runner.py", stopped="")
+"""
+
 
 @pytest.mark.slow
 def test_what_no_step_uses_is_not_imported_but_can_be_afterwards() -> None:
@@ -67,26 +76,12 @@ def test_the_status_of_a_mistake_and_of_ctrl_c(
 
 
 def test_terminals_that_take_ascii_only() -> None:
-    code = """
-import sys
-from components.contract.errors import ServiceError
-from components.host.startup import exit_status
-def command():
-    print("█ caf\\xe9")
-    raise ServiceError("gs://…")
-exit_status(command, program="runner.py", stopped="")
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-    )
-    assert ended.stdout == b"\\u2588 caf\\xe9\n"
-    assert ended.stderr == b"runner.py: error: gs://\\u2026\n"
+    ended = _run(_SAY, PYTHONIOENCODING="ascii")
+    assert ended.stdout == "\\u2588 caf\\xe9\n"
+    assert ended.stderr == "runner.py: error: gs://\\u2026\n"
 
 
-def _run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
-    )
+def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)

@@ -15,7 +15,7 @@ from components.images.formats import open_image, rejecting
 from components.images.options import ImageOptions
 from components.images.thumbnails import make_thumbnail
 from components.images.transcode import as_seen
-from tests.pictures import encode, picture
+from tests.pictures import encode, picture, write_png
 
 CONFIG = ImageOptions()
 RGB = np.asarray(picture(1)).astype(int)
@@ -23,6 +23,7 @@ GRAY = RGB[..., 1]
 ALPHA = np.mgrid[:24, :32][1] * 8
 ON_WHITE = (RGB * ALPHA[..., None] + 255 * (255 - ALPHA[..., None])) / 255
 DEEP_GRAY, DEEP_RGB = GRAY * 257, RGB * 257
+DEEP_RGBA = np.dstack([RGB[..., ::-1], ALPHA]).astype(np.uint16) * 257
 # Beside the transparent color, a pixel that differs from it in the lowest bit alone.
 DEEP_GRAY[3, 5] = DEEP_GRAY[3, 4] ^ 1
 DEEP_RGB[3, 5] = DEEP_RGB[3, 4] ^ (1, 0, 0)
@@ -38,20 +39,14 @@ def gray(values: Any) -> Any:
     return np.repeat(np.asarray(values)[..., None], 3, axis=2)
 
 
-def png(values: Any, *, bits: int, color: int, key: tuple[int, ...] = ()) -> bytes:
+def png(values: Any, *, bits: int, color: int, key: tuple[int, ...]) -> bytes:
     """Write a PNG of any depth, one color of which is transparent."""
     rows = b""
     for row in values.reshape(len(values), -1):
         single = row[:, None] >> np.arange(bits - 1, -1, -1) & 1
         rows += b"\0" + np.packbits(single.astype(np.uint8).ravel()).tobytes()
-    chunks = {b"IHDR": struct.pack(">IIBBBBB", 32, 24, bits, color, 0, 0, 0)}
-    if key:
-        chunks[b"tRNS"] = struct.pack(f">{len(key)}H", *key)
-    chunks |= {b"IDAT": zlib.compress(rows), b"IEND": b""}
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    )
+    transparent = struct.pack(f">{len(key)}H", *key)
+    return write_png(32, 24, zlib.compress(rows), bits=bits, color=color, tRNS=transparent)
 
 
 def keyed(values: Any, *, bits: int) -> tuple[bytes, Any]:
@@ -83,12 +78,7 @@ SEEN: dict[str, tuple[bytes, Any]] = {
     },
     "PNG of 16 bits with a transparent gray": keyed(DEEP_GRAY, bits=16),
     "PNG of 8 bits with a transparent color": keyed(RGB, bits=8),
-    "PNG of 16 bits with transparency": (
-        cv2.imencode(".png", np.dstack([RGB[..., ::-1], ALPHA]).astype(np.uint16) * 257)[
-            1
-        ].tobytes(),
-        ON_WHITE,
-    ),
+    "PNG of 16 bits with transparency": (cv2.imencode(".png", DEEP_RGBA)[1].tobytes(), ON_WHITE),
     "PGM of 16 bits": netpbm("P5", DEEP_GRAY, most=65_535),
     "PGM of 12 bits": netpbm("P5", GRAY * 16, most=4_095),
     "PGM of 4 bits": netpbm("P5", GRAY >> 4, most=15),

@@ -12,7 +12,7 @@ from components.images.pixel_statistics import (
     patch_covariance,
     pixel_moments,
 )
-from tests.pictures import picture
+from tests.pictures import picture, scene
 
 SIDE = 64
 
@@ -36,11 +36,7 @@ def test_luma_is_that_of_pillow() -> None:
 
 
 def test_blurring_lowers_sharpness_and_darkening_does_not() -> None:
-    random = np.random.default_rng(1)
-    # Detail at every scale, as in photographs.
-    octaves = [random.normal(0, 24, (side, side)).astype(np.float32) for side in (4, 8, 16, 32, 64)]
-    noise = sum(cv2.resize(octave, (SIDE, SIDE)) for octave in octaves)
-    image = np.repeat(np.clip(noise + 128, 0, 255).astype(np.uint8)[..., None], 3, axis=-1)
+    image = np.asarray(scene(1, (SIDE, SIDE)))
     images = np.stack([image, image // 3, cv2.GaussianBlur(image, (0, 0), 1.5)])
     sharp, darkened, blurred = measure_pixels(images)["sharpness"]
     assert blurred < 0.5 * sharp

@@ -48,14 +48,16 @@ class Quirk(NamedTuple):
         return self.image or _IMAGES[self.format], self.labels, self.splits
 
 
-class _Named(NamedTuple):
+class Named(NamedTuple):
+    """A table whose label is a `datasets.ClassLabel`."""
+
     rows: Sequence[Mapping[str, Any]]
     names: Sequence[str]
 
 
 def named(label: Any, names: Sequence[str], **more: Any) -> Any:
-    """Return a table of one record, whose label is a `datasets.ClassLabel`."""
-    return _Named([row(label, **more)], names)
+    """Return a table of one record."""
+    return Named([row(label, **more)], names)
 
 
 def row(label: Any, *, image: Any = PNG, **more: Any) -> dict[str, Any]:
@@ -84,12 +86,17 @@ def encode(name: str, content: Any) -> bytes:
     buffer = io.BytesIO()
     if name.endswith(".jsonl"):
         return "".join(f"{json.dumps(fields)}\n" for fields in content).encode()
-    if name.endswith(".parquet"):
-        rows, names = content if isinstance(content, _Named) else (content, None)
+    if name.endswith((".parquet", ".arrow")):
+        rows, names = content if isinstance(content, Named) else (content, None)
         features = {"label": {"_type": "ClassLabel", "names": names}}
         metadata = {"huggingface": json.dumps({"info": {"features": features}})}
         table = pa.Table.from_pylist([*rows]).replace_schema_metadata(metadata if names else {})
-        pyarrow.parquet.write_table(table, buffer)
+        if name.endswith(".parquet"):
+            pyarrow.parquet.write_table(table, buffer, row_group_size=16)
+        else:
+            make = pa.ipc.new_stream if "stream" in name else pa.ipc.new_file
+            with make(buffer, table.schema) as writer:
+                writer.write_table(table, max_chunksize=16)
         return buffer.getvalue()
     if name.endswith(".tar"):
         with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -116,99 +123,89 @@ CSV, JSONL, MANIFEST = "CSV", "JSON Lines", "Parquet manifest"
 PARQUET, RECORDS, TAR, FOLDERS = "Parquet or Arrow", "TFRecord, TFDS", "WebDataset", "Folders"
 _IMAGES = {CSV: "1.png", JSONL: "1.png", MANIFEST: "1.png", FOLDERS: "cat/1.png"}
 _IMAGES |= {PARQUET: "image", RECORDS: "image", TAR: "jpg"}
-_LABEL, _PNG = ("1.cls", b"cat"), ("1.jpg", PNG)
+_LABEL, _DOG, _PNG = ("1.cls", b"cat"), ("2.cls", b"dog"), ("1.jpg", PNG)
+_CAT_DOG = {"cat/1.png": PNG, "dog/1.png": PNG}
 
 
 def _csv(quirk: str, text: str, *taken: Any) -> Quirk:
-    return Quirk(CSV, quirk, {"m.csv": text}, *taken)
+    return Quirk(CSV, quirk, {"m.csv": f"path,label{text}"}, *taken)
 
 
-def _parquet(quirk: str, files: Mapping[str, Any], *taken: Any) -> Quirk:
-    return Quirk(PARQUET, quirk, files, *taken)
+def _jsonl(quirk: str, *rows: Any, labels: str = "", refused: str = "") -> Quirk:
+    return Quirk(JSONL, quirk, {"m.jsonl": rows}, labels, refused)
 
 
-def _named(quirk: str, records: Any, names: str, *taken: Any) -> Quirk:
-    return Quirk(RECORDS, quirk, {"a.tfrecord": records, "labels.txt": names}, *taken)
+def _parquet(quirk: str, files: Mapping[str, Any] | Any, *taken: Any, **more: Any) -> Quirk:
+    files = files if isinstance(files, Mapping) else {"a.parquet": files}
+    return Quirk(PARQUET, quirk, files, *taken, **more)
 
 
-def _record(quirk: str, features: Any, refused: str) -> Quirk:
+def _no_table(quirk: str, refused: str, *rows: Any) -> Quirk:
+    return _parquet(quirk, rows, "", refused)
+
+
+def _records(quirk: str, names: str, labels: str, refused: str, *rows: Any) -> Quirk:
+    return Quirk(RECORDS, quirk, {"a.tfrecord": rows, "labels.txt": names}, labels, refused)
+
+
+def _no_record(quirk: str, refused: str, features: Any) -> Quirk:
     return Quirk(RECORDS, quirk, {"a.tfrecord": [features]}, refused=refused)
 
 
-def _tar(quirk: str, members: Any, labels: str, refused: str = "", image: str = "") -> Quirk:
+def _tar(quirk: str, labels: str, refused: str, *members: Any, image: str = "") -> Quirk:
     return Quirk(TAR, quirk, {"a.tar": members}, labels, refused, image=image)
 
 
+DOG_BIRD = ["dog", "bird"]
+NO_TEXT = "is neither text nor a whole number"
 QUIRKS: Sequence[Quirk] = [
-    _csv("Hugging Face's columns", "file_name,label\n1.png,cat\n2.png,dog\n", "cat, dog"),
-    _csv("empty rows", "path,label,,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n", "cat, dog"),
-    _csv("`0` and `0.0`", "path,label\n1.png,0\n2.png,0.0\n", "0, 0"),
+    Quirk(CSV, "Hugging Face's columns", {"m.csv": "file_name,label\n1.png,cat\n"}, "cat"),
+    _csv("empty rows", ",,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n", "cat, dog"),
+    _csv("`0` and `0.0`", "\n1.png,0\n2.png,0.0\n", "0, 0"),
     _csv(
         "numbers in `label`, their names in `label_name`",
-        "path,label,label_name\n1.png,0,cat\n2.png,1,dog\n",
+        ",label_name\n1.png,0,cat\n2.png,1,dog\n",
         "cat, dog",
     ),
-    _csv(
-        "a number with two names",
-        "path,label,label_name\n1.png,0,cat\n2.png,0,dog\n",
-        "",
-        "pairs the label 0 with",
-    ),
+    _csv("a number with two names", ",label_name\n1.png,0,a\n2.png,0,b\n", "", "pairs the label 0"),
     _csv(
         "`_unlabeled`, `no_label`, −1 or nothing as label",
-        "path,label\n1.png,cat\n2.png,_unlabeled\n",
+        "\n1.png,cat\n2.png,_unlabeled\n",
         "cat",
         "no label",
     ),
-    _csv(
-        "a column twice", "path,label,Label\n1.png,cat,dog\n", "", "it has the column label twice"
-    ),
-    _csv("no header", "training,gs://b/1.png,cat\n", "", "its first line must be path,label"),
+    _csv("a column twice", ",Label\n1.png,cat,dog\n", "", "it has the column label twice"),
+    Quirk(CSV, "no header", {"m.csv": "train,1.png,cat\n"}, "", "first line must be path,label"),
     _csv(
         "synonyms of splits",
-        "path,label,split\n1.png,cat,Training\n2.png,cat,validation\n",
+        ",split\n1.png,cat,Training\n2.png,cat,validation\n",
         "cat, cat",
         "",
         "train, eval",
     ),
-    *(
-        Quirk(
-            CSV, f"`{split}` as split", {"m.csv": f"path,label,split\n1.png,cat,{split}\n"}, "", why
-        )
-        for split, why in [
-            (
-                "UNASSIGNED",
-                "is unknown: name train, eval or test, list it in ingest.splits, or leave",
-            ),
-            ("nan", "is what tools write for a missing value: leave it empty"),
-        ]
-    ),
-    Quirk(JSONL, "a list of one value", {"m.jsonl": [{"path": "1.png", "label": ["cat"]}]}, "cat"),
-    Quirk(
-        JSONL,
+    _csv("`UNASSIGNED` as split", ",split\n1.png,cat,UNASSIGNED\n", "", "name train, eval or test"),
+    _csv("`nan` as split", ",split\n1.png,cat,nan\n", "", "for a missing value: leave it empty"),
+    _jsonl("a list of one value", {"path": "1.png", "label": ["cat"]}, labels="cat"),
+    _jsonl(
         "NaN for label, split or group",
-        {
-            "m.jsonl": [
-                {"path": "1.png", "label": "cat", "split": math.nan, "group": math.nan},
-                {"path": "2.png", "label": math.nan},
-            ]
-        },
-        "cat",
-        "no label",
+        {"path": "1.png", "label": "cat", "split": math.nan, "group": math.nan},
+        {"path": "2.png", "label": math.nan},
+        labels="cat",
+        refused="no label",
     ),
     *(
-        Quirk(JSONL, quirk, {"m.jsonl": [{"path": "1.png", "label": label}]}, "", f"Row 1 .*{why}")
+        _jsonl(quirk, {"path": "1.png", "label": label}, refused=f"Row 1 .*{why}")
         for quirk, label, why in [
             ("a list of several labels", ["cat", "dog"], "has several values: give one"),
-            ("an object as label", {"name": "cat"}, "is neither text nor a whole number"),
-            ("`true` as label", True, "is neither text nor a whole number"),
-            ("a fraction as label", 1.5, "is neither text nor a whole number"),
+            ("an object as label", {"name": "cat"}, NO_TEXT),
+            ("`true` as label", True, NO_TEXT),
+            ("a fraction as label", 1.5, NO_TEXT),
         ]
     ),
     Quirk(
         MANIFEST,
         "`ClassLabel`",
-        {"m.parquet": _Named([{"path": "1.png", "label": 1}], ["dog", "bird"])},
+        {"m.parquet": Named([{"path": "1.png", "label": 1}], DOG_BIRD)},
         "bird",
     ),
     Quirk(
@@ -220,96 +217,65 @@ QUIRKS: Sequence[Quirk] = [
     ),
     _parquet(
         "`ClassLabel` in another order in each shard",
-        {"a.parquet": named(0, ["dog", "bird"]), "b.parquet": named(0, ["bird", "dog"])},
+        {"a.parquet": named(0, DOG_BIRD), "b.parquet": named(0, DOG_BIRD[::-1])},
         "dog, bird",
     ),
     _parquet(
         "a list of one `ClassLabel`, a struct of bytes and path",
-        {"a.parquet": named([1], ["dog", "bird"], image={"bytes": PNG, "path": "x"})},
+        named([1], DOG_BIRD, image={"bytes": PNG, "path": "x"}),
         "bird",
     ),
     _parquet(
         "numbers without names beside names",
-        {"a.parquet": named(0, ["dog", "bird"]), "b.parquet": [row(0)]},
+        {"a.parquet": named(0, DOG_BIRD), "b.parquet": [row(0)]},
         "",
         "The labels of b.parquet are numbers, such as 0, but those of a.parquet are names",
     ),
     _parquet(
         "`ClassLabel`, and `labels.txt` in another order",
-        {"a.parquet": named(0, ["dog", "bird"]), "labels.txt": "bird\ndog\n"},
+        {"a.parquet": named(0, DOG_BIRD), "labels.txt": "bird\ndog\n"},
         "",
         "a.parquet and labels.txt name different classes",
     ),
-    _parquet(
-        "a number outside of `ClassLabel`",
-        {"a.parquet": named(2, ["dog", "bird"])},
-        "",
-        "has the label 2, but a.parquet names only the numbers 0 to 1",
-    ),
-    _parquet(
-        "numbers in `label`, their names in `label_name`",
-        {"a.parquet": [row(0, label_name="cat")]},
-        "cat",
-    ),
-    _parquet(
+    _parquet("a number outside of `ClassLabel`", named(2, DOG_BIRD), "", "only the numbers 0 to 1"),
+    _parquet("numbers in `label`, their names in `label_name`", [row(0, label_name="cat")], "cat"),
+    _no_table(
         "a number with two names, or a name with two numbers",
-        {"a.parquet": [row(0, label_name="crane"), row(1, label_name="crane")]},
-        "",
         "has the number 0 with the label 'crane', but also the number 1 with",
+        row(0, label_name="crane"),
+        row(1, label_name="crane"),
     ),
+    _no_table("`label` and `Label`", "name one with ingest.features", row("cat", Label="dog")),
     _parquet(
-        "`label` and `Label`",
-        {"a.parquet": [row("cat", Label="dog")]},
-        "",
-        "has the features 'Label', 'label': name one with ingest.features",
-    ),
-    Quirk(
-        PARQUET,
         "a group in two splits",
-        {"a.parquet": [row("cat", split="train", who="x"), row("cat", split="test", who="x")]},
+        [row("cat", split="train", who="x"), row("cat", split="test", who="x")],
         refused="Group 'x' is in the splits 'train' and 'test'",
         options={"features": {"group": "who"}},
     ),
-    _parquet("a mask as label", {"a.parquet": [row(PNG)]}, "", "holds images, not the label"),
-    _parquet(
-        "a struct as label",
-        {"a.parquet": [row({"id": 0, "name": "cat"})]},
-        "",
-        "its label is neither text nor a whole number",
-    ),
-    _parquet(
-        "a list of images in a row",
-        {"a.parquet": [row("cat", image=[PNG, PNG])]},
-        "",
-        "holds several images in a record",
-    ),
-    _parquet(
-        "URLs",
-        {"a.parquet": [row("cat", image="http://a/1.jpg")]},
-        "",
-        "holds text, such as 'http://a/1.jpg', not images",
-    ),
-    _named(
-        "TF-slim's lines `0:daisy`, CRLF", [row(0), row(1)], "0:daisy\r\n1:rose\r\n", "daisy, rose"
-    ),
-    _named("labels from 1, numbered names", [row(1), row(2)], "1:daisy\n2:rose\n", "daisy, rose"),
-    _named(
+    _no_table("a mask as label", "holds images, not the label", row(PNG)),
+    _no_table("a struct as label", f"its label {NO_TEXT}", row({"id": 0, "name": "cat"})),
+    _no_table("a list of images in a row", "several images in a rec", row("a", image=[PNG, PNG])),
+    _no_table("URLs", "holds text, such as 'http://a', not images", row("cat", image="http://a")),
+    _records("TF-slim's lines `0:daisy`, CRLF", "0:daisy\r\n1:rose\r\n", "daisy", "", row(0)),
+    _records("labels from 1, numbered names", "1:daisy\n2:a\n", "daisy, a", "", row(1), row(2)),
+    _records(
         "labels from 1, names without numbers",
-        [row(1), row(2)],
         "daisy\nrose\n",
         "",
         "the labels seem to start at 1, so write its lines as 1:daisy",
+        row(1),
+        row(2),
     ),
-    _named(
+    _records(
         "a name twice, or an empty line",
-        [row(1)],
         "crane\ndog\ncrane\n",
         "",
         "labels.txt gives the labels 0 and 2 the same name, 'crane'",
+        row(1),
     ),
-    _named("text as label, useless names", [row("cat")], "dog\n\ndog\n", "cat"),
-    _named("TFDS's −1 for no label", [row(-1), row(0)], "cat\n", "cat", "no label"),
-    _named("a one-hot label", [row([0, 1]), row([1, 0])], "cat\ndog\n", "dog, cat"),
+    _records("text as label, useless names", "dog\n\ndog\n", "cat", "", row("cat")),
+    _records("TFDS's −1 for no label", "cat\n", "cat", "no label", row(-1), row(0)),
+    _records("a one-hot label", "cat\ndog\n", "dog, cat", "", row([0, 1]), row([1, 0])),
     Quirk(
         RECORDS,
         "an image of float32 by TFDS",
@@ -324,71 +290,61 @@ QUIRKS: Sequence[Quirk] = [
         RECORDS,
         "`labels.txt` in each folder, in another order",
         {
-            "train/a.tfrecord": [row(0)],
+            **{f"{of}/a.tfrecord": [row(0)] for of in ("train", "test")},
             "train/labels.txt": "dog\nbird\n",
-            "test/a.tfrecord": [row(0)],
             "test/labels.txt": "bird\ndog\n",
         },
         "bird, dog",
         splits=f"test, {ANY}",
     ),
-    _record(
-        "two images in a record", row("cat", image=[PNG, PNG]), "holds several images in a record"
-    ),
-    _record(
+    _no_record("two images in a record", "several images in a record", row("a", image=[PNG, PNG])),
+    _no_record(
         "raw pixels, with width and height",
-        row(1, image=bytes(12), width=3, height=4, depth=1),
         "holds raw pixels, not encoded images: store them as PNG or JPEG",
+        row(1, image=bytes(12), width=3, height=4, depth=1),
     ),
-    _record("a list of pixels", row(1, image=[7, 8]), "raw pixels, not encoded images"),
-    _record("no label", {"image": PNG}, "'image', but none is known to be the label"),
-    _record("no image", {"label": 1}, "'label', but none is known to be the image"),
-    _tar(
-        "a mask beside the image",
-        [_PNG, ("1.seg.png", PNG), _LABEL, ("2.seg.png", PNG), ("2.cls", b"dog")],
-        "cat",
-        "no image",
+    _no_record("a list of pixels", "raw pixels, not encoded images", row(1, image=[7, 8])),
+    _no_record("no label", "'image', but none is known to be the label", {"image": PNG}),
+    _no_record("no image", "'label', but none is known to be the image", {"label": 1}),
+    *(
+        _tar(quirk, "cat", "no image", _PNG, (f"1{mask}", PNG), _LABEL, (f"2{mask}", PNG), _DOG)
+        for quirk, mask in [
+            ("a mask beside the image", ".seg.png"),
+            ("a mask of the same name as the image", ".png"),
+        ]
     ),
-    _tar(
-        "a mask of the same name as the image",
-        [_PNG, ("1.png", PNG), _LABEL, ("2.png", PNG), ("2.cls", b"dog")],
-        "cat",
-        "no image",
-    ),
-    _tar("masks alone", [("1.seg.png", PNG), _LABEL], "", "none is known to be the image"),
-    _tar(
-        "images of several formats", [_PNG, _LABEL, ("2.webp", PNG), ("2.cls", b"dog")], "cat, dog"
-    ),
+    _tar("masks alone", "", "none is known to be the image", ("1.seg.png", PNG), _LABEL),
+    _tar("images of several formats", "cat, dog", "", _PNG, _LABEL, ("2.webp", PNG), _DOG),
     _tar(
         "extensions of two parts",
-        [("1.input.jpg", PNG), _LABEL, ("2.input.png", PNG), ("2.cls", b"dog")],
         "cat, dog",
         "",
-        "input.jpg",
+        *[("1.input.jpg", PNG), _LABEL, ("2.input.png", PNG), _DOG],
+        image="input.jpg",
     ),
     _tar(
         "several images in a sample",
-        [("1.left.jpg", PNG), ("1.right.jpg", PNG), _LABEL],
         "",
         "has the features 'left.jpg', 'right.jpg', which are all images: name one",
+        *[("1.left.jpg", PNG), ("1.right.jpg", PNG), _LABEL],
     ),
     _tar(
         "all images, then all labels",
-        [*((f"{n}.jpg", PNG) for n in range(9)), _LABEL],
         "",
         "if images and labels lie apart in it, sort them",
+        *[*((f"{n}.jpg", PNG) for n in range(9)), _LABEL],
     ),
     _tar(
         "torn samples",
-        [_PNG, ("2.jpg", PNG), ("2.cls", b"dog"), _LABEL],
         "dog",
         "the members of its sample do not lie next to each other",
+        *[_PNG, ("2.jpg", PNG), _DOG, _LABEL],
     ),
     _tar(
         "keys with dots",
-        [(f"frame.{n:04}.{of}", PNG) for n in range(3000) for of in ("jpg", "cls")],
         "",
         "rename these without dots before the extension",
+        *((f"frame.{n:04}.{of}", PNG) for n in range(3000) for of in ("jpg", "cls")),
     ),
     Quirk(
         FOLDERS,
@@ -405,17 +361,13 @@ QUIRKS: Sequence[Quirk] = [
     Quirk(
         FOLDERS,
         "Hugging Face's `metadata.parquet`, which has no labels",
-        {
-            "metadata.parquet": [{"file_name": "1.png", "text": "a cat"}],
-            "cat/1.png": PNG,
-            "dog/1.png": PNG,
-        },
+        {"metadata.parquet": [{"file_name": "1.png", "text": "a cat"}], **_CAT_DOG},
         "cat, dog",
     ),
     Quirk(
         FOLDERS,
         "`_unlabeled` (FiftyOne), `no_label` (CVAT, Datumaro)",
-        {"cat/1.png": PNG, "dog/1.png": PNG, "_unlabeled/1.png": PNG},
+        {**_CAT_DOG, "_unlabeled/1.png": PNG},
         "cat, dog",
         "no label",
     ),

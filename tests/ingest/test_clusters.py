@@ -20,29 +20,28 @@ from tests.beam_server import serving
 from tests.missing import lack
 
 # One process starts the servers.
-pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.weekly]
 
 _POM = Path(__file__).with_name("job_servers") / "pom.xml"
 _SERVERS = {
     "flink": (
-        "org.apache.beam.runners.flink.FlinkJobServerDriver",
-        "--flink-master=[local]",
+        ["flink.FlinkJobServerDriver", "--flink-master=[local]"],
         r"Job \S+ \(\w+\) switched from state RUNNING to FINISHED",
     ),
     "spark": (
-        "org.apache.beam.runners.spark.SparkJobServerDriver",
-        "--spark-master-url=local[2]",
+        ["spark.SparkJobServerDriver", "--spark-master-url=local[2]"],
         r"SparkPipelineRunner - Job \S+ finished",
     ),
 }
-"""Cluster → class of its job server, option for a cluster of its own, what it logs after a job."""
+"""Cluster → its job server, with an option for a cluster of its own; what it logs after a job."""
 # They depend on the place or time of a run, or name what TensorFlow numbers.
 _OF_A_RUN = re.compile(
     r"ImageReport/|Pusher/|model_run/|eval_config.json|saved_model.pb|fingerprint.pb|/SchemaDiff.pb"
     r"|FeatureStats.pb"  # Sums, whose last digits depend on the order of the shards.
 )
 # Of Java, for Spark.
-_OPENED = ("lang", "lang.invoke", "net", "nio", "util", "util.concurrent")
+_OPENED = [f"java.{n}" for n in ("lang", "lang.invoke", "net", "nio", "util", "util.concurrent")]
+_OPENED += ["sun.nio.ch"]
 _DOWNLOAD_SECONDS = 600
 
 
@@ -56,7 +55,7 @@ class Cluster:
     """Pattern of what the log says of a finished job."""
 
 
-@pytest.fixture(scope="module", params=["flink", pytest.param("spark", marks=pytest.mark.weekly)])
+@pytest.fixture(scope="module", params=["flink", "spark"])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
@@ -80,26 +79,18 @@ def cluster(
             "--sdk_worker_parallelism=2",
             "--environment_cache_millis=60000",
         )
-        yield Cluster(beam_args, job_server_log, _SERVERS[name][2])
+        yield Cluster(beam_args, job_server_log, _SERVERS[name][1])
 
 
 def _job_server_command(folder: Path, name: str) -> list[str]:
-    driver, own_cluster, _ = _SERVERS[name]
+    [driver, own_cluster], _ = _SERVERS[name]
+    opened = (f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
+    # Any free port; -1 is for no service at all.
+    ports = ("--job-port=0", "--artifact-port=0", "--expansion-port=-1")
     return [
-        "java",
-        "-Xmx512m",
-        *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
-        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-        f"-Djava.io.tmpdir={folder}",
-        "-cp",
-        _class_path(folder, name),
-        driver,
-        own_cluster,
-        # Any free port; -1 is for no service at all.
-        "--job-port=0",
-        "--artifact-port=0",
-        "--expansion-port=-1",
-        f"--artifacts-dir={folder}",
+        *("java", "-Xmx512m", *opened, f"-Djava.io.tmpdir={folder}"),
+        *("-cp", _class_path(folder, name), f"org.apache.beam.runners.{driver}"),
+        *(own_cluster, *ports, f"--artifacts-dir={folder}"),
     ]
 
 
@@ -107,21 +98,12 @@ def _class_path(folder: Path, name: str) -> str:
     """Have Maven download the job server, and skip the tests if that cannot be."""
     listed = folder / "class_path"
     command = ["mvn", "-B", "-q", "-f", str(_POM), f"-P{name}", "validate"]
-    try:
-        maven = subprocess.run(
-            [*command, f"-Dmdep.outputFile={listed}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_DOWNLOAD_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        lack("java", f"Maven did not get the job server within {_DOWNLOAD_SECONDS} s")
+    limited = ["timeout", str(_DOWNLOAD_SECONDS), *command, f"-Dmdep.outputFile={listed}"]
+    maven = subprocess.run(limited, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if maven.returncode:
-        before, _, after = maven.stdout.partition("[ERROR] ")
+        before, _, after = (maven.stdout + maven.stderr).partition("[ERROR] ")
         reason, _, _ = (after or before).strip().partition("\n")
-        lack("java", f"Maven cannot get the job server: {reason}")
+        lack("java", f"Maven cannot get the job server: {reason or 'it takes too long'}")
     return listed.read_text()
 
 
@@ -141,18 +123,10 @@ def test_same_bytes_on_a_cluster_as_in_memory(
 
 def run_pipeline(images: Path, output: Path, beam_args: Sequence[str]) -> dict[str, bytes]:
     """Run all steps, with ImagePredictor; return what they write."""
-    options = {
-        "data": images,
-        "output": output,
-        "predict.folder": images / "red",
-        "model.name": "cnn",
-        "training.epochs": 1,
-        "beam_pipeline_args": json.dumps(list(beam_args)),
-    }
-    command = [f"--{name}={value}" for name, value in options.items()]
-    done = subprocess.run(
-        [sys.executable, "local_runner.py", *command], capture_output=True, text=True
-    )
+    command = [sys.executable, "local_runner.py", f"--data={images}", f"--output={output}"]
+    command += [f"--predict.folder={images}/red", "--model.name=cnn", "--training.epochs=1"]
+    command += [f"--beam_pipeline_args={json.dumps(list(beam_args))}"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     files = (path for path in (output / "artifacts").glob("*/*/*/**/*") if path.is_file())
     # Without the number of the step's execution.
@@ -165,7 +139,6 @@ def in_memory(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     return run_pipeline(image_folder, tmp_path_factory.mktemp("in_memory"), nodes.IN_MEMORY)
 
 
-@pytest.mark.weekly
 def test_whole_pipeline_on_a_cluster_as_in_memory(
     cluster: Cluster, in_memory: dict[str, bytes], image_folder: Path, tmp_path: Path
 ) -> None:

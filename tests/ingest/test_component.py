@@ -1,5 +1,6 @@
 """ImageExampleGen as TFX runs it: driver, executor and Beam."""
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -18,6 +19,8 @@ from components.ingest.config import IngestConfig
 from components.ingest.write import processes as plan_processes
 from components.records.shard_files import count_examples, read_index
 from tests import nodes
+from tests.ingest import plain
+from tests.ingest.test_plan_processes import list_workers
 from tests.pictures import write_folder
 
 
@@ -109,19 +112,16 @@ def test_same_bytes_without_beam_and_with_several_workers(
 
 @pytest.mark.slow
 def test_same_bytes_with_processes(
-    ingested: nodes.Ingested, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Each of them would load TensorFlow to decode PNGs.
+    config = dataclasses.replace(plain.HEADER, threads=2)
+    expected = nodes.ingest(image_folder, tmp_path / "one", config=config)
     monkeypatch.setattr(plan_processes, "MIN_FILES", 1)
-    again = nodes.ingest(image_folder, tmp_path, config=IngestConfig(threads=2))
-    assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(ingested.examples)
-    assert nodes.shard_bytes(again.rejects) == nodes.shard_bytes(ingested.rejects)
-    # A child that has ended but was not waited for, as other tests leave them, has no command.
-    commands = [
-        str(child.cmdline())
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE
-    ]
-    assert not [command for command in commands if "spawn_main" in command]
+    again = nodes.ingest(image_folder, tmp_path / "two", config=config)
+    assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(expected.examples)
+    assert nodes.shard_bytes(again.rejects) == nodes.shard_bytes(expected.rejects)
+    assert not list_workers(psutil.Process())
 
 
 def resolve(pattern: str, listings: Path, config: IngestConfig | None = None) -> dict[str, Any]:
@@ -137,19 +137,16 @@ def resolve(pattern: str, listings: Path, config: IngestConfig | None = None) ->
 def test_the_driver_keys_the_cache_by_span_version_and_content(tmp_path: Path) -> None:
     pattern = f"{tmp_path}/{{YYYY}}-{{MM}}-{{DD}}/v{{VERSION}}"
     listings = tmp_path / "listings"
-    write_folder(tmp_path / "2025-01-01" / "v1", each=2)
-    first = resolve(pattern, listings)
-    assert (first["span"], first["version"]) == (20089, 1)
-    assert resolve(pattern, listings) == first
-    write_folder(tmp_path / "2025-01-01" / "v2", each=3)
-    second = resolve(pattern, listings)
-    assert (second["span"], second["version"]) == (20089, 2)
-    write_folder(tmp_path / "2025-01-02" / "v1", each=4)
-    third = resolve(pattern, listings)
-    assert (third["span"], third["version"]) == (20090, 1)
+    days = {("2025-01-01", 1): 20089, ("2025-01-01", 2): 20089, ("2025-01-02", 1): 20090}
+    found = []
+    for (day, version), span in days.items():
+        write_folder(tmp_path / day / f"v{version}", each=2)
+        found.append(resolve(pattern, listings))
+        assert (found[-1]["span"], found[-1]["version"]) == (span, version)
+        assert resolve(pattern, listings) == found[-1]
     for name in ("input_fingerprint", "listing"):
-        assert len({found[name] for found in (first, second, third)}) == 3
-    assert resolve(pattern, listings, IngestConfig(span=20089)) == second
+        assert len({one[name] for one in found}) == 3
+    assert resolve(pattern, listings, IngestConfig(span=20089)) == found[1]
     with pytest.raises(UserError, match="No folder matches"):
         resolve(pattern, listings, IngestConfig(span=1))
 

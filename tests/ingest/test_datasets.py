@@ -2,16 +2,16 @@
 
 import dataclasses
 import gzip
-import io
 import json
 import re
 import struct
 import tarfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
+import google_crc32c
+import pyarrow.parquet
 import pytest
 
 from benchmarks.gcs_server import GcsServer
@@ -21,10 +21,12 @@ from components.ingest.datasets import example_records
 from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import split_of_shard
 from components.ingest.lookup import list_images
+from components.ingest.source.listing import Listing
 from components.records.record_reader import read_records
-from components.records.tfrecord import RecordWriter, Value, serialize
-from components.storage.fetch import Unread
+from components.records.tfrecord import frame, masked_crc
+from components.storage.fetch import Content, Unread
 from tests.ingest.plain import HEADER, Ingested, ingest
+from tests.ingest.quirks import PNG, Named, encode, row, write
 from tests.ingest.test_listing import touch
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
@@ -36,33 +38,31 @@ class Image(NamedTuple):
 
 
 CLASSES = ["blue", "green", "red"]
-Write = Callable[[Path, Sequence[Image]], None]
+SHARDS = [
+    "x-{}.tfrecord",
+    "x.tfrecord-{:05d}-of-00002",  # Zipped, as its bytes tell.
+    "x-{}.tar",
+    "x-{}.tar.gz",
+    "x-{}.parquet",
+    "stream-{}.arrow",
+    "file-{}.arrow",
+]
+KINDS = pytest.mark.parametrize("name", SHARDS)
 
 
-def write_examples(path: Path, examples: Iterable[Mapping[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with RecordWriter(str(path)) as writer:
-        for features in examples:
-            writer.write(serialize(features))
-    return path
-
-
-def write_tfrecord(path: Path, images: Sequence[Image]) -> None:
-    write_examples(path, ({"image/encoded": d, "image/class/text": label} for label, d in images))
-
-
-def write_gzip(path: Path, images: Sequence[Image]) -> None:
-    write_tfrecord(path, images)
-    path.write_bytes(gzip.compress(path.read_bytes()))
-
-
-def write_tar(path: Path, members: Iterable[tuple[str, bytes]], mode: str = "w") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
+def shard(name: str, images: Sequence[Image]) -> bytes:
+    """Encode images as a shard, in groups of 16 records where the format has some."""
+    if ".tar" in name:
+        data = encode("x.tar", samples(images))
+    elif name.endswith((".parquet", ".arrow")):
+        rows = [
+            row(CLASSES.index(label), image={"bytes": data, "path": "x.jpg"})
+            for label, data in images
+        ]
+        data = encode(name, Named(rows, CLASSES))
+    else:
+        data = encode(name, [{"image/encoded": d, "image/class/text": of} for of, d in images])
+    return gzip.compress(data) if name.endswith((".gz", "-of-00002")) else data
 
 
 def samples(images: Sequence[Image]) -> Iterable[tuple[str, bytes]]:
@@ -73,47 +73,6 @@ def samples(images: Sequence[Image]) -> Iterable[tuple[str, bytes]]:
         yield f"{key}.json", json.dumps({"label": label}).encode()
 
 
-def write_webdataset(path: Path, images: Sequence[Image]) -> None:
-    write_tar(path, samples(images), "w:gz" if path.suffix == ".gz" else "w")
-
-
-def table(images: Sequence[Image]) -> Any:
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    rows = [{"bytes": data, "path": "x.jpg"} for _, data in images]
-    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": CLASSES}}
-    columns = {
-        "image": pa.array(rows, kind),
-        "label": pa.array([CLASSES.index(label) for label, _ in images]),
-    }
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    return pa.table(columns).replace_schema_metadata(metadata)
-
-
-def write_parquet(path: Path, images: Sequence[Image]) -> None:
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(table(images), path, row_group_size=16)
-
-
-def write_arrow(path: Path, images: Sequence[Image]) -> None:
-    make = pa.ipc.new_stream if "stream" in path.name else pa.ipc.new_file
-    content = table(images)
-    with make(str(path), content.schema) as writer:
-        writer.write_table(content, max_chunksize=16)
-
-
-SHARDS: list[tuple[str, Write]] = [
-    ("x-{}.tfrecord", write_tfrecord),
-    ("x.tfrecord-{:05d}-of-00002", write_gzip),
-    ("x-{}.tar", write_webdataset),
-    ("x-{}.tar.gz", write_webdataset),
-    ("x-{}.parquet", write_parquet),
-    ("stream-{}.arrow", write_arrow),
-    ("file-{}.arrow", write_arrow),
-]
-KINDS = pytest.mark.parametrize(("name", "write"), SHARDS, ids=[name for name, _ in SHARDS])
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("datasets") / "images", each=20)
@@ -121,23 +80,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def images(folder: Path) -> list[Image]:
-    listing = list_images(str(folder))
-    return [Image(file.label, (folder / file.path).read_bytes()) for file in listing.files]
+    files = list_images(str(folder)).files
+    return [Image(file.label, (folder / file.path).read_bytes()) for file in files]
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
+    return ingest(folder, tmp_path_factory.mktemp("expected"))
+
+
+def contents(listing: Listing) -> list[Content]:
+    return [content for _, content in read_images(listing.root, listing.files, HEADER)]
 
 
 @KINDS
 def test_the_images_are_those_of_the_folder(
-    name: str, write: Write, folder: Path, images: list[Image], tmp_path: Path
+    name: str, expected: Ingested, images: list[Image], tmp_path: Path
 ) -> None:
     shards = tmp_path / "shards"
-    shards.mkdir()
-    for number in range(2):
-        write(shards / name.format(number), images[number::2])
+    write(shards, {name.format(n): shard(name.format(n), images[n::2]) for n in range(2)})
     # Found without their numbers: `a#10` would come before `a#9`.
-    listing = list_images(str(shards))
-    contents = [content for _, content in read_images(str(shards), listing.files, HEADER)]
-    assert contents == [image.data for image in (*images[::2], *images[1::2])]
-    made, expected = ingest(shards, tmp_path / "a"), ingest(folder, tmp_path / "b")
+    found = contents(list_images(str(shards)))
+    assert found == [image.data for image in (*images[::2], *images[1::2])]
+    made = ingest(shards, tmp_path / "a")
     assert made.counts == expected.counts
     # Listings of Parquet have mean sizes.
     assert file_sizes(made) == file_sizes(expected)
@@ -158,11 +123,10 @@ def digests(shards: bytes) -> list[bytes]:
 
 @KINDS
 def test_damage_is_one_reject_and_the_rest_is_used(
-    name: str, write: Write, images: list[Image], tmp_path: Path
+    name: str, images: list[Image], tmp_path: Path
 ) -> None:
-    path = tmp_path / name.format(0)
-    write(path, images)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    path, data = tmp_path / name.format(0), shard(name.format(0), images)
+    path.write_bytes(data[: len(data) // 2])
     if name in ("x-{}.parquet", "file-{}.arrow"):  # Their index is at the end.
         with pytest.raises(DataError, match=rf"None of 1 shards .*{path.name}: "):
             list_images(str(tmp_path))
@@ -179,14 +143,13 @@ def test_damage_is_one_reject_and_the_rest_is_used(
 
 @KINDS
 def test_a_shard_that_changes_after_the_listing(
-    name: str, write: Write, images: list[Image], tmp_path: Path
+    name: str, images: list[Image], tmp_path: Path
 ) -> None:
     path = tmp_path / name.format(0)
-    write(path, images[:30])
+    path.write_bytes(shard(path.name, images[:30]))
     listing = list_images(str(tmp_path))
-    write(path, images[20:])
-    contents = [content for _, content in read_images(str(tmp_path), listing.files, HEADER)]
-    assert {type(content) for content in contents} == {Unread}
+    path.write_bytes(shard(path.name, images[20:]))
+    assert {type(content) for content in contents(listing)} == {Unread}
     assert list_images(str(tmp_path)).fingerprint() != listing.fingerprint()
     path.unlink()
     [(_, why)] = read_images(str(tmp_path), listing.files[:1], HEADER)
@@ -194,11 +157,9 @@ def test_a_shard_that_changes_after_the_listing(
 
 
 def test_a_wrong_checksum_rejects_one_record(images: list[Image], tmp_path: Path) -> None:
-    path = tmp_path / "x.tfrecord"
-    write_tfrecord(path, images)
-    data = bytearray(path.read_bytes())
+    data = bytearray(shard("x.tfrecord", images))
     data[data.index(images[4].data) + 50] ^= 1
-    path.write_bytes(data)
+    (tmp_path / "x.tfrecord").write_bytes(data)
     made = ingest(tmp_path, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.5))
     [reject] = made.lines("rejects.jsonl")
     assert reject == {
@@ -209,21 +170,12 @@ def test_a_wrong_checksum_rejects_one_record(images: list[Image], tmp_path: Path
     assert sum(made.counts.values()) == len(images) - 1
 
 
-def framed(length: int, *, zipped: bool = False) -> bytes:
-    import google_crc32c
-
-    from components.records.tfrecord import masked_crc
-
-    size = struct.pack("<Q", length)
-    data = size + masked_crc(google_crc32c.value(size)) + b"x" * 100
-    return gzip.compress(data) if zipped else data
-
-
 @pytest.mark.parametrize("length", [2**60, 2**30, 100_000])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, zipped: bool) -> None:
-    write_tfrecord(tmp_path / "a.tfrecord", images)
-    (tmp_path / "b.tfrecord").write_bytes(framed(length, zipped=zipped))
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, pack: Any) -> None:
+    size = struct.pack("<Q", length)
+    data = pack(size + masked_crc(google_crc32c.value(size)) + b"x" * 100)
+    write(tmp_path, {"a.tfrecord": shard("", images), "b.tfrecord": data})
     listing = list_images(str(tmp_path))
     assert listing.files[-1].path == "b.tfrecord#0"
     assert "b.tfrecord is damaged at record 0" in "".join(listing.notes)
@@ -231,13 +183,8 @@ def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, zippe
 
 @pytest.mark.slow
 def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -> None:
-    write_tfrecord(tmp_path / "a.tfrecord", images)
-    bomb = serialize({"image/encoded": b"\0" * 2**25, "image/class/text": "red"})
-    write_examples(tmp_path / "b", [])
-    with RecordWriter(str(tmp_path / "b")) as writer:
-        writer.write(bomb)
-    (tmp_path / "b.tfrecord.gz").write_bytes(gzip.compress((tmp_path / "b").read_bytes()))
-    (tmp_path / "b").unlink()
+    bomb = gzip.compress(shard("", [Image("red", b"\0" * 2**25)]))
+    write(tmp_path, {"a.tfrecord": shard("", images), "b.tfrecord.gz": bomb})
     config = IngestConfig(check="header", max_image_mib=1, max_reject_fraction=0.5)
     made = ingest(tmp_path, tmp_path / "out", config)
     [reject] = made.lines("rejects.jsonl")
@@ -247,84 +194,66 @@ def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("features", "label"),
     [
-        ({"image": b"", "label": 2}, "red"),  # TFDS
-        ({"image/encoded": b"", "image/class/label": 2, "image/height": 3}, "2"),  # Model Garden
-        ({"image/encoded": b"", "image/class/label": 2, "image/class/text": "r"}, "r"),
-        ({"image_raw": b"", "class": "red"}, "red"),
-        ({"pixels": b"", "label": "red"}, "red"),  # found by its first bytes
+        ({"image": PNG, "label": 2}, "red"),  # TFDS
+        ({"image/encoded": PNG, "image/class/label": 2, "image/height": 3}, "2"),  # Model Garden
+        ({"image/encoded": PNG, "image/class/label": 2, "image/class/text": "r"}, "r"),
+        ({"image_raw": PNG, "class": "red"}, "red"),
+        ({"pixels": PNG, "label": "red"}, "red"),  # found by its first bytes
     ],
 )
-def test_known_names(
-    features: dict[str, Value], label: str, images: list[Image], tmp_path: Path
-) -> None:
-    image = next(name for name, value in features.items() if value == b"")
-    write_examples(tmp_path / "d-train.tfrecord", [{**features, image: images[0].data}])
-    (tmp_path / "label.labels.txt").write_text("".join(f"{name}\n" for name in CLASSES))
+def test_known_names(features: dict[str, Any], label: str, tmp_path: Path) -> None:
+    write(tmp_path, {"d-train.tfrecord": [features], "label.labels.txt": "\n".join(CLASSES)})
     listing = list_images(str(tmp_path))
     assert [(file.label, file.split) for file in listing.files] == [(label, None)]
     reason = "names of the labels" if "label" in features else "not a shard"
     assert dict(listing.skipped) == {"label.labels.txt": reason}
 
 
-def test_a_first_name_without_records_is_noted(tmp_path: Path) -> None:
-    write_examples(tmp_path / "a.tfrecord", [{"image": PNG, "label": n} for n in (1, 2)])
-    (tmp_path / "labels.txt").write_text("\n".join(CLASSES))
-    assert "write its lines as 1:blue" in list_images(str(tmp_path)).notes[-1]
-
-
-def test_a_prepared_tfds_folder(images: list[Image], tmp_path: Path) -> None:
-    for split, part in (("train", images[::2]), ("test", images[1::2])):
-        rows = ({"image": data, "label": CLASSES.index(label)} for label, data in part)
-        write_examples(tmp_path / f"3.0.2/flowers-{split}.tfrecord-00000-of-00001", rows)
-    for name in ("features.json", "dataset_info.json"):
-        (tmp_path / "3.0.2" / name).write_text("{}")
-    (tmp_path / "3.0.2" / "label.labels.txt").write_text("\n".join(CLASSES))
+def test_a_prepared_tfds_folder(tmp_path: Path) -> None:
+    files: dict[str, Any] = {
+        f"3.0.2/flowers-{split}.tfrecord-00000-of-00001": [row(n) for n in (1, 2)]
+        for split in ("train", "test")
+    }
+    files |= dict.fromkeys(("3.0.2/features.json", "3.0.2/dataset_info.json"), "{}")
+    write(tmp_path, {**files, "3.0.2/label.labels.txt": "\n".join(CLASSES)})
     listing = list_images(str(tmp_path))
     assert listing.layout == "tfds"
-    assert {file.label for file in listing.files} == set(CLASSES)
+    assert {file.label for file in listing.files} == {"green", "red"}
     assert {file.split for file in listing.files} == {None, "test"}
+    # The first name has no records.
+    assert "write its lines as 1:blue" in listing.notes[-1]
 
 
 @pytest.mark.slow
-def test_shards_in_a_bucket(images: list[Image], tmp_path: Path) -> None:
+def test_shards_in_a_bucket(images: list[Image]) -> None:
     with GcsServer() as server, point_to(server):
-        for name, write in SHARDS:
-            path = tmp_path / name.format(0)
-            write(path, images)
-            server.put("bucket", f"{name}/{path.name}", path.read_bytes())
+        for kind in SHARDS:
+            server.put("bucket", f"{kind}/{kind.format(0)}", shard(kind.format(0), images))
             server.fault_every = {3: "short"}
-            listing = list_images(f"gs://bucket/{name}")
-            found = read_images(f"gs://bucket/{name}", listing.files, HEADER)
-            assert [content for _, content in found] == [image.data for image in images]
+            found = contents(list_images(f"gs://bucket/{kind}"))
+            assert found == [image.data for image in images]
 
 
 def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
-    import pyarrow.parquet
-
     path = tmp_path / "x.parquet"
-    pyarrow.parquet.write_table(table(images), path, row_group_size=16, compression="zstd")
+    path.write_bytes(shard(path.name, images))
     group = pyarrow.parquet.read_metadata(path).row_group(1)
     columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
     start = columns["image.bytes"].data_page_offset
     data = bytearray(path.read_bytes())
     data[start : start + 40] = b"\xff" * 40
     path.write_bytes(data)
-    found = read_images(str(tmp_path), list_images(str(tmp_path)).files, HEADER)
-    lost = [number for number, (_, content) in enumerate(found) if isinstance(content, Unread)]
+    found = contents(list_images(str(tmp_path)))
+    lost = [number for number, content in enumerate(found) if isinstance(content, Unread)]
     assert lost == list(range(lost[0], len(images)))
 
 
-def write_pairs(path: Path, images: Sequence[Image]) -> None:
-    members = [("0.right.jpg", images[0].data), ("0.left.jpg", images[1].data), ("0.cls", b"1")]
-    members += [("1.left.jpg", images[2].data), ("1.cls", b"2"), ("1.cls", b"3")]
-    write_tar(path, members)
-
-
-def test_two_images_of_a_sample(images: list[Image], tmp_path: Path) -> None:
-    write_pairs(tmp_path / "x.tar", images)
+def test_two_images_of_a_sample(tmp_path: Path) -> None:
+    members = [("0.right.jpg", PNG + b"0"), ("0.left.jpg", PNG + b"1"), ("0.cls", b"1")]
+    members += [("1.left.jpg", PNG + b"2"), ("1.cls", b"2"), ("1.cls", b"3")]
+    write(tmp_path, {"x.tar": members})
     listing = list_images(str(tmp_path), IngestConfig(features={"image": "left.jpg"}))
-    contents = [content for _, content in read_images(str(tmp_path), listing.files, HEADER)]
-    assert contents == [images[1].data, images[2].data]
+    assert contents(listing) == [PNG + b"1", PNG + b"2"]
     listing = list_images(str(tmp_path), IngestConfig(features={"image": "right.jpg"}))
     assert [file.path for file in listing.files] == ["x.tar#0"]
     # A member of the same name begins another sample.
@@ -332,85 +261,75 @@ def test_two_images_of_a_sample(images: list[Image], tmp_path: Path) -> None:
     assert "2 of 3 records are skipped, such as x.tar#1: no image." in listing.notes
 
 
-def test_names_from_the_options(images: list[Image], tmp_path: Path) -> None:
-    parts = ["train", "validation", "test"]
-    rows: list[dict[str, Value]] = [
-        {"a": data, "b": label, "part": parts[n % 3], "who": "x" * (n % 3)}
-        for n, (label, data) in enumerate(images)
-    ]
-    write_examples(tmp_path / "x.tfrecord", rows)
+def test_names_from_the_options(tmp_path: Path) -> None:
+    parts = enumerate(["train", "validation", "test"])
+    rows = [{"a": PNG, "b": "blue", "part": part, "who": "x" * n} for n, part in parts]
+    write(tmp_path, {"x.tfrecord": rows})
     names = {"image": "a", "label": "b", "split": "part", "group": "who"}
     listing = list_images(str(tmp_path), IngestConfig(features=names))
     assert listing.taken == "image from a, label from b, split from part, group from who"
-    found = [(file.label, file.split, file.group) for file in listing.files[:3]]
+    found = [(file.label, file.split, file.group) for file in listing.files]
     assert found == [("blue", "train", None), ("blue", "eval", "x"), ("blue", "test", "xx")]
+    with pytest.raises(DataError, match="takes image from 'img'"):
+        list_images(str(tmp_path), IngestConfig(features={"image": "img"}))
+    with pytest.raises(ConfigurationError, match=r"ingest.features names a feature for 'pic'"):
+        IngestConfig(features={"pic": "img"})
 
 
-def test_a_manifest_names_records(images: list[Image], tmp_path: Path) -> None:
-    shards = tmp_path / "shards"
-    write_examples(shards / "x.tfrecord", ({"image": data} for _, data in images))
-    rows = [f"x.tfrecord#{number},{image.label}\n" for number, image in enumerate(images)][1:]
-    (tmp_path / "m.csv").write_text("path,label\n" + "".join(rows))
-    listing = list_images(str(shards), IngestConfig(manifest=str(tmp_path / "m.csv")))
-    assert [file.label for file in listing.files] == [image.label for image in images[1:]]
+def test_a_manifest_names_records(tmp_path: Path) -> None:
+    write(tmp_path / "shards", {"x.tfrecord": [{"image": PNG}] * 3})
+    (tmp_path / "m.csv").write_text("path,label\nx.tfrecord#1,red\nx.tfrecord#2,blue\n")
+    config = IngestConfig(manifest=str(tmp_path / "m.csv"))
+    listing = list_images(str(tmp_path / "shards"), config)
+    assert [file.label for file in listing.files] == ["red", "blue"]
     assert {(s.path, s.reason) for s in listing.skipped} == {
         ("x.tfrecord", "not in the manifest"),
         ("x.tfrecord#0", "not in the manifest"),
     }
 
 
-def test_a_misspelled_option() -> None:
-    with pytest.raises(ConfigurationError, match=r"ingest.features names a feature for 'pic'"):
-        IngestConfig(features={"pic": "img"})
+GOOD = {"a.tfrecord": [row(1)]}
+# Files → what the error says.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "images": ({**GOOD, "cat/1.jpg": b"x"}, "both shards and imag"),
+    "several formats": ({**GOOD, "b.tar": b"x"}, "shards of several form"),
+    "no labels in one": ({**GOOD, "b.tfrecord": [{"image": PNG}]}, "b.tfrecord"),
+    "no shards of train": ({"test-0.tfrecord": [row(1)]}, "test, but none of train"),
+    "no header": (
+        {"a.tar": tarfile.TarInfo("a.jpg").tobuf().replace(b"a.jpg", b"b.jpg")},
+        "a header is damaged (bad checksum)",
+    ),
+    "no Parquet": ({"a.parquet": b"x" * 600}, "None of 1 shards"),
+    "sequences": (
+        {"a.tfrecord": b"".join(frame([b"\x0a\x00\x12\x04\x0a\x02\x0a\x00"]))},
+        "SequenceExamples",
+    ),
+    "Delta": (
+        {"_delta_log/0.json": b"x", "a.parquet": b"x"},
+        "Cannot read a Delta table, {0}/_delta_log/0.json: read its current",
+    ),
+    "Iceberg": ({"data/a.parquet": b"x", "metadata/v1.metadata.json": b"x"}, "an Iceberg table"),
+    "Hudi": ({".hoodie/hoodie.properties": b"x", "a.parquet": b"x"}, "a Hudi table"),
+    "HDF5": ({"train.h5": b"x", "val.h5": b"x"}, "{0} has no images in label folders: put them"),
+    "nothing but leftovers": (
+        {"_temporary/0/a.parquet": b"x"},
+        "has no shards but _temporary/0/a.parquet and the like, left by",
+    ),
+}
 
 
-PNG = b"\x89PNG\r\n\x1a\n"
-GOOD = {"image": PNG, "label": 1}
-
-
-@pytest.mark.parametrize(
-    ("files", "options", "message"),
-    [
-        ({"a.tfrecord": GOOD, "cat/1.jpg": b"x"}, {}, r"both shards and imag"),
-        ({"a.tfrecord": GOOD, "b.tar": b"x"}, {}, r"shards of several form"),
-        ({"a.tfrecord": GOOD, "b.tfrecord": {"image": PNG}}, {}, r"b.tfrecord"),
-        ({"a.tfrecord": GOOD}, {"image": "img"}, r"takes image from 'img'"),
-        ({"test-0.tfrecord": GOOD}, {}, r"test, but none of train"),
-        (
-            {"a.tar": tarfile.TarInfo("a.jpg").tobuf().replace(b"a.jpg", b"b.jpg")},
-            {},
-            r"a header is damaged \(bad checksum\)",
-        ),
-        ({"a.parquet": b"x" * 600}, {}, r"None of 1 shards"),
-    ],
-)
-def test_unusable_shards(
-    files: dict[str, Any], options: dict[str, str], message: str, tmp_path: Path
-) -> None:
-    for name, content in files.items():
-        if isinstance(content, dict):
-            write_examples(tmp_path / name, [content])
-        else:
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        list_images(str(tmp_path), IngestConfig(features=options or None))
-
-
-def test_sequences_are_refused(tmp_path: Path) -> None:
-    with RecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        writer.write([b"\x0a\x00\x12\x04\x0a\x02\x0a\x00"])
-    with pytest.raises(DataError, match="SequenceExamples"):
+@pytest.mark.parametrize(("files", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_unusable_shards(files: dict[str, Any], message: str, tmp_path: Path) -> None:
+    write(tmp_path, files)
+    with pytest.raises(DataError, match=re.escape(message.format(tmp_path))):
         list_images(str(tmp_path))
 
 
-def test_an_archive_beside_its_images_is_skipped(folder: Path, tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    images.symlink_to(folder)
-    (tmp_path / "images.tar").write_bytes(b"")
-    (tmp_path / "labels.parquet").write_bytes(b"")
-    listing = list_images(str(tmp_path))
-    assert {s.path for s in listing.skipped} >= {"images.tar", "labels.parquet"}
+@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json"])
+def test_the_shards_of_a_table_are_no_data_set(log: str, tmp_path: Path) -> None:
+    write(tmp_path, {log: b"x", "data/0.parquet": [row("cat")]})
+    with pytest.raises(DataError, match=rf"Cannot read an? .* table, {tmp_path}/{log}: "):
+        list_images(f"{tmp_path}/data")
 
 
 @pytest.mark.parametrize(
@@ -428,42 +347,8 @@ def test_splits_of_names(path: str, split: str | None) -> None:
     assert split_of_shard(path) == split
 
 
-# Files → what the error says.
-NO_SHARDS = {
-    "Delta": (
-        ["_delta_log/0.json", "a.parquet"],
-        "Cannot read a Delta table, {0}/_delta_log/0.json: read its current",
-    ),
-    "Iceberg": (["data/a.parquet", "metadata/v1.metadata.json"], "an Iceberg table"),
-    "Hudi": ([".hoodie/hoodie.properties", "a.parquet"], "a Hudi table"),
-    "HDF5": (["train.h5", "val.h5"], "{0} has no images in label folders: put them at label/image"),
-    "nothing but leftovers": (
-        ["_temporary/0/a.parquet"],
-        "has no shards but _temporary/0/a.parquet and the like, left by",
-    ),
-}
-
-
-@pytest.mark.parametrize(("paths", "message"), NO_SHARDS.values(), ids=NO_SHARDS.keys())
-def test_what_is_no_data_set_of_shards(tmp_path: Path, paths: list[str], message: str) -> None:
-    touch(tmp_path, *paths)
-    with pytest.raises(DataError, match=re.escape(message.format(tmp_path))):
-        list_images(str(tmp_path))
-
-
-@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json"])
-def test_the_shards_of_a_table_are_no_data_set(
-    log: str, images: list[Image], tmp_path: Path
-) -> None:
-    touch(tmp_path, log, "data/readme.md")
-    write_parquet(tmp_path / "data/0.parquet", images)
-    with pytest.raises(DataError, match=rf"Cannot read an? .* table, {tmp_path}/{log}: "):
-        list_images(f"{tmp_path}/data")
-
-
-def test_what_readers_pass_over_is_skipped(images: list[Image], tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    write_tfrecord(tmp_path / "data/train-00000-of-00001", images)
+def test_what_readers_pass_over_is_skipped(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "shards", {"data/train-00000-of-00001": [row("cat")]})
     reasons = {
         "_temporary/0/train-00000-of-00001": "left by an unfinished writer",
         "idx_files/train-00000-of-00001": "an index of shards",
@@ -471,13 +356,18 @@ def test_what_readers_pass_over_is_skipped(images: list[Image], tmp_path: Path) 
         "cache-0123456789abcdef.arrow": "made by map() of Hugging Face's datasets",
         "notes.bagz.txt": "not a shard",
     }
-    listing = list_images(str(touch(tmp_path, *reasons)))
+    listing = list_images(str(touch(tmp_path / "shards", *reasons)))
     assert {file.shard for file in listing.files} == {"data/train-00000-of-00001"}
     assert dict(listing.skipped) == reasons
+    # An archive beside its images is no shard.
+    beside = touch(tmp_path / "beside", "images.tar", "labels.parquet")
+    (beside / "images").symlink_to(folder)
+    skipped = list_images(str(beside)).skipped
+    assert {s.path for s in skipped} >= {"images.tar", "labels.parquet"}
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "m.csv", "cat/1.jpg"])
-def test_pointers_say_how_to_get_the_file(name: str, images: list[Image], tmp_path: Path) -> None:
+def test_pointers_say_how_to_get_the_file(name: str, tmp_path: Path) -> None:
     touch(tmp_path, "dog/1.jpg" if "/" in name else "readme.md")
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     touch(tmp_path, name).joinpath(name).write_text(text)
@@ -487,6 +377,4 @@ def test_pointers_say_how_to_get_the_file(name: str, images: list[Image], tmp_pa
         with pytest.raises(UserError, match=rf"{name} is {why}\."):
             list_images(str(tmp_path), IngestConfig(manifest=manifest))
         return
-    listing = list_images(str(tmp_path))
-    (_, content), _ = read_images(str(tmp_path), listing.files, HEADER)
-    assert content == Unread(why)
+    assert contents(list_images(str(tmp_path)))[0] == Unread(why)

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import pickle
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,12 @@ def correct(folder: Path, *rows: Correction, name: str = "corrected", **options:
 
 def found(made: Ingested) -> dict[str, tuple[str, str]]:
     """Path → label and split of each image."""
-
-    def read() -> Iterator[tuple[str, tuple[str, str]]]:
-        names = FILENAME.encode(), LABEL.encode()
-        for split in made.counts:
-            for path in sorted(made.examples.glob(f"Split-{split}/*")):
-                for features in read_features(str(path), names):
-                    name, label = (bytes(features[key]).decode() for key in names)
-                    yield name, (label, split)
-
-    return dict(read())
+    images = {}
+    for path in sorted(made.examples.glob("Split-*/*")):
+        for features in read_features(str(path), (FILENAME.encode(), LABEL.encode())):
+            name, label = (bytes(features[key.encode()]).decode() for key in (FILENAME, LABEL))
+            images[name] = (label, path.parent.name.removeprefix("Split-"))
+    return images
 
 
 def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
@@ -86,12 +82,8 @@ def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
     counts = {"relabeled": 5, "removed": 1, "kept": 1, "unsure": 1, "not_applied": 0}
     assert counts.items() <= made.summary["corrections"].items()
     first, *_, last = made.lines("corrections.jsonl")
-    assert (first["result"], first["files"], first["from"], first["to"]) == (
-        "relabeled",
-        2,
-        "blue",
-        "red",
-    )
+    expected_line = {"result": "relabeled", "files": 2, "from": "blue", "to": "red"}
+    assert expected_line.items() <= first.items()
     assert (last["who"], last["why"], last["reason"]) == ("Ann", "<b>", "")
     kept = {first["sha256"], decide(folder, "red/001.jpeg", "keep").sha256}
     assert read_decided(str(made.rejects)) == kept | {row.sha256 for row in many}
@@ -151,10 +143,7 @@ def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) 
         made.summary["corrections"]["reasons"][1] == f"{SECOND}: the label is 'blue', not 'green'"
     )
     assert read_decided(str(made.rejects)) == {rows[3].sha256, rows[-1].sha256}
-
-
-def test_a_broken_file_may_be_removed(folder: Path) -> None:
-    (folder / "red" / "broken.jpeg").write_bytes(b"broken")
+    # A broken file may be removed.
     made = correct(folder, decide(folder, "red/broken.jpeg", "remove"), max_reject_fraction=0)
     assert made.rejected() == [("red/broken.jpeg", "removed by a correction")]
 

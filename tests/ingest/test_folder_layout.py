@@ -107,6 +107,15 @@ def test_a_split_without_label_folders_is_noted(tmp_path: Path) -> None:
     assert "test/ has no label folders, so its 2 files are skipped." in listing.notes
 
 
+def test_folders_without_images_are_noted(tmp_path: Path) -> None:
+    touch(tmp_path, "train/cat/1.jpg", "train/dog/1.jpg", "train/fox/notes.txt", ".git/1")
+    (tmp_path / "val/cat").mkdir(parents=True)
+    assert list_images(str(tmp_path)).notes[-2:] == (
+        f"Folders without images are not labels: val in {tmp_path}.",
+        f"Folders without images are not labels: fox in {tmp_path}/train.",
+    )
+
+
 def test_labels_that_are_most_likely_none_are_noted(tmp_path: Path) -> None:
     paths = ["train/cat/1.jpg", "train/dog/2019/1.jpg", "train/masks/1.jpg"]
     listing = list_images(str(touch(tmp_path, *paths)))
@@ -155,13 +164,7 @@ ERRORS = {
         ONE + " {0}/a/b has several: local_runner.py {0}/a/b",
     ),
     "one image of a class that train lacks": (
-        [
-            "train/cat/1.jpg",
-            "train/dog/1.jpg",
-            "test/cat/2.jpg",
-            "test/dog/2.jpg",
-            "test/fox/1.jpg",
-        ],
+        ["train/cat/1", "train/dog/1", "test/cat/2", "test/dog/2", "test/fox/1"],
         "Split 'train' of {0} has no images of class 'fox': add some, or remove the class from "
         "every split.",
     ),
@@ -175,23 +178,23 @@ def test_layout_errors_are_explained(tmp_path: Path, paths: list[str], message: 
     assert message.format(tmp_path) in str(caught.value)
 
 
-def test_a_table_among_the_images(tmp_path: Path) -> None:
-    touch(tmp_path / "flat", "1.jpg", "my labels.tsv")
-    with pytest.raises(DataError, match=r"--ingest.manifest '/.*/flat/my labels.tsv'\.$"):
-        list_images(f"{tmp_path}/flat")
+# A file beside the images, the folder that is given, and what the error says.
+NO_FOLDERS = {
+    "a table": ("flat/my labels.tsv", "flat", r"--ingest.manifest '/.*/flat/my labels.tsv'\.$"),
+    "misspelled": ("photos/cat/1", "photo", r"/photo does not exist: .* Did you mean 'photos'\?$"),
+    **{
+        name: (name, name, "an archive: unpack it")
+        for name in ("photos.zip", "photos.ZIP", "photos.tar.gz")
+    },
+    "labels.csv": ("labels.csv", "labels.csv", "with --ingest.manifest /"),
+}
 
 
-def test_a_misspelled_folder(tmp_path: Path) -> None:
-    touch(tmp_path, "photos/cat/1.jpg", "other/1")
-    with pytest.raises(DataError, match=r"/photo does not exist: .* Did you mean 'photos'\?$"):
-        list_images(f"{tmp_path}/photo")
-
-
-@pytest.mark.parametrize("name", ["photos.zip", "photos.ZIP", "photos.tar.gz", "labels.csv"])
-def test_a_file_instead_of_a_folder(tmp_path: Path, name: str) -> None:
-    file = touch(tmp_path, name) / name
-    with pytest.raises(DataError, match=r"an archive: unpack it|with --ingest.manifest /"):
-        list_images(str(file))
+@pytest.mark.parametrize(("file", "given", "message"), NO_FOLDERS.values(), ids=NO_FOLDERS)
+def test_what_is_no_folder_of_images(tmp_path: Path, file: str, given: str, message: str) -> None:
+    touch(tmp_path, "flat/1.jpg", file)
+    with pytest.raises(DataError, match=message):
+        list_images(f"{tmp_path}/{given}")
 
 
 def expand(text: str) -> list[str]:
@@ -202,6 +205,7 @@ def expand(text: str) -> list[str]:
 
 TWO = ("cat", "dog")
 PARTS, BOXES = "most likely not labels", "a data set for object detection ({})"
+COCO, VOC, YOLO = (BOXES.format(name) for name in ("COCO", "Pascal VOC", "YOLO"))
 # Files of data sets as they are unpacked → labels, or what the error says with the path to give.
 PUBLIC: dict[str, tuple[str, set[str] | str]] = {
     "Office-31": (
@@ -213,18 +217,12 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "images/cat_1.jpg annotations/{trimaps/cat_1.png,xmls/cat_1.xml}",
         f"The folders annotations and images of {{0}} are {PARTS}",
     ),
-    "CUB-200-2011": (
-        "images/{001.Albatross,002.Auklet}/1.jpg {attributes/,}classes.txt parts/parts.txt",
-        "only one class, 'images': a classifier needs at least two. {0}/images has several",
-    ),
+    "CUB-200-2011": ("images/{1.A,2.B}/1.jpg {a/,}c.txt parts/p.txt", "{0}/images has several"),
     "CUB-200-2011 with segmentations": (
-        "{images,segmentations}/{001.Albatross,002.Auklet}/1.png",
+        "{images,segmentations}/{1.A,2.B}/1.png",
         f"{PARTS}. {{0}}/images has several",
     ),
-    "Caltech-101": (
-        "101_ObjectCategories/{cat,dog}/1.jpg Annotations/{cat,dog}/1.mat",
-        "{0}/101_ObjectCategories has several",
-    ),
+    "Caltech-101": ("101/{cat,dog}/1.jpg Annotations/{cat,dog}/1.mat", "{0}/101 has several"),
     "Stanford Dogs": (
         "Images/{cat,dog}/1.jpg Annotation/{cat,dog}/n1_1",
         "Only Images of {0} has pictures. {0}/Images has several",
@@ -234,24 +232,11 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "ILSVRC/Annotations/CLS-LOC/train/{cat,dog}/1.xml",
         "{0}/ILSVRC/Data/CLS-LOC has several",
     ),
-    "ImageNet with its devkit": (
-        "train/{cat,dog}/1.jpg val/1.JPEG ILSVRC2012_devkit_t12/data/meta.mat",
-        {*TWO},
-    ),
-    "Tiny ImageNet": (
-        "train/{cat,dog}/images/1.JPEG val/images/1.JPEG val/boxes.txt",
-        {*TWO},
-    ),
+    "ImageNet with its devkit": ("train/{cat,dog}/1.jpg val/1.JPEG devkit_t12/d/meta.mat", {*TWO}),
+    "Tiny ImageNet": ("train/{cat,dog}/images/1.JPEG val/images/1.JPEG val/boxes.txt", {*TWO}),
     "Imagenette": ("{train,val}/{cat,dog}/1.jpg noisy.csv", {*TWO}),
     "Kaggle's train/train": ("train/train/{cat,dog}/1.jpg", {*TWO}),
-    "Kaggle's training_set/training_set": (
-        "{training_set/training_set,test_set/test_set}/{cat,dog}/1.jpg",
-        {*TWO},
-    ),
-    "Kaggle Intel": (
-        "{seg_train/seg_train,seg_test/seg_test}/{cat,dog}/1.jpg seg_pred/1.jpg",
-        {*TWO},
-    ),
+    "Kaggle Intel": ("{seg_train/seg_train,seg_test/seg_test}/{cat,dog}/1 seg_pred/1", {*TWO}),
     "Kaggle's PlantVillage": (
         "{,PlantVillage/}{cat,dog}/1.jpg",
         "{0}/PlantVillage has folders with the names of those beside it (cat and dog)",
@@ -266,42 +251,20 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "Split 'train' of {0} has no images of class 'bent': add some, or remove the class",
     ),
     "BUSI": ("{cat,dog}/1{,_mask,_mask_1,mask}.png", {*TWO}),
-    "Cityscapes": (
-        "{gtFine,leftImg8bit}/{train,val}/a/1.png",
-        "give one of them, such as {0}/leftImg8bit",
-    ),
+    "Cityscapes": ("{gtFine,leftImg8bit}/{train,val}/a/1.png", "such as {0}/leftImg8bit"),
     "Stanford Cars": (
         "cars_{train,test}/1.jpg devkit/annos.mat",
         "The folders cars_test and cars_train of {0} have images, but no label folders",
     ),
-    "COCO": (
-        "{train2017/1,val2017/2}.jpg annotations/instances_val2017.json",
-        BOXES.format("COCO"),
-    ),
-    "Pascal VOC": (
-        "JPEGImages/1.jpg SegmentationClass/1.png Annotations/1.xml ImageSets/Main/a.txt",
-        BOXES.format("Pascal VOC"),
-    ),
-    "Roboflow's YOLO": ("{train,valid}/{images/1.jpg,labels/1.txt}", BOXES.format("YOLO")),
-    "Ultralytics' YOLO": (
-        "images/{train/1,val/2}.jpg labels/train/1.txt coco8.yaml",
-        BOXES.format("YOLO"),
-    ),
-    "YOLO's darknet": ("obj_train_data/1.jpg obj.data train.txt", BOXES.format("YOLO")),
+    "COCO": ("{train2017/1,val2017/2}.jpg annotations/captions.json", COCO),
+    "Pascal VOC": ("JPEGImages/1.jpg Segmentation/1.png Annotations/1.xml ImageSets/a.txt", VOC),
+    "Roboflow's YOLO": ("{train,valid}/{images/1.jpg,labels/1.txt}", YOLO),
+    "Ultralytics' YOLO": ("images/{train/1,val/2}.jpg labels/train/1.txt coco8.yaml", YOLO),
+    "YOLO's darknet": ("obj_train_data/1.jpg obj.data train.txt", YOLO),
     "KITTI": ("training/{image_2/1.png,label_2/1.txt}", BOXES.format("KITTI")),
-    "COCO with a folder": (
-        "images/{train2017/1,val2017/2}.jpg annotations/captions.json",
-        BOXES.format("COCO"),
-    ),
-    "Roboflow's Pascal VOC": ("train/1.{jpg,xml}", BOXES.format("Pascal VOC")),
-    "Roboflow's several labels": (
-        "train/{1.jpg,_classes.csv}",
-        "a data set with several labels for an image",
-    ),
-    "Roboflow's COCO": (
-        "{train,valid}/1.jpg train/_annotations.coco.json",
-        BOXES.format("COCO"),
-    ),
+    "Roboflow's Pascal VOC": ("train/1.{jpg,xml}", VOC),
+    "Roboflow's several labels": ("train/{1.jpg,_classes.csv}", "several labels for an image"),
+    "Roboflow's COCO": ("train/{1.jpg,_annotations.coco.json}", COCO),
     "CelebA": (
         "Img/img_align_celeba/1.jpg Anno/list_attr_celeba.txt Eval/list_eval.txt",
         "only one class, 'Img': a classifier needs at least two. If its images have several",
@@ -321,10 +284,7 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "For the first, set ingest.layout to split; else give one of them, such as {0}/train/a",
     ),
     "dogs vs. cats": ("{train/cat.1,test1/1}.jpg", "have images, but no label folders"),
-    "chest X-rays": (
-        "images_00{0,1,2}/images/1.png Data_Entry_2017.csv",
-        f"The folders images_000, images_001 and images_002 of {{0}} are {PARTS}",
-    ),
+    "chest X-rays": ("images_00{0,1,2}/images/1.png Data_Entry_2017.csv", PARTS),
     "HAM10000": ("HAM10000_images_part_{1,2}/1.jpg HAM10000_metadata.csv", PARTS),
     "COVID radiography": (
         "{COVID,Normal}/{images,masks}/1.png",
@@ -335,7 +295,6 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "Final_Training/Images/{cat,dog}/1.ppm Final_Test/Images/1.ppm",
         "(Final_Test and Final_Training): set ingest.layout to split, or to label if they are",
     ),
-    "digits": ("{n01,n02}/1.jpg", {"n01", "n02"}),
 }
 
 

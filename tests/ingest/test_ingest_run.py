@@ -7,7 +7,6 @@ import pytest
 
 from components.contract.errors import DataError
 from components.images.check_result import CheckedImage, Note
-from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
 from components.ingest.survey import take_survey
 from components.records.shard_files import read_index
@@ -33,6 +32,8 @@ def test_duplicates_and_conflicts_are_listed(contradictory: Path, tmp_path: Path
     assert conflict["labels"] == ["blue", "red"]
     assert (twice["paths"], twice["labels"]) == (["blue/002.jpeg", "blue/again.jpeg"], ["blue"])
     assert len(conflict["splits"]) == len(twice["splits"]) == 1
+    with pytest.raises(DataError, match=r"1 images .* blue/001\.jpeg = red/also blue\.jpeg"):
+        ingest(contradictory, tmp_path / "fail", dataclasses.replace(HEADER, conflicts="fail"))
 
 
 def test_conflicts_are_dropped_and_accounted_for(
@@ -62,12 +63,6 @@ def test_converted_colors_are_counted(
     made = ingest(write_folder(tmp_path / "images", each=8), tmp_path / "out")
     assert made.summary["notes"] == {Note.COLORS: 24}
     assert "24 of 24 images: converted to sRGB by the color profile." in caplog.text
-
-
-def test_conflicts_can_fail_the_run(contradictory: Path, tmp_path: Path) -> None:
-    config = dataclasses.replace(HEADER, conflicts="fail")
-    with pytest.raises(DataError, match=r"1 images .* blue/001\.jpeg = red/also blue\.jpeg"):
-        ingest(contradictory, tmp_path / "out", config)
 
 
 def test_given_splits_are_kept_and_leaks_are_counted(tmp_path: Path) -> None:
@@ -180,27 +175,17 @@ def test_hostile_names_and_links(tmp_path: Path) -> None:
     ]
 
 
-SPLIT_BY_THE_USER = {
-    "ingest.splits": (dataclasses.replace(HEADER, splits={"train": 0.7, "eval": 0.3}), "images"),
-    "folders": (HEADER, "folders"),
-}
-
-
-@pytest.mark.parametrize(
-    ("config", "name"), SPLIT_BY_THE_USER.values(), ids=SPLIT_BY_THE_USER.keys()
-)
-def test_only_splits_by_hash_may_be_divided_into_folds(
-    tmp_path: Path, config: IngestConfig, name: str
-) -> None:
+def test_only_splits_by_hash_may_be_divided_into_folds(tmp_path: Path) -> None:
     write_folder(tmp_path / "images", each=20)
     for folder, other in (("folders", "val"), ("tested", "test")):
         for split in ("train", other):
             write_folder(tmp_path / folder / split, each=20)
-    for folder in ("images", "tested"):
-        made = ingest(tmp_path / folder, tmp_path / f"ours {folder}")
-        assert read_index(str(made.examples))["groups"] == {}
-    made = ingest(tmp_path / name, tmp_path / "theirs", config)
-    assert "groups" not in read_index(str(made.examples))
+    chosen = dataclasses.replace(HEADER, splits={"train": 0.7, "eval": 0.3})
+    cases = [("images", HEADER, True), ("tested", HEADER, True)]
+    cases += [("folders", HEADER, False), ("images", chosen, False)]
+    for number, (name, config, divided) in enumerate(cases):
+        made = ingest(tmp_path / name, tmp_path / str(number), config)
+        assert read_index(str(made.examples)).get("groups") == ({} if divided else None)
 
 
 def test_images_of_a_group_are_named_for_the_folds(tmp_path: Path) -> None:

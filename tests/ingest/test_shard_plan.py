@@ -36,30 +36,26 @@ def test_plans_contain_every_file_once_in_any_order_of_the_listing() -> None:
         assert {file.label for file in plan.files} == {"cat", "dog", "owl"}
 
 
-COUNTS = {
-    "enough files for the reader to interleave": (500, 1000, 8),
-    "few files make few shards": (40, 1000, 2),
-    "fewer than two shards' worth": (31, 1000, 1),
-    "large files make more shards": (500, 4 * 2**20, 16),
+# Files, bytes of each, options, and the number of plans.
+COUNTS: dict[str, tuple[int, int, dict[str, Any], int]] = {
+    "enough files for the reader to interleave": (500, 1000, {}, 8),
+    "few files make few shards": (40, 1000, {}, 2),
+    "fewer than two shards' worth": (31, 1000, {}, 1),
+    "large files make more shards": (500, 4 * 2**20, {}, 16),
+    "so do many small ones": (1_300, 100, {}, 16),
+    "a range of hashes without files makes no plan": (16, 1000, {"min_shard_images": 2}, 7),
 }
 
 
-@pytest.mark.parametrize(
-    ("count", "size", "expected"),
-    [
-        *(pytest.param(*values, id=name) for name, values in COUNTS.items()),
-        pytest.param(130_000, 100, 16, id="so do many small ones", marks=pytest.mark.slow),
-    ],
-)
-def test_number_of_shards(count: int, size: int, expected: int) -> None:
-    plans = plans_of(files(count, size=size))
-    assert [plan.count for plan in plans] == [expected] * expected
+@pytest.mark.parametrize(("count", "size", "options", "expected"), COUNTS.values(), ids=COUNTS)
+def test_number_of_shards(
+    monkeypatch: pytest.MonkeyPatch, count: int, size: int, options: dict[str, Any], expected: int
+) -> None:
+    monkeypatch.setattr("components.ingest.plan.shard_plan._MOST_IMAGES", 100)
+    plans = plans_of(files(count, size=size), **options)
+    assert len(plans) == expected
     sizes = [len(plan.files) for plan in plans]
-    assert max(sizes) < 2 * count / expected
-
-
-def test_a_range_of_hashes_without_files_makes_no_plan() -> None:
-    assert [plan.count for plan in plans_of(files(16), min_shard_images=2)] == [8] * 7
+    assert max(sizes) < max(2 * count / expected, 5)
 
 
 @pytest.mark.parametrize("version", ["1", "record 1"])
@@ -106,16 +102,15 @@ def test_a_new_span_changes_no_plan(window: Any) -> None:
     ]
 
 
-def test_given_splits_have_their_own_shards() -> None:
-    plans = plans_of(files(64, split="train") + files(32, split="eval"))
-    groups = collections.Counter(plan.group for plan in plans)
-    assert groups == {"train": 4, "eval": 2}
-
-
-def test_given_and_hashed_splits_share_shards() -> None:
-    mixed = files(64, split="train") + files(32)
+@pytest.mark.parametrize(
+    ("other", "groups"),
+    [("eval", {"train": 4, "eval": 2}), (None, {"hash": 4})],
+    ids=["given splits have their own shards", "but share those of splits by hash"],
+)
+def test_groups_of_shards(other: str | None, groups: dict[str, int]) -> None:
+    mixed = files(64, split="train") + files(32, split=other)
     plans = plans_of(mixed)
-    assert {plan.group for plan in plans} == {"hash"}
+    assert collections.Counter(plan.group for plan in plans) == groups
     assert sorted(str(f) for plan in plans for f in plan.files) == sorted(map(str, mixed))
 
 

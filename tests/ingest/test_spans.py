@@ -9,27 +9,20 @@ from components.ingest.lookup import list_source
 from components.ingest.source.spans import find_spans
 from tests.ingest import plain
 from tests.ingest.quirks import row, write
-from tests.ingest.test_earlier_shards import content, ingest, jpeg, reads
+from tests.ingest.test_earlier_shards import content, ingest, reads
 from tests.ingest.test_listing import touch
 from tests.ingest.test_near_duplicates import write_scenes
 
 __all__ = ["reads"]
 
+DAYS = "{YYYY}/{MM}/{DD}"
 FOLDERS = {
     "newest number, not newest text": (["s-9", "s-10"], "s-{SPAN}", (10, None, "s-10")),
     "newest version": (["s-1/v3", "s-2/v1", "s-2/v2"], "s-{SPAN}/v{VERSION}", (2, 2, "s-2/v2")),
     "fixed width": (["s-0007", "s-12"], "s-{SPAN:4}", (7, None, "s-0007")),
     "day": (["2024-12-31", "2025-01-01"], "{YYYY}-{MM}-{DD}", (20089, None, "2025-01-01")),
-    "day in folders": (
-        ["2025/01/31", "2025/02/01"],
-        "{YYYY}/{MM}/{DD}",
-        (20120, None, "2025/02/01"),
-    ),
-    "no day is left out": (
-        ["2025-02-30", "2025-02-01"],
-        "{YYYY}-{MM}-{DD}",
-        (20120, None, "2025-02-01"),
-    ),
+    "day in folders": (["2025/01/31", "2025/02/01"], DAYS, (20120, None, "2025/02/01")),
+    "no day is left out": (["2025/02/30", "2025/02/01"], DAYS, (20120, None, "2025/02/01")),
     "dots are dots": (["s.1", "sx2"], "s.{SPAN}", (1, None, "s.1")),
     "no placeholder": (["images"], "images", (0, None, "images")),
 }
@@ -48,13 +41,13 @@ def test_the_newest_folder(
 
 
 def test_a_link_counts_as_the_newest_folder_even_if_it_is_broken(tmp_path: Path) -> None:
-    for name in ("s-1", "elsewhere"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "s-1" / "v1").mkdir(parents=True)
     (tmp_path / "s-2").symlink_to(tmp_path / "elsewhere")
-    assert find_spans(f"{tmp_path}/s-{{SPAN}}")[-1].folder == f"{tmp_path}/s-2"
+    for broken in (True, False):
+        assert find_spans(f"{tmp_path}/s-{{SPAN}}")[-1].folder == f"{tmp_path}/s-2"
+        if broken:
+            (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere").rmdir()
-    assert find_spans(f"{tmp_path}/s-{{SPAN}}")[-1].folder == f"{tmp_path}/s-2"
-    (tmp_path / "s-1" / "v1").mkdir()
     with pytest.raises(UserError, match=r"Cannot list .*/s-2/: .*No such"):
         find_spans(f"{tmp_path}/s-{{SPAN}}/v{{VERSION}}")
 
@@ -149,10 +142,8 @@ def test_numbers_of_one_span_and_names_of_another(tmp_path: Path) -> None:
 
 def test_only_the_images_of_a_new_span_are_read(tmp_path: Path, reads: list[str]) -> None:
     def add(span: int) -> None:
-        for number in range(24):
-            path = tmp_path / f"images/s-{span}/{'cat' if number % 2 else 'dog'}/{number}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(jpeg(100 * span + number))
+        names = {f"{'cat' if n % 2 else 'dog'}/{n}.jpg": (100 * span + n, 90) for n in range(24)}
+        write_scenes(tmp_path / f"images/s-{span}", names)
 
     pattern = tmp_path / "images/s-{SPAN}"
     config = IngestConfig(window=2, splits={"train": 0.6, "eval": 0.4}, min_shard_images=8)

@@ -11,52 +11,46 @@ from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
 from components.ingest.survey import take_survey
 from components.storage import fetch
+from tests.ingest.test_listing import touch
 from tests.pictures import encode, picture, write_folder
 
 CONFIG = IngestConfig()
 
 
-def test_the_sample_is_spread_over_all_classes(
+def test_the_sample_is_spread_and_has_the_only_image_of_a_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("components.ingest.survey.SAMPLE", 12)
-    write_folder(tmp_path, each=40)
+    write_folder(tmp_path / "wide", each=40)
     sizes = {"blue": 30, "green": 40, "red": 50}
     for label, width in sizes.items():
-        for path in (tmp_path / label).iterdir():
+        for path in (tmp_path / "wide" / label).iterdir():
             path.write_bytes(encode(picture(1, width=width), "PNG"))
-    found = take_survey(list_images(str(tmp_path)), CONFIG)
+    found = take_survey(list_images(f"{tmp_path}/wide"), CONFIG)
     assert found.sampled == 12
     assert {width for width, _ in found.sizes} == set(sizes.values())
     assert (found.shorter_side, found.formats) == (24, {"PNG": 12})
-
-
-def test_the_only_image_of_a_class_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("components.ingest.survey.SAMPLE", 12)
+    folder = tmp_path / "rare"
     for split, each in (("train", 20), ("val", 10)):
-        write_folder(tmp_path, each=each, split=split)
-        (tmp_path / split / "swan").mkdir()
-        (tmp_path / split / "swan/1.jpg").write_bytes(encode(picture(1), "JPEG"))
-    assert 12 < take_survey(list_images(str(tmp_path)), CONFIG).sampled <= 14
-    (tmp_path / "val/swan/1.jpg").write_bytes(b"broken")
+        write_folder(folder, each=each, split=split)
+        (folder / split / "swan").mkdir()
+        (folder / split / "swan/1.jpg").write_bytes(encode(picture(1), "JPEG"))
+    assert 12 < take_survey(list_images(str(folder)), CONFIG).sampled <= 14
+    (folder / "val/swan/1.jpg").write_bytes(b"broken")
     with pytest.raises(DataError, match=r"Class 'swan' .* split 'eval': val/swan/1.jpg is rej"):
-        take_survey(list_images(str(tmp_path)), CONFIG)
-
-
-def noise(height: int, width: int) -> Image.Image:
-    return Image.frombytes("RGB", (width, height), random.Random(0).randbytes(height * width * 3))
+        take_survey(list_images(str(folder)), CONFIG)
 
 
 def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsspec.filesystem("memory")
+    best = {"quality": 100}
     long_header = {"exif": b"Exif\0\0" + bytes(60_000), "icc_profile": bytes(60_000)}
+    noise = Image.frombytes("RGB", (200, 302), random.Random(0).randbytes(200 * 302 * 3))
     images = {
-        "a/1.jpg": (encode(noise(300, 200), "JPEG", quality=100), 2**16),
-        "a/2.png": (encode(noise(301, 200), "PNG"), 2**16),
-        "b/1.jpg": (encode(noise(302, 200), "JPEG", quality=100, **long_header), None),
-        "b/3.jpg": (encode(noise(30, 20), "JPEG"), None),
+        "a/1.jpg": (encode(noise.crop((0, 0, 200, 300)), "JPEG", **best), 2**16),
+        "a/2.png": (encode(noise.crop((0, 0, 200, 301)), "PNG"), 2**16),
+        "b/1.jpg": (encode(noise, "JPEG", **best, **long_header), None),
+        "b/3.jpg": (encode(noise.crop((0, 0, 20, 30)), "JPEG"), None),
     }
     for name, (data, _) in images.items():
         fs.pipe(f"/large/{name}", data)
@@ -78,9 +72,7 @@ def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_folder_without_images_is_a_user_error(tmp_path: Path) -> None:
-    for name in ("a/1.jpg", "b/1.jpg"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes(b"text")
+    touch(tmp_path, "a/1.jpg", "b/1.jpg")
     named = r"None of 2 sampled files .* such as a/1.jpg \(not an image\)"
     with pytest.raises(DataError, match=named):
         take_survey(list_images(str(tmp_path)), CONFIG)

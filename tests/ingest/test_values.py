@@ -1,7 +1,9 @@
 """What stands for a label or a split is read by one rule, wherever it comes from."""
 
 import datetime
+import functools
 import math
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,83 +11,54 @@ import pytest
 
 from components.ingest.source.values import RefusedValueError, read_label, read_split
 
-NAMES = {"0": "blue", "1": "green", "2": "red"}
-UNLABELED = ("_unlabeled", "no_label", "Unlabelled", -1, "-1", -1.0)
+named = functools.partial(read_label, names={"0": "blue", "1": "green", "2": "red"})
+of_night = functools.partial(read_split, own=["night"])
+
+
+Read = Callable[[Any], object]
+# Reader, values, and what each of them stands for.
+TAKEN: list[tuple[Read, Sequence[Any], str | None]] = [
+    (named, ("cat", b"cat", ["cat"], [b"cat"]), "cat"),
+    (named, ("two words",), "two words"),
+    (named, ("017",), "017"),
+    (named, ("1.5",), "1.5"),
+    (named, (1, 1.0, "1.0", Decimal("1.00"), [0.0, 1.0, 0.0]), "green"),
+    (named, ("2", b"2", "02", [0, 0, 1]), "red"),
+    (named, (7,), "7"),
+    (named, (datetime.date(2024, 5, 1),), "2024-05-01"),
+    (named, (None, "", " ", b"", [], [None], math.nan, Decimal("nan")), None),
+    (named, ("_unlabeled", "no_label", "Unlabelled", -1, "-1", -1.0), None),
+    (read_label, ([0.0, 1.0],), "1"),
+    (of_night, ("train", "Training"), "train"),
+    (of_night, (b"dev", ["VALIDATION "]), "eval"),
+    (of_night, ("test_set",), "test"),
+    (of_night, ("night",), "night"),
+    (of_night, (math.nan, ""), None),
+]
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("cat", "cat"),
-        (b"cat", "cat"),
-        (["cat"], "cat"),
-        ([b"cat"], "cat"),
-        ("two words", "two words"),
-        ("017", "017"),
-        ("1.5", "1.5"),
-        (1, "green"),
-        ("2", "red"),
-        (b"2", "red"),
-        ("02", "red"),
-        (7, "7"),
-        (1.0, "green"),
-        ("1.0", "green"),
-        (Decimal("1.00"), "green"),
-        (datetime.date(2024, 5, 1), "2024-05-01"),
-        ([0, 0, 1], "red"),
-        ([0.0, 1.0, 0.0], "green"),
-        *((none, None) for none in (None, "", " ", b"", [], [None], math.nan, Decimal("nan"))),
-        *((none, None) for none in UNLABELED),
-    ],
+    ("read", "value", "stands_for"),
+    [(read, v, text) for read, values, text in TAKEN for v in values],
 )
-def test_labels(value: Any, text: str | None) -> None:
-    assert read_label(value, NAMES) == text
+def test_what_a_value_stands_for(read: Read, value: Any, stands_for: str | None) -> None:
+    assert read(value) == stands_for
+
+
+REFUSED: list[tuple[Read, Sequence[Any], str]] = [
+    (named, (["cat", "x"], [1, 1, 0], [3, 4], [0.0, 1.0]), "several"),
+    (named, (True, 1.5, math.inf, {"name": "cat"}, [True]), "neither text"),
+    (named, ("nan", "NaN", b"<NA>"), "missing"),
+    (read_label, ([0, 1],), "several"),  # Two whole numbers may be two labels.
+    (of_night, ("validate", "../c", "Night", 0, 4.0, "UNASSIGNED"), "is unknown"),
+    (of_night, ("nan",), "leave it empty"),
+    (of_night, (True,), "neither text"),
+]
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        *((some, "several") for some in (["cat", "x"], [1, 1, 0], [3, 4], [0.0, 1.0])),
-        *((odd, "neither text") for odd in (True, 1.5, math.inf, {"name": "cat"}, [True])),
-        *((value, "missing") for value in ("nan", "NaN", b"<NA>")),
-    ],
+    ("read", "value", "reason"), [(read, v, why) for read, values, why in REFUSED for v in values]
 )
-def test_what_is_no_label(value: Any, reason: str) -> None:
+def test_what_is_refused(read: Read, value: Any, reason: str) -> None:
     with pytest.raises(RefusedValueError, match=reason):
-        read_label(value, NAMES)
-
-
-def test_two_numbers_may_be_two_labels() -> None:
-    assert read_label([0.0, 1.0]) == "1"
-    with pytest.raises(RefusedValueError, match="several"):
-        read_label([0, 1])
-
-
-@pytest.mark.parametrize(
-    ("value", "split"),
-    [
-        ("train", "train"),
-        ("Training", "train"),
-        (b"dev", "eval"),
-        (["VALIDATION "], "eval"),
-        ("test_set", "test"),
-        ("night", "night"),
-        (math.nan, None),
-        ("", None),
-    ],
-)
-def test_splits(value: Any, split: str | None) -> None:
-    assert read_split(value, ["night"]) == split
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        *((value, "is unknown") for value in ("validate", "../c", "Night", 0, 4.0, "UNASSIGNED")),
-        ("nan", "leave it empty"),
-        (True, "neither text"),
-    ],
-)
-def test_unknown_splits(value: Any, reason: str) -> None:
-    with pytest.raises(RefusedValueError, match=reason):
-        read_split(value, ["night"])
+        read(value)

@@ -1,7 +1,6 @@
 """Records and their indexes: what is written, by TensorFlow's own classes, and what is read."""
 
 import io
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -44,12 +43,6 @@ def test_bytes_match_those_of_tensorflow(value: Value) -> None:
     assert b"".join(serialize(features)) == reference(features)
 
 
-def test_names_that_are_not_utf8_keep_their_bytes() -> None:
-    record = b"".join(serialize({"name": os.fsdecode(b"caf\xe9.jpg")}))
-    feature = tf.train.Example.FromString(record).features.feature["name"]
-    assert feature.bytes_list.value[0] == b"caf\xe9.jpg"
-
-
 def test_tensorflow_reads_the_file(tmp_path: Path) -> None:
     records = [b"", b"one", random.Random(0).randbytes(200_000)]
     with RecordWriter(str(tmp_path / "shard")) as writer:
@@ -58,9 +51,6 @@ def test_tensorflow_reads_the_file(tmp_path: Path) -> None:
     # It verifies all checksums.
     read = tf.data.TFRecordDataset(str(tmp_path / "shard")).as_numpy_iterator()
     assert list(read) == records
-
-
-NAMES = ["a/1.png", "größer/猫.jpg", "byte \udcff.jpg", "x" * 300, "", "b"]
 
 
 def record(data: bytes) -> bytes:
@@ -72,6 +62,9 @@ def saved(rows: npt.NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, rows)
     return buffer.getvalue()
+
+
+NAMES = ["a/1.png", "größer/猫.jpg", "byte \udcff.jpg", "x" * 300, "", "b"]
 
 
 def make_features(number: int) -> dict[str, Value]:

@@ -3,8 +3,7 @@
 import itertools
 import os
 import socket
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import fsspec
@@ -36,9 +35,9 @@ def mirror(url: str, folder: Path) -> Mirror:
     )
 
 
-def write(folder: Path, **files: bytes) -> Path:
+def write(folder: Path, files: Mapping[str, bytes]) -> Path:
     for name, data in files.items():
-        path = folder / name.replace("__", "/").replace("_pb", ".pb").replace("_json", ".json")
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return folder
@@ -61,22 +60,21 @@ def server() -> Iterator[GcsServer]:
 
 def a_run(folder: Path) -> Path:
     """Write files like those of a run: empty, small, large, and a record with paths."""
-    return write(
-        folder,
-        artifacts__Trainer__1__log=b"",
-        artifacts__Transform__2__shard=os.urandom(700_000),
-        pushed__7__saved_model_pb=b"graph",
-        pushed__7__variables__data=os.urandom(1000),
-        runs__1__run_json=f'{{"uri": "{folder}/artifacts/x", "output": "{folder}"}}'.encode(),
-        metadata_sqlite=os.urandom(9000),
-    )
+    files = {
+        "artifacts/Trainer/1/log": b"",
+        "artifacts/Transform/2/shard": os.urandom(700_000),
+        "pushed/7/saved_model.pb": b"graph",
+        "pushed/7/variables/data": os.urandom(1000),
+        "runs/1/run.json": f'{{"uri": "{folder}/artifacts/x", "output": "{folder}"}}'.encode(),
+        "metadata.sqlite": os.urandom(9000),
+    }
+    return write(folder, files)
 
 
 def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
     here = a_run(tmp_path / "here")
-    write(here, **{f"artifacts__many__{number}": os.urandom(50) for number in range(files)})
-    (here / "metadata_sqlite").rename(here / "metadata.sqlite")
-    write(here, logs__run=b"not ours", artifacts__x_unfinished=b"1")
+    write(here, {f"artifacts/many/{number}": os.urandom(50) for number in range(files)})
+    write(here, {"logs/run": b"not ours", "artifacts/x_unfinished": b"1"})
     mirror(url, here).store()
     objects = {found.path: found for found in find_files(url)}
     assert "logs/run" not in objects
@@ -109,10 +107,10 @@ def test_a_copy_in_s3(tmp_path: Path) -> None:
 
 
 def test_only_changes_are_transferred(server: GcsServer, tmp_path: Path) -> None:
-    here = write(tmp_path, artifacts__a=b"1", artifacts__b=b"2", pushed__c=b"3")
+    here = write(tmp_path, {"artifacts/a": b"1", "artifacts/b": b"2", "pushed/c": b"3"})
     mirror("gs://bucket", here).store()
     (here / "artifacts" / "a").unlink()
-    write(here, artifacts__b=b"22")
+    write(here, {"artifacts/b": b"22"})
     server.counts.clear()
     mirror("gs://bucket", here).store()
     assert (server.counts["upload"], server.counts["delete"]) == (1, 1)
@@ -120,7 +118,7 @@ def test_only_changes_are_transferred(server: GcsServer, tmp_path: Path) -> None
 
 
 def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path) -> None:
-    here = write(tmp_path, artifacts__a=b"1", artifacts__b=b"2", runs__c=b"3")
+    here = write(tmp_path, {"artifacts/a": b"1", "artifacts/b": b"2", "runs/c": b"3"})
     mirror("gs://bucket", here).store()
     # Lost there, lost here, and the ledger of a killed run.
     server.add_bucket("bucket").delete("artifacts/a")
@@ -138,13 +136,13 @@ def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path
 
 
 def test_overlapping_writes_are_refused(server: GcsServer, tmp_path: Path) -> None:
-    one = mirror("gs://bucket", write(tmp_path / "one", runs__a=b"1"))
+    one = mirror("gs://bucket", write(tmp_path / "one", {"runs/a": b"1"}))
     one.store()
     other = mirror("gs://bucket", tmp_path / "other")
     other.fetch()
-    write(tmp_path / "other", runs__a=b"2")
+    write(tmp_path / "other", {"runs/a": b"2"})
     other.store()
-    write(tmp_path / "one", runs__a=b"3 of one")
+    write(tmp_path / "one", {"runs/a": b"3 of one"})
     with pytest.raises(StorageError, match="Another process has written to"):
         one.store()
     one.fetch()
@@ -167,18 +165,13 @@ def test_objects_outside_the_folder_are_not_fetched(server: GcsServer, tmp_path:
     assert tree(tmp_path) == {}
 
 
-def make_three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allow three attempts, however long each takes."""
-    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01, first_deadline=6))
-    monkeypatch.setattr(retry, "_clock", itertools.count(step=1).__next__)
-    monkeypatch.setattr(retry, "_counts", Counter())
-
-
 @pytest.mark.slow
 def test_a_failing_store_is_named_with_the_cause(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_three_attempts(monkeypatch)
+    # Three attempts, however long each takes.
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01, first_deadline=6))
+    monkeypatch.setattr(retry, "_clock", itertools.count(step=1).__next__)
     server.fault_rates = {500: 1.0}
     with pytest.raises(StorageError, match=r"does not serve requests: HTTP status 500, \d times"):
         mirror("gs://bucket", tmp_path).fetch()
