@@ -35,9 +35,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     assert sentence.endswith(" is writing to the folder: waiting until it has ended.")
 
 
-def test_a_file_system_without_locks_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_locks_in_a_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -5,9 +5,7 @@ import pytest
 from components.host.progress import LOGGER, add_progress, naming_fold, report_progress
 
 
-def test_counts_add_up_per_task_and_are_reported_now_and_then(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_counts_add_up_and_are_reported_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, LOGGER.name):
         for amount in (60, 3, 1, 10, 54, 2):
             add_progress("a folder", amount, total=130, unit="images")

@@ -187,9 +187,7 @@ def test_the_model_sees_images_upright(name: str, check: Any) -> None:
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_phone_photos_are_checked_without_pillow_and_tensorflow(
-    monkeypatch: pytest.MonkeyPatch, orientation: int
-) -> None:
+def test_phone_photos_need_no_pillow(monkeypatch: pytest.MonkeyPatch, orientation: int) -> None:
     """They would take seconds to load, and milliseconds per image."""
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     monkeypatch.setattr(Image, "open", lambda file: pytest.fail("opened"))

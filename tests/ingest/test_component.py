@@ -32,9 +32,7 @@ def number(record: Any, key: str) -> int:
     return int(record.features.feature[key].int64_list.value[0])
 
 
-def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
-    ingested: nodes.Ingested, image_folder: Path
-) -> None:
+def test_every_file_is_accounted_for(ingested: nodes.Ingested, image_folder: Path) -> None:
     summary = json.loads(Path(ingested.rejects.uri, "summary.json").read_text())
     assert summary == {
         "files": 122,
@@ -68,9 +66,7 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
     assert found == sorted(str(path.relative_to(image_folder)) for path in files)
 
 
-def test_records_contain_the_file_and_its_properties(
-    ingested: nodes.Ingested, image_folder: Path
-) -> None:
+def test_records_hold_files_and_properties(ingested: nodes.Ingested, image_folder: Path) -> None:
     for record in nodes.read_examples(ingested.examples, "train"):
         path = text(record, example.FILENAME)
         data = (image_folder / path).read_bytes()

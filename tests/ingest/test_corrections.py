@@ -131,9 +131,7 @@ SECOND_ROUND: dict[str, tuple[_Decision, _Decision]] = {
 
 
 @pytest.mark.parametrize(("seen", "kept"), SECOND_ROUND.values(), ids=SECOND_ROUND.keys())
-def test_a_second_decision_is_about_the_label_in_the_folder(
-    seen: _Decision, kept: _Decision
-) -> None:
+def test_a_second_decision_is_about_the_original_label(seen: _Decision, kept: _Decision) -> None:
     later, expected = (
         Correction(ONE, "cat/1.jpg", action, before, after, "Bob")
         for action, before, after in (seen, kept)

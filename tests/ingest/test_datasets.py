@@ -122,9 +122,7 @@ def digests(shards: bytes) -> list[bytes]:
 
 
 @KINDS
-def test_damage_is_one_reject_and_the_rest_is_used(
-    name: str, images: list[Image], tmp_path: Path
-) -> None:
+def test_damage_costs_the_rest_of_a_shard(name: str, images: list[Image], tmp_path: Path) -> None:
     path, data = tmp_path / name.format(0), shard(name.format(0), images)
     path.write_bytes(data[: len(data) // 2])
     if name in ("x-{}.parquet", "file-{}.arrow"):  # Their index is at the end.
@@ -142,9 +140,7 @@ def test_damage_is_one_reject_and_the_rest_is_used(
 
 
 @KINDS
-def test_a_shard_that_changes_after_the_listing(
-    name: str, images: list[Image], tmp_path: Path
-) -> None:
+def test_a_shard_changed_after_its_listing(name: str, images: list[Image], tmp_path: Path) -> None:
     path = tmp_path / name.format(0)
     path.write_bytes(shard(path.name, images[:30]))
     listing = list_images(str(tmp_path))
@@ -332,19 +328,16 @@ def test_the_shards_of_a_table_are_no_data_set(log: str, tmp_path: Path) -> None
         list_images(f"{tmp_path}/data")
 
 
-@pytest.mark.parametrize(
-    ("path", "split"),
-    [
-        ("data/train-00000-of-00002-0a1b.parquet", "train"),
-        ("cifar10-test.tfrecord-00000-of-00001", "test"),
-        ("Split-eval/data_tfrecord-00000-of-00008", "eval"),
-        ("default/validation/0000.parquet", "eval"),
-        ("imagenet-val-000012.tar", "eval"),
-        ("strain-0.tar", None),
-    ],
-)
-def test_splits_of_names(path: str, split: str | None) -> None:
-    assert split_of_shard(path) == split
+def test_splits_of_names() -> None:
+    splits = {
+        "data/train-00000-of-00002-0a1b.parquet": "train",
+        "cifar10-test.tfrecord-00000-of-00001": "test",
+        "Split-eval/data_tfrecord-00000-of-00008": "eval",
+        "default/validation/0000.parquet": "eval",
+        "imagenet-val-000012.tar": "eval",
+        "strain-0.tar": None,
+    }
+    assert {path: split_of_shard(path) for path in splits} == splits
 
 
 def test_what_readers_pass_over_is_skipped(folder: Path, tmp_path: Path) -> None:

@@ -148,9 +148,7 @@ def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) 
     assert made.rejected() == [("red/broken.jpeg", "removed by a correction")]
 
 
-def test_a_class_may_vanish_but_two_must_stay(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_class_may_vanish_two_must_stay(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     paths = [f"{path.parent.name}/{path.name}" for path in sorted(folder.glob("*/*"))]
     green = [decide(folder, path, "relabel", "red") for path in paths if path.startswith("green")]
     with caplog.at_level(logging.WARNING):

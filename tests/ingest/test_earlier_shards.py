@@ -157,9 +157,7 @@ DIVIDED_ANEW = {*FAST, "another image of the same name", "twice as many shards"}
     "name",
     [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CHANGES],
 )
-def test_images_stay_where_they_are_and_the_records_are_those_of_reading_all_files_anew(
-    folder: Path, tmp_path: Path, reads: list[str], name: str
-) -> None:
+def test_records_as_if_all_anew(folder: Path, tmp_path: Path, reads: list[str], name: str) -> None:
     change, expected = CHANGES[name]
     ingest(folder, tmp_path / "out", 1)
     ingest(folder, tmp_path / "anew", 1, code="other code")
@@ -207,9 +205,7 @@ def test_groups_keep_their_split_though_copies_have_left_them(tmp_path: Path) ->
         assert {path for path in later if later[path][1] != found[0][path][1]} == set()
 
 
-def test_a_class_of_images_that_were_all_in_eval_is_divided_anew(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_class_that_was_all_in_eval_is_divided_anew(folder: Path, tmp_path: Path) -> None:
     ingest(folder, tmp_path / "out", 1)
     (folder / "bird").mkdir()
     for path, (_, split) in list_splits(tmp_path / "out", 1).items():
@@ -220,9 +216,7 @@ def test_a_class_of_images_that_were_all_in_eval_is_divided_anew(
     assert min(labels[split]["bird"] for split in ("train", "eval")) > 0
 
 
-def test_new_images_are_read_once_and_divided_with_their_class(
-    folder: Path, tmp_path: Path, reads: list[str]
-) -> None:
+def test_a_new_class_is_read_and_divided(folder: Path, tmp_path: Path, reads: list[str]) -> None:
     ingest(folder, tmp_path / "out", 1)
     reads.clear()
     (folder / "bird").mkdir()
@@ -236,9 +230,7 @@ def test_new_images_are_read_once_and_divided_with_their_class(
     assert {split for path, (_, split) in splits.items() if "bird" in path} == {"train", "eval"}
 
 
-def test_unchanged_shards_are_shared_and_the_earlier_artifact_is_left_alone(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_unchanged_shards_are_shared_and_left_alone(folder: Path, tmp_path: Path) -> None:
     def list_times() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in (examples / "1").rglob("*")}
 
@@ -336,9 +328,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_earlier_artifact_is_read_again(
-    folder: Path, tmp_path: Path, reads: list[str], name: str
-) -> None:
+def test_damage_is_read_again(folder: Path, tmp_path: Path, reads: list[str], name: str) -> None:
     config = CONFIG if name == "no pictures" else HEADER
     ingest(folder, tmp_path / "out", 1, config)
     expected = result(tmp_path / "out", 1)
@@ -349,9 +339,7 @@ def test_a_damaged_earlier_artifact_is_read_again(
     assert result(tmp_path / "out", 2) == expected
 
 
-def test_images_keep_their_split_when_their_shards_cannot_be_used_again(
-    folder: Path, tmp_path: Path, reads: list[str]
-) -> None:
+def test_splits_outlive_lost_shards(folder: Path, tmp_path: Path, reads: list[str]) -> None:
     ingest(folder, tmp_path / "out", 1, HEADER)
     later = time.time() + 1  # As a copy of the folder has it, beyond the granularity of clocks.
     for shard in (tmp_path / "out/examples/1").glob("Split-*/*"):
@@ -380,9 +368,7 @@ def test_no_new_checksum_hides_damage(folder: Path, tmp_path: Path) -> None:
     assert {*after} <= {*before}
 
 
-def test_other_code_and_options_read_all_files(
-    folder: Path, tmp_path: Path, reads: list[str]
-) -> None:
+def test_other_code_or_options_read_all(folder: Path, tmp_path: Path, reads: list[str]) -> None:
     ingest(folder, tmp_path / "out", 1)
     for number, (config, code) in enumerate(
         (
@@ -399,9 +385,7 @@ def test_other_code_and_options_read_all_files(
     assert count_examples(read_index(str(tmp_path / "out/examples/4"))).keys() == {"train", "eval"}
 
 
-def test_what_could_not_be_read_is_read_again(
-    folder: Path, tmp_path: Path, reads: list[str]
-) -> None:
+def test_the_unreadable_is_read_again(folder: Path, tmp_path: Path, reads: list[str]) -> None:
     (folder / "cat/link.jpg").symlink_to("nowhere.jpg")
     ingest(folder, tmp_path / "out", 1)
     (folder / "cat/nowhere.jpg").write_bytes(jpeg(900))

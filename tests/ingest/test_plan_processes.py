@@ -152,9 +152,7 @@ def test_the_number_of_files_decides_who_writes_them(tmp_path: Path) -> None:
     ("kind", "check", "expected"),
     [("PNG", "pixels", True), ("jpeg", "pixels", False), ("png", "header", False)],
 )
-def test_names_tell_whether_tensorflow_decodes_most_files(
-    tmp_path: Path, kind: str, check: Any, *, expected: bool
-) -> None:
+def test_names_tell_of_tensorflow(tmp_path: Path, kind: str, check: Any, *, expected: bool) -> None:
     def note(numbers: Sequence[int], job: IngestJob) -> None:
         jobs.append(job)
         write_all(numbers, job)

@@ -17,9 +17,7 @@ from tests.pictures import encode, picture, write_folder
 CONFIG = IngestConfig()
 
 
-def test_the_sample_is_spread_and_has_the_only_image_of_a_class(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sample_has_every_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.ingest.survey.SAMPLE", 12)
     write_folder(tmp_path / "wide", each=40)
     sizes = {"blue": 30, "green": 40, "red": 50}

@@ -27,9 +27,7 @@ class Work(ConcurrentDoFn):
 
 
 @pytest.mark.parametrize("elements", [(-0.01, 0.1), (0.1, -0.01, 0.1)], ids=["last", "in between"])
-def test_a_bundle_ends_when_all_its_elements_are_done_or_one_has_failed(
-    elements: tuple[float, ...],
-) -> None:
+def test_a_bundle_ends_when_all_is_done_or_one_fails(elements: tuple[float, ...]) -> None:
     def do(*elements: float) -> None:
         work.start_bundle()
         for element in elements:
@@ -50,30 +48,29 @@ def test_a_bundle_ends_when_all_its_elements_are_done_or_one_has_failed(
 FEW, DISK = 5_000, "/out"
 
 
-@pytest.mark.parametrize(
-    ("images", "target", "options", "starts"),
-    [
-        (FEW, DISK, "--direct_num_workers=2", False),
-        (FEW, DISK, "--runner=FlinkRunner --runner=directrunner", False),
-        (FEW, DISK, "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner", False),
-        (FEW + 1, DISK, "", True),
-        (None, DISK, "", True),
-        (FEW, "gs://bucket/out", "", True),
-        (FEW, DISK, "--runner=FlinkRunner", True),
-        (FEW, DISK, "--runner flink", True),
-        (FEW, DISK, "--runner=apache_beam.runners.dataflow.DataflowRunner", True),
-    ],
-)
-def test_few_images_on_a_disk_of_this_machine_need_no_beam(
-    images: int | None, target: str, options: str, *, starts: bool
-) -> None:
+# Images, where they go, options of Beam, and whether it is started.
+RUNS: list[tuple[int | None, str, str, bool]] = [
+    (FEW, DISK, "--direct_num_workers=2", False),
+    (FEW, DISK, "--runner=FlinkRunner --runner=directrunner", False),
+    (FEW, DISK, "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner", False),
+    (FEW + 1, DISK, "", True),
+    (None, DISK, "", True),
+    (FEW, "gs://bucket/out", "", True),
+    (FEW, DISK, "--runner=FlinkRunner", True),
+    (FEW, DISK, "--runner flink", True),
+    (FEW, DISK, "--runner=apache_beam.runners.dataflow.DataflowRunner", True),
+]
+
+
+def test_few_images_on_a_disk_of_this_machine_need_no_beam() -> None:
     def start_beam() -> beam.Pipeline:
         raise InterruptedError
 
-    work = Work(1)
-    with pytest.raises(InterruptedError) if starts else contextlib.nullcontext():
-        work.run([0.0], start_beam, options.split(), target=target, images=images)
-    assert work.written == ([] if starts else [0.0])
+    for images, target, options, starts in RUNS:
+        work = Work(1)
+        with pytest.raises(InterruptedError) if starts else contextlib.nullcontext():
+            work.run([0.0], start_beam, options.split(), target=target, images=images)
+        assert work.written == ([] if starts else [0.0]), (images, target, options)
 
 
 class Mistake(ConcurrentDoFn):

@@ -295,18 +295,14 @@ def test_a_dead_endpoint_gives_one_sentence(
 
 
 @pytest.mark.parametrize("endpoint", ["http://me:password@127.0.0.1:1", "127.0.0.1:9000", "minio"])
-def test_a_wrong_endpoint_gives_one_sentence(
-    once: None, monkeypatch: pytest.MonkeyPatch, endpoint: str
-) -> None:
+def test_a_wrong_endpoint(once: None, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     assert "set AWS_ENDPOINT_URL" in said(fileio.isdir)
     assert "set AWS_ENDPOINT_URL" in said(find_files)
 
 
 @pytest.mark.parametrize("missing", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
-def test_missing_credentials_give_one_sentence(
-    server: str, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
+def test_missing_credentials(server: str, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.delenv(missing)
     forget_clients()
     for operation in (fileio.isdir, write, find_files):

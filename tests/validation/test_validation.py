@@ -126,9 +126,7 @@ def counted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["beam", "here"])
-def test_statistics_without_the_images_are_those_that_tfx_would_write(
-    counted: dict[str, types.Artifact], name: str
-) -> None:
+def test_statistics_are_those_of_tfx(counted: dict[str, types.Artifact], name: str) -> None:
     theirs, ours = counted["tfx"], counted[name]
     assert (ours.split_names, ours.span) == (theirs.split_names, theirs.span)
     for split in artifact_utils.decode_split_names(theirs.split_names):
@@ -235,9 +233,7 @@ def finished(folder: Path, train: Statistics, *, span: int = 0) -> None:
     run.pass_gate()
 
 
-def test_gate_names_the_label_that_training_does_not_know(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_gate_names_unknown_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = Run(tmp_path / "run", statistics_of(["cat", "dog"] * 3), statistics_of(["cat", "zebra"]))
     run.validate()
     blessed = run.anomalies.get_json_value_custom_property(
@@ -439,9 +435,7 @@ def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
     assert earlier(labelled(cat=900, dog=500), 1) == names[2]
 
 
-def test_unchanged_examples_are_added_once_and_never_compared_with_themselves(
-    tmp_path: Path,
-) -> None:
+def test_unchanged_examples_are_never_compared_with_themselves(tmp_path: Path) -> None:
     first = Run(tmp_path / "first", labelled(cat=30, dog=30), key="a")
     add_to_history(first.history, first.statistics)
     again = Run(tmp_path / "again", labelled(cat=30, dog=30), key="a")
