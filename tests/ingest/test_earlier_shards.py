@@ -308,22 +308,19 @@ def overwrite(shard: Path) -> None:
     shard.write_bytes(data[:200] + bytes(50) + data[250:])
 
 
-def plan_of(shard: Path, suffix: str) -> Path:
-    return min((shard.parents[1] / PLANS).glob(f"*{suffix}"))
-
-
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
 
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "cut": cut,
-    "overwritten": overwrite,
-    "no shard": Path.unlink,
-    "no plans": lambda shard: shutil.rmtree(shard.parents[1] / PLANS),
-    "no pictures": lambda shard: plan_of(shard, ".pictures").unlink(),
-    "cut facts": lambda shard: cut(plan_of(shard, ".json")),
-    "no index": lambda shard: (shard.parents[1] / "index.json").unlink(),
+# What becomes of the first file of a kind.
+DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "cut": ("Split-train/*", cut),
+    "overwritten": ("Split-train/*", overwrite),
+    "no shard": ("Split-train/*", Path.unlink),
+    "no plans": (PLANS, shutil.rmtree),
+    "no pictures": (f"{PLANS}/*.pictures", Path.unlink),
+    "cut facts": (f"{PLANS}/*.json", cut),
+    "no index": ("index.json", Path.unlink),
 }
 
 
@@ -332,7 +329,8 @@ def test_damage_is_read_again(folder: Path, tmp_path: Path, reads: list[str], na
     config = CONFIG if name == "no pictures" else HEADER
     ingest(folder, tmp_path / "out", 1, config)
     expected = result(tmp_path / "out", 1)
-    DAMAGES[name](min((tmp_path / "out/examples/1").glob("Split-train/*")))
+    pattern, damage = DAMAGES[name]
+    damage(min((tmp_path / "out/examples/1").glob(pattern)))
     reads.clear()
     ingest(folder, tmp_path / "out", 2, config)
     assert reads

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import errno
 import os
@@ -93,24 +94,19 @@ def test_unreadable_folders_are_skipped(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_who_may_not_read_all() -> None:
     """Folders, links and neighbors without permission end nothing, as root cannot see."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as afterwards:
         root = touch(Path(folder), "cat/1.jpg", "dog/1.jpg", "fox/in/1.jpg", "lost+found/1")
         (root / "link").symlink_to(root / "fox/in")
         root.chmod(0o755)
-        for name in ("fox", "lost+found"):
-            (root / name).chmod(0)
-        is_root = os.geteuid() == 0
-        try:
-            if is_root:
-                os.seteuid(65534)
-            listing = list_images(folder)
-        finally:
-            if is_root:
-                os.seteuid(0)
-            for name in ("fox", "lost+found"):
-                (root / name).chmod(0o755)
-    locked = dict.fromkeys(("fox", "link"), "no permission to read")
-    assert dict(listing.skipped) == {**locked, "lost+found": "left by the system"}
+        for locked in (root / "fox", root / "lost+found"):
+            locked.chmod(0)
+            afterwards.callback(locked.chmod, 0o755)
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+            afterwards.callback(os.seteuid, 0)
+        listing = list_images(folder)
+    reasons = dict.fromkeys(("fox", "link"), "no permission to read")
+    assert dict(listing.skipped) == {**reasons, "lost+found": "left by the system"}
 
 
 def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:

@@ -112,11 +112,10 @@ def test_processes_end_with_the_run_and_do_not_import_its_script(tmp_path: Path)
         time.sleep(60)
         """)
     )
-    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "PYTHONSAFEPATH": ""}
     run = subprocess.Popen(
         [sys.executable, str(script)],
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": os.getcwd(), "PYTHONSAFEPATH": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -3,6 +3,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import boto3  # type: ignore[import-untyped]
@@ -103,29 +104,26 @@ def refuse(status: int, code: str) -> OSError:
     return error
 
 
-BROKEN = (
-    exceptions.ResponseStreamingError(error="closed"),
-    exceptions.ReadTimeoutError(endpoint_url="", error=""),
-    aiohttp.ClientPayloadError(),
-    refuse(503, "InternalError"),
-    refuse(400, "SlowDown"),
-)
-
-
 def test_a_broken_read_is_retried(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write(f"{STORE}/file", "whole")
-    whole, asked = S3FileSystem._call_s3, []
+    whole = S3FileSystem._call_s3
+    faults = [
+        exceptions.ResponseStreamingError(error="closed"),
+        exceptions.ReadTimeoutError(endpoint_url="", error=""),
+        aiohttp.ClientPayloadError(),
+        *(refuse(503, "InternalError"), refuse(400, "SlowDown")),
+    ]
 
     async def broken(self: Any, method: str, *details: Any, **options: Any) -> Any:
-        asked.append(method)
-        if len(asked) <= len(BROKEN):
-            raise BROKEN[len(asked) - 1]
+        assert method == "get_object"
+        if faults:
+            raise faults.pop()
         return await whole(self, method, *details, **options)
 
     monkeypatch.setattr(S3FileSystem, "_call_s3", broken)
     monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
     assert read(f"{STORE}/file") == "whole"
-    assert asked == ["get_object"] * (len(BROKEN) + 1)
+    assert not faults
 
 
 def test_a_failed_write_leaves_no_object(endpoint: str) -> None:
@@ -158,12 +156,8 @@ def test_folders_exist_while_they_have_objects(tree: str, client: Any) -> None:
 
 
 def test_walk(tree: str) -> None:
-    expected = [
-        (tree, ["y", "z"], ["x"]),
-        (f"{tree}/y", [], ["1", "2"]),
-        (f"{tree}/z", ["deep"], []),
-        (f"{tree}/z/deep", [], ["3"]),
-    ]
+    expected = [(tree, ["y", "z"], ["x"]), (f"{tree}/y", [], ["1", "2"])]
+    expected += [(f"{tree}/z", ["deep"], []), (f"{tree}/z/deep", [], ["3"])]
     assert list(fileio.walk(f"{tree}/")) == expected
     assert sorted(fileio.walk(tree, topdown=False)) == expected
     errors: list[OSError] = []
@@ -209,9 +203,9 @@ def test_missing_objects(endpoint: str) -> None:
 
 
 def test_odd_names_go_to_the_store_and_back(endpoint: str, tmp_path: Path) -> None:
+    (below := tmp_path / "from" / "below").mkdir(parents=True)
     for name in NAMES:
-        (tmp_path / "from" / "below").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "from" / "below" / name).write_text(name)
+        (below / name).write_text(name)
     write(f"{STORE}/copy/old")
     io_utils.copy_dir(str(tmp_path / "from"), f"{STORE}/copy")
     io_utils.copy_dir(f"{STORE}/copy", f"{STORE}/again")
@@ -321,10 +315,8 @@ def test_a_missing_bucket_is_named(endpoint: str) -> None:
 
 
 def test_refused_access_gives_one_sentence(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError("Access Denied.")
-
-    monkeypatch.setattr(S3FileSystem, "_call_s3", refuse)
+    denied = Mock(side_effect=PermissionError("Access Denied."))
+    monkeypatch.setattr(S3FileSystem, "_call_s3", denied)
     message = said(lambda url: fileio.open(f"{url}/x"))
     assert message == (
         f"Access to minio://bucket/run/x in the object store at {endpoint} was refused "
