@@ -3,7 +3,6 @@
 import errno
 import os
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -44,10 +43,8 @@ def test_a_full_disk_is_one_sentence(error: Exception) -> None:
         raise error
 
 
-@pytest.mark.parametrize(
-    "error", [from_system(errno.EIO), ValueError("full"), StorageError("No.")], ids=str
-)
-def test_other_errors_are_not_explained(tmp_path: Path, error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, explaining_full_disk(str(tmp_path)):
-        raise error
-    assert caught.value is error
+def test_other_errors_are_not_explained() -> None:
+    for error in (from_system(errno.EIO), ValueError("full"), StorageError("No.")):
+        with pytest.raises(type(error)) as caught, explaining_full_disk("/tmp"):
+            raise error
+        assert caught.value is error

@@ -11,7 +11,8 @@ from PIL import Image
 from components.images.canonical import canonicalize, decode
 from components.images.check import check_image
 from components.images.options import ImageOptions, TransformConfig
-from tests.pictures import encode, picture, scene
+from components.images.portable import prepare
+from tests.pictures import encode, picture
 
 Fit = Literal["crop", "stretch"]
 
@@ -144,12 +145,21 @@ def test_png_and_raw_are_lossless(storage: Literal["png", "raw"]) -> None:
         assert canonical.numpy()[0] == image.tobytes()
 
 
+def photograph(seed: int, height: int, width: int) -> bytes:
+    """Encode noise of all scales, as in a photograph."""
+    random = np.random.default_rng(seed)
+    pixels = np.full((height, width, 3), 128.0)
+    for scale in (2, 4, 16, 64):
+        noise = random.normal(0, 20, (height // scale + 1, width // scale + 1, 3))
+        pixels += noise.repeat(scale, 0).repeat(scale, 1)[:height, :width]
+    return encode(Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), "JPEG", quality=92)
+
+
 @pytest.mark.parametrize(("shrink", "size"), [(112, 96), (96, 96), (200, 96)])
 def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
     """Else the served model would see sharper images than it was trained on."""
     options = ImageOptions(shrink=shrink)
-    photographs = [scene(seed, size) for seed, size in enumerate([(500, 375), (333, 500)])]
-    files = [encode(photograph, "JPEG", quality=92) for photograph in photographs]
+    files = [photograph(seed, *shape) for seed, shape in enumerate([(375, 500), (500, 333)])]
     config = TransformConfig(size=size, storage="png")
     ingested = [check_image(file, options).encoded for file in files]
     trained, served, unaware = (
@@ -162,3 +172,32 @@ def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
         trained, decode(canonicalize(tf.constant(ingested), config), config)
     )
     assert np.abs(served - trained).mean() < 2 < np.abs(unaware - trained).mean()
+
+
+# As it is; smaller; larger by a whole and by another factor; flat and tall.
+SIZES = ((30, 30), (20, 17), (60, 90), (101, 131), (1, 40))
+
+
+@pytest.mark.parametrize(
+    ("options", "ingest", "difference"),
+    [
+        ({"fit": "crop", "storage": "png"}, {}, 0),
+        ({"fit": "stretch", "storage": "png"}, {}, 0),
+        ({"fit": "letterbox", "storage": "png"}, {}, 0),
+        # The losses of JPEG are left out: levels of 255 on average.
+        ({"fit": "crop", "storage": "jpeg"}, {}, 1.5),
+        ({"fit": "letterbox", "storage": "jpeg", "chroma": "half"}, {"shrink": 40}, 4),
+        ({"fit": "crop", "storage": "raw"}, {"shrink": 100, "quality": 80}, 3),
+    ],
+)
+@pytest.mark.slow
+def test_the_preparation_for_other_runtimes(
+    options: dict[str, Any], ingest: dict[str, Any], difference: float
+) -> None:
+    config, shrinking = TransformConfig(size=30, **options), ImageOptions(**ingest)
+    for height, width in SIZES:
+        image = np.asarray(picture(3, height=130, width=170))[:height, :width]
+        file = tf.io.encode_png(image)[tf.newaxis]
+        expected = decode(canonicalize(file, config, ingest=shrinking), config).numpy()
+        found = prepare(image[np.newaxis], config, ingest=shrinking).numpy()
+        assert np.abs(found.astype(int) - expected).mean() <= difference
