@@ -268,9 +268,9 @@ def once(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_deadline=0, deadline=0))
 
 
-def said(operation: Callable[[str], Any]) -> str:
+def said(operation: Callable[[str], Any], url: str = "minio://bucket/run") -> str:
     with pytest.raises(UserError) as caught:
-        operation("minio://bucket/run")
+        operation(url)
     message = str(caught.value)
     assert message.endswith(".")
     assert "\n" not in message
@@ -310,14 +310,13 @@ def test_missing_credentials(server: str, monkeypatch: pytest.MonkeyPatch, missi
 def test_a_missing_bucket_is_named(endpoint: str) -> None:
     sentence = f"There is no bucket no-such-bucket in the object store at {endpoint}"
     for operation in (write, fileio.open, fileio.listdir, find_files):
-        message = said(lambda _, of=operation: of("minio://no-such-bucket/run"))
-        assert message.startswith(sentence)
+        assert said(operation, "minio://no-such-bucket/run").startswith(sentence)
 
 
 def test_refused_access_gives_one_sentence(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = Mock(side_effect=PermissionError("Access Denied."))
     monkeypatch.setattr(S3FileSystem, "_call_s3", denied)
-    message = said(lambda url: fileio.open(f"{url}/x"))
+    message = said(fileio.open, "minio://bucket/run/x")
     assert message == (
         f"Access to minio://bucket/run/x in the object store at {endpoint} was refused "
         "(Access Denied): check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
