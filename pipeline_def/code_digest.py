@@ -1,9 +1,8 @@
 """Digest of the code behind each step: a cached result must not outlive the code that made it.
 
 TFX keys its cache by the name of an executor or run_fn, not by its code. The digest covers every
-file of ours that the step's modules import, directly or not, and the locked version of every
-library that these files import. For Tuner and Trainer it also covers the user's functions that
-options name.
+file of ours that the step's modules import, directly or not, and the versions of all libraries. For
+Tuner and Trainer it also covers the user's functions that options name.
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ import json
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-
-from packaging.markers import Marker
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.steps import STEPS, TRAINER, TUNER
@@ -30,24 +26,11 @@ from pipeline_def.steps import STEPS, TRAINER, TUNER
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
 _LOCK = "uv.lock"
-# Files and dependencies of packages are nine tenths of it.
-_DETAILS = re.compile(rb"^(?:wheels|dependencies) = \[\n(?: .*\n)*\]\n|^sdist = .*\n", re.MULTILINE)
 # Fields of statements, of a handler and of a case that hold statements.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 # In the wheel, it is one name.
 _OURS = {module.partition(".")[0] for row in STEPS.values() for module in row.code}
-
-# Libraries whose module and PyPI package have different names.
-_DISTRIBUTIONS = {
-    "PIL": "pillow",
-    "cv2": "opencv-python-headless",
-    "google.protobuf": "protobuf",
-    "google_crc32c": "google-crc32c",
-    "tensorflow_serving": "tensorflow-serving-api",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
 
 
 def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | None = None) -> str:
@@ -59,7 +42,7 @@ def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | N
     Raises:
         ConfigurationError: the module of a function does not exist.
     """
-    digest = _digest(_ROOT, *reach(STEPS[step].code))
+    digest = _digest(_ROOT, reach(STEPS[step].code), _libraries(_ROOT))
     for option, path in (("model.build_fn", build_fn), ("augmentation.fn", augmentation_fn)):
         if step in (TUNER.id, TRAINER.id) and path is not None:
             text = f"{digest} {_user_digest(path, option)}"
@@ -69,7 +52,8 @@ def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | N
 
 def whole_digest() -> str:
     """Return 16 hexadecimal digits that change with the code of any step."""
-    return _digest(_ROOT, *reach(module for row in STEPS.values() for module in row.code))
+    files = reach(module for row in STEPS.values() for module in row.code)
+    return _digest(_ROOT, files, _libraries(_ROOT))
 
 
 def program_digest(build_fn: str | None = None, augmentation_fn: str | None = None) -> str:
@@ -100,21 +84,36 @@ def _digest(root: Path, files: Iterable[str], libraries: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")
-    for name in sorted(libraries):
-        digest.update(f"{name}=={_version(name)}\n".encode())
+    for library in sorted(libraries):
+        digest.update(f"{library}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
+@functools.cache
+def _libraries(root: Path) -> tuple[str, ...]:
+    """Return what changes with the versions of the libraries.
+
+    That is the lock file, as a pipeline may be compiled on another machine than it runs on, and
+    which of its two sets of versions this Python takes. An installed wheel has no lock file: its
+    requirements count with their installed versions.
+    """
+    if (lock := root / _LOCK).exists():
+        newer = sys.version_info >= (3, 12)
+        return hashlib.sha256(lock.read_bytes()).hexdigest(), f"newer Python: {newer}"
+    requirements = importlib.metadata.requires("tfx-image-pipeline") or ()
+    names = {re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in requirements}
+    return tuple(f"{name}=={_version(name)}" for name in names)
+
+
+def reach(entries: Iterable[str]) -> set[str]:
     """Walk the imports of our modules.
 
-    Returns our files relative to the repository, including their packages' templates, and the
-    distributions that these files import.
+    Returns our files relative to the repository, including their packages' templates.
     """
-    files, libraries = _walk(_ROOT, entries, _OURS.__contains__)
+    files, _ = _walk(_ROOT, entries, _OURS.__contains__)
     for package in {(_ROOT / file).parent for file in files}:
         files.update(str(path.relative_to(_ROOT)) for path in _data_files(package))
-    return files, libraries
+    return files
 
 
 def _walk(
@@ -128,7 +127,7 @@ def _walk(
         is_own: whether a top-level module counts by its files in `root`, not by its version.
 
     Returns:
-        Files relative to `root`, and the distributions that these files import.
+        Files relative to `root`, and the top-level modules of libraries that these files import.
     """
     files: set[str] = set()
     libraries: set[str] = set()
@@ -138,12 +137,13 @@ def _walk(
         if module in seen:
             continue
         seen.add(module)
-        if not is_own(module.partition(".")[0]):
-            libraries.add(_distribution(module))
+        top = module.partition(".")[0]
+        if not is_own(top):
+            libraries.add(top)
         elif (path := _path(root, module)).is_file():
             files.add(str(path.relative_to(root)))
             waiting += [module.rpartition(".")[0], *_imports(root, module)]
-    return files, libraries - {""}
+    return files, libraries - sys.stdlib_module_names
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
@@ -188,49 +188,11 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
     return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
-def _distribution(module: str) -> str:
-    """Return the distribution of a module; "" for the standard library."""
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or module == "google":
-        return ""
-    known = ".".join(module.split(".")[:2]) if top == "google" else top
-    return _DISTRIBUTIONS.get(known, known.replace("_", "-").replace(".", "-"))
-
-
-@functools.cache
-def _locked_versions(root: Path) -> dict[str, str]:
-    """Read `uv.lock`: distribution → version for this Python; {} in an installed wheel."""
-    file = root / _LOCK
-    if not file.exists():
-        return {}
-    environment = _environment()
-    applies = functools.cache(lambda marker: Marker(marker).evaluate(environment))
-    versions: dict[str, str] = {}
-    for package in tomllib.loads(_DETAILS.sub(b"", file.read_bytes()).decode())["package"]:
-        markers = package.get("resolution-markers", ())
-        if not markers or any(map(applies, markers)):
-            versions[package["name"]] = package.get("version", "")
-    return versions
-
-
-def _environment() -> dict[str, str]:
-    """Return the markers that choose between versions: this Python, and Linux, as in the image.
-
-    Its patch release and this machine do not count: a pipeline may be compiled on another one.
-    """
-    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {
-        "python_version": minor,
-        "python_full_version": f"{minor}.99",
-        "sys_platform": "linux",
-        "platform_machine": "x86_64",
-    }
-
-
 def _user_digest(path: str, option: str) -> str:
     """Digest the module of a user's function, and what it imports from the same folder.
 
-    If it is in an installed package, only that package's code counts; libraries count by version.
+    If it is in an installed package, only that package's code counts; libraries count by version,
+    those of this program as a part of every digest.
     """
     module = path.rpartition(".")[0]
     root = _user_root(path, option)
@@ -240,7 +202,10 @@ def _user_digest(path: str, option: str) -> str:
             return top == module.partition(".")[0]
         return root.joinpath(top).is_dir() or _path(root, top).is_file()
 
-    return _digest(root, *_walk(root, [module], is_own))
+    files, imported = _walk(root, [module], is_own)
+    lock = (_ROOT / _LOCK).read_text() if (_ROOT / _LOCK).exists() else ""
+    others = {name for name in imported if f'name = "{name.replace("_", "-")}"' not in lock}
+    return _digest(root, files, {f"{name}=={_version(name)}" for name in others})
 
 
 def _user_root(path: str, option: str) -> Path:
@@ -261,9 +226,6 @@ def _user_root(path: str, option: str) -> Path:
 
 
 def _version(distribution: str) -> str:
-    """Return the locked version of a library, or else the installed one."""
-    if locked := _locked_versions(_ROOT).get(distribution):
-        return locked
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
