@@ -14,13 +14,8 @@ from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules
 from pipeline_def.kubeflow.client.api import Api, Connection
-from pipeline_def.kubeflow.client.run import (
-    RUN_ENDS,
-    Parameter,
-    RunFollower,
-    RunRequest,
-    describe,
-)
+from pipeline_def.kubeflow.client.follow import RUN_ENDS, describe, follow
+from pipeline_def.kubeflow.client.runs import Parameter, RunRequest
 from pipeline_def.kubeflow.specification import (
     Specification,
     check_documents,
@@ -143,11 +138,13 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     request = make_request(options, options.run_name)
     with connect(options) as api:
-        started = client.start_run(api, request)
-        print(f"Run: {started.run_id}\n{started.url}", flush=True)
+        run_id = client.start_run(api, request)
+        url = f"{api.address}/#/runs/details/{run_id}"
+        print(f"Run: {run_id}\n{url}", flush=True)
         if not options.wait:
             return 0
-        state = RunFollower(started).follow()
+        tasks = Specification(*request.documents).tasks
+        state = follow(lambda: client.read_run(api, run_id, tasks), url)
     if state not in RUN_ENDS:
         return _INTERRUPTED
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
@@ -178,14 +175,15 @@ def schedule(arguments: list[str]) -> int:
     with connect(options) as api:
         if options.list:
             listed = schedules.list_schedules(api, options.experiment)
-            rows = [(s.name, s.cron, "on" if s.enabled else "off", s.schedule_id) for s in listed]
+            rows = map(schedules.describe_schedule, listed)
             print_table(("Schedule", "Cron, with seconds", "", "ID"), rows)
         elif options.remove:
             schedules.remove_schedule(api, options.experiment, options.remove)
             print(f"Removed: {options.remove}")
         else:
             created = schedules.add_schedule(api, request, cron)
-            print(f"Schedule: {created.name}, {created.cron} (with seconds), {created.schedule_id}")
+            name, cron, _, schedule_id = schedules.describe_schedule(created)
+            print(f"Schedule: {name}, {cron} (with seconds), {schedule_id}")
     return 0
 
 
@@ -204,18 +202,19 @@ def runs(arguments: list[str]) -> int:
     with connect(options) as api:
         listed = client.list_runs(api, options.experiment, options.number)
     if options.json:
-        print_json([dataclasses.asdict(run) for run in listed])
+        print_json(listed)
     else:
         print_table(("Run", "Name", "State", "Started", "Took"), map(_row, listed))
     return 0
 
 
-def _row(run: client.ListedRun) -> Sequence[str]:
-    started = datetime.fromisoformat(run.created)
-    ended = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
+def _row(run: client.Row) -> Sequence[str]:
+    started, ended = datetime.fromisoformat(run["created_at"]), datetime.now(UTC)
+    if run["state"] in RUN_ENDS and run.get("finished_at"):
+        ended = datetime.fromisoformat(run["finished_at"])
     took = format_duration(max(0.0, (ended - started).total_seconds()))
-    began = f"{started.astimezone():%Y-%m-%d %H:%M}"
-    return run.run_id, run.name, describe(run.state), began, took
+    name, began = run.get("display_name", ""), f"{started.astimezone():%Y-%m-%d %H:%M}"
+    return run["run_id"], name, describe(run["state"]), began, took
 
 
 def logs(arguments: list[str]) -> int:
@@ -227,7 +226,7 @@ def logs(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     with connect(options) as api:
         run = client.find_run(api, options.experiment, options.run)
-        text = client.read_task_log(api, run.run_id, options.task)
+        text = client.read_task_log(api, run["run_id"], options.task)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     return 0
 
@@ -240,9 +239,10 @@ def stop(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     with connect(options) as api:
         run = client.find_run(api, options.experiment, options.run)
-        if run.state in RUN_ENDS:
-            print(f"{run.run_id} has already ended: {describe(run.state)}")
+        run_id = run["run_id"]
+        if run["state"] in RUN_ENDS:
+            print(f"{run_id} has already ended: {describe(run['state'])}")
             return 0
-        client.stop_run(api, run.run_id)
-    print(f"Stopping: {run.run_id}")
+        client.stop_run(api, run_id)
+    print(f"Stopping: {run_id}")
     return 0

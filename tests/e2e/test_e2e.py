@@ -119,7 +119,7 @@ class Compiled(runs.Runner):
 def test_the_scenario_passes_twice_on_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", lambda _: None)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.follow.time.sleep", lambda _: None)
     options = scenario.Options("2.17.0", "i:1", tmp_path)
     PLAYED.clear()
     with Cluster() as server:

@@ -119,11 +119,6 @@ class Api:
         self._client.rest_client.pool_manager.clear()
         self._client.close()
 
-    def kubectl(self, command: str, run_id: str) -> str:
-        """Return the command that shows the pods of a run, for messages."""
-        namespace = self.connection.namespace or "kubeflow"
-        return f"kubectl --namespace {namespace} {command} --selector pipeline/runid={run_id}"
-
     def call(self, service: str, method: str, action: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of a service, such as RunServiceApi, and return the JSON object it returns.
 

@@ -3,11 +3,10 @@
 import contextlib
 import dataclasses
 import datetime
-import functools
 import hashlib
 import json
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,14 @@ from components.contract.configuration import require
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
-from pipeline_def.kubeflow.client.task_details import (
+from pipeline_def.kubeflow.client.follow import (
+    RUN_ENDS,
+    RunView,
     list_tasks,
     read_state,
     read_view,
 )
-from pipeline_def.kubeflow.specification import Specification, pod_of, steps_of
+from pipeline_def.kubeflow.specification import pod_of, steps_of
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
     PRIVATE_ROOT,
@@ -36,34 +36,31 @@ from pipeline_def.service_errors import one_line
 
 _MOST_SEARCHED = 200
 
+Parameter = str | int | float | bool
+"""Value of a run parameter."""
+
+Row = dict[str, Any]
+"""A run as the API describes it."""
+
 
 @dataclass(frozen=True)
-class ListedRun:
-    """A run in the list of an experiment."""
+class RunRequest:
+    """A run to start."""
 
-    run_id: str
+    documents: list[Any]
+    """The specification and, if there is one, the platform's document."""
     name: str
-    state: str
-    created: str
-    """RFC 3339, like `finished`."""
-    finished: str
-    """Empty while it runs."""
-    schedule_id: str = ""
-    """Of the schedule that started it, if any."""
+    parameters: Mapping[str, Parameter]
+    pipeline_root: str | None = None
+    service_account: str | None = None
+    experiment: str = ""
+    """Created if missing."""
 
 
-def start_run(api: Api, request: RunRequest) -> StartedRun:
-    """Upload the specification as a new version of its pipeline and start a run of it."""
+def start_run(api: Api, request: RunRequest) -> str:
+    """Upload the specification as a new version of its pipeline; start a run and return its ID."""
     body = prepare_run(api, request)
-    run_id = api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
-    tasks = list(Specification(*request.documents).tasks)
-    hint = (
-        "its pod may wait for its image (wrong name, or missing credentials of the registry), a "
-        "secret, a volume, or a node with room for it; see "
-        f"`{api.kubectl('describe pods', run_id)}`."
-    )
-    url = f"{api.address}/#/runs/details/{run_id}"
-    return StartedRun(run_id, url, functools.partial(_read_run, api, run_id, tasks), hint)
+    return api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
 
 
 def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
@@ -74,7 +71,7 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
     pipeline = request.documents[0]["pipelineInfo"]["name"]
     pipeline_id = _find_or_create(api, "pipeline", pipeline)
     text = str(yaml.safe_dump_all(request.documents, sort_keys=False))
-    version_id = _upload(api, pipeline_id, _version_name(text), text)
+    version_id = _upload(api, pipeline_id, text)
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
     return {
         "display_name": request.name,
@@ -95,11 +92,6 @@ def find_experiment(api: Api, name: str) -> str:
     raise ConfigurationError(
         f"There is no experiment {name} at {api.address}: choose another --experiment."
     )
-
-
-def _version_name(text: str) -> str:
-    now = datetime.datetime.now(datetime.UTC)
-    return f"{now:%Y%m%d-%H%M%S-%f}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _present(**values: Any) -> dict[str, Any]:
@@ -129,7 +121,10 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
     return api.create(f"{kind}_id", service, method, f"create the {kind} {name}", body)
 
 
-def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
+def _upload(api: Api, pipeline_id: str, text: str) -> str:
+    """Upload a version, named by time and content."""
+    now = datetime.datetime.now(datetime.UTC)
+    version = f"{now:%Y%m%d-%H%M%S-%f}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")
         path.write_text(text, encoding="utf-8")
@@ -144,7 +139,7 @@ def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
         )
 
 
-def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
+def read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     """Read the state of a run; if it failed, with the reason from the log of the failed task."""
     run = _get(api, run_id)
     view = read_view(run, tasks)
@@ -158,7 +153,7 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     return view
 
 
-def list_runs(api: Api, experiment: str, most: int) -> list[ListedRun]:
+def list_runs(api: Api, experiment: str, most: int) -> list[Row]:
     """Return the latest runs of an experiment, newest first."""
     query = {
         "experiment_id": find_experiment(api, experiment),
@@ -166,26 +161,18 @@ def list_runs(api: Api, experiment: str, most: int) -> list[ListedRun]:
         "sort_by": "created_at desc",
     }
     listed = api.call("RunServiceApi", "run_service_list_runs", "list runs", **query)
-    return [
-        ListedRun(
-            str(run["run_id"]),
-            str(run.get("display_name", "")),
-            read_state(run),
-            str(run.get("created_at", "")),
-            str(run.get("finished_at", "")) if run.get("state") in RUN_ENDS else "",
-            str(run.get("recurring_run_id", "")),
-        )
-        for run in listed.get("runs") or []
-    ]
+    return [run | {"state": read_state(run)} for run in listed.get("runs") or []]
 
 
-def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
+def find_run(api: Api, experiment: str, wanted: str | None) -> Row:
     """Return the one run with this name, ID or beginning of an ID; None: the newest run."""
     runs = list_runs(api, experiment, 1 if wanted is None else _MOST_SEARCHED)
     if wanted is None:
         require(bool(runs), f"The experiment {experiment} has no runs.")
         return runs[0]
-    matching = [run for run in runs if run.name == wanted or run.run_id.startswith(wanted)]
+    matching = [
+        run for run in runs if run.get("display_name") == wanted or run["run_id"].startswith(wanted)
+    ]
     if len(matching) != 1:
         count = f"are {len(matching)} runs" if matching else "is no run"
         raise ConfigurationError(
@@ -215,7 +202,7 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
     return _read_kept_log(api, run, pod)
 
 
-def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
+def _read_kept_log(api: Api, run: Row, task: str) -> str:
     """Return the log that a task keeps in the object store, through the interface's server."""
     action, reasons = f"read the log of {task}", []
     for url in _log_urls(api, run, task):
@@ -227,14 +214,15 @@ def _read_kept_log(api: Api, run: dict[str, Any], task: str) -> str:
             return api.text("/artifacts/get", action, query)
         except ServiceError as error:
             reasons.append(f"{url}: {one_line(str(error))}")
+    namespace = api.connection.namespace or "kubeflow"
     raise ServiceError(
         f"There is no log of {task}: its step has not begun, or could not reach the store "
-        f"({'; '.join(reasons)}). Its pod, while it exists, may tell more: "
-        f"`{api.kubectl('logs --prefix', run['run_id'])}`."
+        f"({'; '.join(reasons)}). Its pod, while it exists, may tell more: `kubectl --namespace "
+        f"{namespace} logs --prefix --selector pipeline/runid={run['run_id']}`."
     )
 
 
-def _log_urls(api: Api, run: dict[str, Any], task: str) -> list[str]:
+def _log_urls(api: Api, run: Row, task: str) -> list[str]:
     """Return where a task may keep its log: below the pipeline root, which the API does not tell.
 
     Each namespace of a cluster with several users has a default of its own.
@@ -254,6 +242,6 @@ def _log_urls(api: Api, run: dict[str, Any], task: str) -> list[str]:
     return [kept_log(f"{place}/{name}/{run['run_id']}", task) for place in roots]
 
 
-def _get(api: Api, run_id: str) -> dict[str, Any]:
+def _get(api: Api, run_id: str) -> Row:
     run = api.call("RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id)
     return {"run_id": run_id, **run}

@@ -10,8 +10,7 @@ import yaml
 
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.api import Api, Connection
-from pipeline_def.kubeflow.client.run import RunRequest
-from pipeline_def.kubeflow.client.runs import start_run
+from pipeline_def.kubeflow.client.runs import RunRequest, read_run, start_run
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import LOGIN, KfpServer, Refusal, gateway_error, nodes
 
@@ -94,11 +93,12 @@ def test_a_token_that_is_renewed(server: KfpServer, spec: Path, tmp_path: Path) 
         documents = [*yaml.safe_load_all(spec.read_text())]
         run = start_run(api, RunRequest(documents, "first", {}, experiment="flowers"))
     server.token = "renewed"
-    with pytest.raises(UserError, match="401"):
-        run.read()
+    with Api(connection) as api, pytest.raises(UserError, match="401"):
+        read_run(api, run, ())
     (tmp_path / "token").write_text("renewed")
     server.script.append(nodes("CANCELED", "ImageExampleGen CANCELED 1 2"))
-    assert run.read().state == "CANCELED"
+    with Api(connection) as api:
+        assert read_run(api, run, ()).state == "CANCELED"
     own = [headers["authorization"] for headers in server.headers]
     assert own == [*[f"Bearer {TOKEN}"] * (len(own) - 1), "Bearer renewed"]
     assert {one["namespace"] for one in (*server.experiments, *server.pipelines)} == {"team"}

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from pipeline_def.kubeflow import run_commands
-from pipeline_def.kubeflow.client import run as client_run
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import CREATED, KfpServer, nodes
 
@@ -82,7 +81,7 @@ def test_a_mistake_is_one_sentence_before_anything_is_sent(
 
 def wait(say: Say, monkeypatch: pytest.MonkeyPatch, *argv: str) -> tuple[int, list[str]]:
     """Follow a run without waiting; return the status and the lines after the run's page."""
-    monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", lambda _: None)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.follow.time.sleep", lambda _: None)
     status, said = say("run", "--wait", *argv)
     return status, said.splitlines()[2:]
 
@@ -93,7 +92,7 @@ def test_each_change_of_a_task_is_written_once(
     server.script.extend(
         [
             {"state": "PENDING"},
-            nodes("RUNNING", "ImageExampleGen-driver RUNNING 1 -"),
+            nodes("RUNNING", "ImageExampleGen-driver RUNNING 1 -", "Trainer-driver PENDING 1 -"),
             *[nodes("RUNNING", CACHED, TRAINING)] * 2,
             # The run is over before its last task.
             nodes("SUCCEEDED", CACHED, TRAINING),
@@ -101,7 +100,8 @@ def test_each_change_of_a_task_is_written_once(
         ]
     )
     status, lines = wait(say, monkeypatch)
-    tasks = ["ImageExampleGen: CACHED", "Trainer: RUNNING", "Trainer: SUCCEEDED after 312 s"]
+    tasks = ["Trainer: PENDING", "ImageExampleGen: CACHED"]
+    tasks += ["Trainer: RUNNING", "Trainer: SUCCEEDED after 312 s"]
     end = f"Run SUCCEEDED: {server.url}/#/runs/details/run_id-1"
     assert (status, lines) == (0, [*tasks, end])
 
@@ -138,34 +138,17 @@ def test_a_failed_step_gives_its_own_reason(
     assert re.search(r"; see http://\S+/#/runs/details/run_id-1$", lines[2])
 
 
-def test_a_pod_that_does_not_start_is_reported_once(
-    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = iter(range(0, 10_000, 30))
-    monkeypatch.setattr(
-        "pipeline_def.kubeflow.client.run.time.monotonic", lambda: float(next(clock))
-    )
-    pod = ("executor RUNNING 10 -", "executor(0) PENDING 10 -")
-    waits = nodes("RUNNING", "ImageExampleGen RUNNING 50 -", "Trainer RUNNING 10 -", *pod)
-    done = nodes("SUCCEEDED", "ImageExampleGen RUNNING 50 -", "Trainer SUCCEEDED 10 300")
-    server.script.extend([*[waits] * 8, done])
-    _, lines = wait(say, monkeypatch, "--namespace", "team-a")
-    [told] = [line for line in lines if "pending" in line]
-    assert told.startswith("Trainer has been pending for 120 s: its pod may wait for its image")
-    command = "kubectl --namespace team-a describe pods --selector pipeline/runid=run_id-1"
-    assert f"see `{command}`." in told
-    assert lines == ["ImageExampleGen: RUNNING", told, "Trainer: SUCCEEDED after 290 s", lines[-1]]
-
-
 @pytest.mark.parametrize(("failures", "status"), [(3, 0), (-1, 2)])
 def test_an_unreachable_server_is_polled_again(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, failures: int, status: int
 ) -> None:
-    def start_failing(run: client_run.StartedRun) -> Any:
-        server.failures = failures
-        return client_run.RunFollower(run)
+    follow = run_commands.follow
 
-    monkeypatch.setattr(run_commands, "RunFollower", start_failing)
+    def start_failing(*run: Any) -> str:
+        server.failures = failures
+        return follow(*run)
+
+    monkeypatch.setattr(run_commands, "follow", start_failing)
     server.script.append(nodes("SUCCEEDED", CACHED, "Trainer SUCCEEDED 20 20"))
     found, lines = wait(say, monkeypatch)
     assert found == status
@@ -179,7 +162,7 @@ def test_ctrl_c_leaves_the_run_alone(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline_def.kubeflow.client.run.time.sleep", interrupt)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.follow.time.sleep", interrupt)
     server.script.append(nodes("RUNNING", "ImageExampleGen RUNNING 10 -"))
     status, said = say("run", "--wait")
     assert (status, "ImageExampleGen: RUNNING\n" in said) == (130, True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_def.kubeflow.client.task_details import read_state, read_view
+from pipeline_def.kubeflow.client.follow import read_state, read_view
 from tests.kubeflow.client.kfp_server import nodes
 
 # Excerpts of real answers of Kubeflow Pipelines 2.17.
