@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_origin
 import yaml
 
 from components.contract.configuration import from_dict
-from components.contract.error_messages import accepts, describe, find_field, strip
+from components.contract.error_messages import accepts, describe, did_you_mean, find_field, strip
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote, read_number
 from pipeline_def.config.config import Config
@@ -15,7 +15,6 @@ from pipeline_def.config.options import (
     list_options,
     list_sections,
     print_requested_help,
-    suggest,
 )
 from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
@@ -107,7 +106,7 @@ def _split(
             continue
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--"):
-            hint = suggest(name, known, prefix="--") if equals else ""
+            hint = did_you_mean(name, known, prefix="--") if equals else ""
             hint = hint or f" See {prog} --help."
             raise ConfigurationError(f"Unexpected argument {quote(word)}.{hint}")
         if name in list_sections() and name not in known:
@@ -115,7 +114,7 @@ def _split(
         if (option := _find_option(name, known)) is None:
             plain = name.replace("-", "_")
             if (option := _find_option(plain, known)) is None:
-                hint = suggest(plain, known, prefix="--") or f" See {prog} --help-all."
+                hint = did_you_mean(plain, known, prefix="--") or f" See {prog} --help-all."
                 raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
             name = plain
         values = _take_values(words, known[option], [value] if equals else [])
@@ -220,7 +219,7 @@ def read_file(path: str) -> dict[str, Any]:
             held = "empty" if value is None else quote(value)
             raise ConfigurationError(f"{path}: {name} is {held}, but {_describe_section(name)}")
         if _find_option(name, list_options()) is None:
-            hint = suggest(name, {*list_options(), *list_sections()}) or " See --help-all."
+            hint = did_you_mean(name, {*list_options(), *list_sections()}) or " See --help-all."
             raise ConfigurationError(f"{path}: unknown option '{name}'.{hint}")
         _set(values, name, value)
     return values

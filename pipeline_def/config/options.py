@@ -23,39 +23,6 @@ _WIDTH = 80
 _MANY = 10**9
 _FLAGS = ("-h", "--help")
 
-# Option → what Keras, fastai, timm and Ultralytics call it.
-_ELSEWHERE = {
-    "data": "data_dir dataset directory path source train_dir",
-    "output": "model_dir output_dir outdir project save_dir",
-    "ingest.splits": "split val_split valid_pct validation_split",
-    "transform.size": "image_size img_size imgsz input_size target_size",
-    "model.name": "arch architecture backbone network",
-    "model.weights": "pretrained",
-    "model.dropout": "drop drop_rate dropout_rate",
-    "augmentation.flip": "flip_lr fliplr hflip horizontal_flip",
-    "augmentation.shift": "translate width_shift_range",
-    "augmentation.rotation": "degrees max_rotate rotation_range",
-    "augmentation.hue": "hsv_h",
-    "augmentation.saturation": "hsv_s",
-    "augmentation.brightness": "hsv_v",
-    "augmentation.cutout": "erasing random_erasing reprob",
-    "training.epochs": "n_epoch n_epochs nb_epochs num_epochs",
-    "training.batch_size": "batch bs",
-    "training.learning_rate": "base_lr lr lr0 lr_max",
-    "training.optimizer": "opt opt_func",
-    "training.weight_decay": "wd",
-    "training.label_smoothing": "smoothing",
-    "training.patience": "early_stopping",
-    "training.metric": "monitor",
-    "training.balance": "class_weight class_weights",
-    "training.precision": "amp dtype fp16 half mixed_precision",
-    "training.accelerator": "device gpu gpus",
-    "training.seed": "manual_seed random_seed",
-    "training.minutes": "time",
-    "transfer.unfreeze": "freeze freeze_epochs",
-}
-_FROM_ELSEWHERE = {word: name for name, words in _ELSEWHERE.items() for word in words.split()}
-
 
 @dataclass(frozen=True)
 class Option:
@@ -126,12 +93,6 @@ def read_descriptions(owner: type) -> dict[str, str]:
     return texts
 
 
-def suggest(name: str, known: Collection[str], *, prefix: str = "") -> str:
-    """Return " Did you mean 'x'?" for a misspelled option, or the name that others give it."""
-    option = _FROM_ELSEWHERE.get(name.rpartition(".")[2].lower(), "")
-    return did_you_mean(option if option in known else name, known, prefix=prefix)
-
-
 def print_requested_help(
     arguments: Sequence[str],
     usage: str,
@@ -168,7 +129,7 @@ def print_requested_help(
 def _describe_topic(topic: str, shown: Collection[Option], prog: str) -> Iterator[str]:
     chosen = [option for option in shown if topic in (option.name, option.section)]
     if not chosen:
-        hint = suggest(topic, [*list_sections(), *list_options()]) or f" See {prog} --help."
+        hint = did_you_mean(topic, [*list_sections(), *list_options()]) or f" See {prog} --help."
         raise ConfigurationError(f"Unknown help topic '{topic}'.{hint}")
     yield from _describe(chosen)
     if len(chosen) == 1:

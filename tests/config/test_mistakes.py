@@ -10,16 +10,13 @@ from tests.config.command import parsed
 @pytest.mark.parametrize(
     ("argv", "option"),
     [
-        # Keras, fastai, timm and Ultralytics say so.
-        ("--training.lr=0.1", "training.learning_rate"),
-        ("--img-size=64", "transform.size"),
-        ("--num_epochs=8", "training.epochs"),
-        ("imgsz=3", "transform.size"),
+        ("--learning-rate=0.1", "training.learning_rate"),
+        ("epochs=3", "training.epochs"),
         ("data=photos", "data"),
-        ("--help=x --help bs", "training.batch_size"),
+        ("--help=x --help batch-size", "training.batch_size"),
     ],
 )
-def test_what_other_libraries_call_an_option(argv: str, option: str) -> None:
+def test_an_option_without_its_section_or_dashes(argv: str, option: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"Did you mean '(--)?{option}'\?"):
         parsed(*name_folder(argv.split()))
 
