@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -172,7 +172,8 @@ class KubeflowConfig:
     Kubeflow's own; empty: none."""
 
     steps: dict[Text, StepConfig] = field(default_factory=dict)
-    """Step → its resources and settings; the name `all` stands for every step."""
+    """Step → its resources and settings; the name `all` stands for every step. Steps that share a
+    pod, such as Evaluator-Pusher, have one name."""
 
     workers: Positive = 1
     """Machines that share a training; each has the resources of the step Trainer. 1: the step's own
@@ -191,26 +192,6 @@ class KubeflowConfig:
         """Return the resources and settings of step `name`; Tuner inherits those of Trainer."""
         general = self.step("Trainer") if name == "Tuner" else self.steps.get(EVERY_STEP)
         return self.steps.get(name, StepConfig()).over(general or StepConfig())
-
-    def shared(self, names: Sequence[str]) -> StepConfig:
-        """Return the settings of a pod that runs several steps.
-
-        Raises:
-            ConfigurationError: two of them have different values for one setting.
-        """
-        merged = StepConfig()
-        for name in names:
-            own = self.steps.get(name, StepConfig())
-            before, merged, other = merged, own.over(merged), merged.over(own)
-            for item in dataclasses.fields(own):
-                value, another = getattr(merged, item.name), getattr(other, item.name)
-                require(
-                    isinstance(value, list) or value == another,
-                    f"kubeflow.steps: {item.name} of {name} is {getattr(own, item.name)!r}, but "
-                    f"{' and '.join(names)} share a pod and another of them has "
-                    f"{getattr(before, item.name)!r}: give them the same value.",
-                )
-        return merged.over(self.steps.get(EVERY_STEP, StepConfig()))
 
     def lookups(self, name: str, steps: Iterable[str]) -> StepConfig:
         """Return the settings of the pod `name` of lookups: access as `steps` have, no machine."""

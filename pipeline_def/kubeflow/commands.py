@@ -13,7 +13,7 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_commands import Parser
-from pipeline_def.kubeflow.specification import LOOKUPS, ROOT_SCHEMES, Target
+from pipeline_def.kubeflow.specification import LOOKUPS, ROOT_SCHEMES, Target, pod_of
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
@@ -85,10 +85,10 @@ def _resolve_for_cluster(config: Config, target: Target) -> Config:
         raise ConfigurationError(
             "--tracking.mlflow is for local runs: docs/how-to/kubeflow.md shows how to log others."
         )
-    config.kubeflow.check_names([*STEPS, LOOKUPS])
+    config.kubeflow.check_names({LOOKUPS, *map(pod_of, STEPS)})
     for row in STEPS.values():
         for option in row.opens:
-            _check_reachable(config, option, row.id, target)
+            _check_reachable(config, option, pod_of(row.id), target)
     # Its checkpoints.
     _check_reachable(config, STORAGE, TRAINER.id, target)
     if f"{config.kubeflow.storage}/".startswith(f"{config.data.rstrip('/')}/"):

@@ -177,7 +177,8 @@ def _tell_training(parts: list[Part], config: Config, image: str) -> None:
         tasks[task] = by_pod[task]
         waiting += set().union(*map(producers, by_pod[task])) - {LOOKUPS, *tasks}
     deciding = [part for task in sorted(tasks) for part in tasks[task]]
-    seen = [(to_dict(part), config.kubeflow.step(part.step).image or image) for part in deciding]
+    images = {part.step: config.kubeflow.step(pod_of(part.step)).image for part in deciding}
+    seen = [(to_dict(part), images[part.step] or image) for part in deciding]
     digest = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
     [finder] = [p for p in parts if p.step == BASELINE_FINDER.id and p.interface.lookup]
     finder.parameters[TRAINING_PROPERTY] = ("STRING", constant(digest))

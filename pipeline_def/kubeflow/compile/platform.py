@@ -10,11 +10,11 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.specification import (
     LOOKUPS,
-    PODS,
     Spec,
     Specification,
     Target,
     executor_label,
+    pod_of,
     steps_of,
 )
 from pipeline_def.kubeflow.step_interface import (
@@ -66,9 +66,7 @@ def _step(document: Specification, config: KubeflowConfig, task: str) -> StepCon
     if task == LOOKUPS:
         found = document.definitions(task, "outputDefinitions", "parameters")
         steps = [step for step in STEPS if f"{step}_{RESOLVED_PARAMETER}" in found]
-        return config.lookups(task, steps)
-    if task in PODS:
-        return config.shared(PODS[task])
+        return config.lookups(task, dict.fromkeys(map(pod_of, steps)))
     starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)
 

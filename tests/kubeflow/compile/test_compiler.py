@@ -248,9 +248,9 @@ def test_run_parameters_have_defaults(spec: Spec) -> None:
 
 
 SETTINGS = {
-    "BaselineFinder": StepConfig(memory=64, gpus=1),
-    "ImageReport": StepConfig(cpu=3, env={"A": "1"}, volumes={"claim": "/mnt/data"}),
-    "Pusher": StepConfig(env={"B": "2"}),
+    "Evaluator-Pusher": StepConfig(
+        memory=64, cpu=3, gpus=1, env={"A": "1", "B": "2"}, volumes={"claim": "/mnt/data"}
+    ),
     "Lookups": StepConfig(cpu=1),
     "all": StepConfig(
         image_pull_secrets=["login"],
@@ -283,7 +283,6 @@ def test_resources_of_each_step() -> None:
     assert trainer["resources"] == {"cpuLimit": 8, "cpuRequest": 8, **memory, **gpus}
     assert trainer["env"][0] == {"name": "A", "value": "1"}
     assert settings_of(made, "Trainer").retries == 3
-    # Steps that share a pod share their settings.
     last = container(made, "Evaluator-Pusher")
     assert (last["resources"]["memoryLimit"], last["resources"]["cpuLimit"]) == (64, 3)
     assert [one["name"] for one in last["env"]] == ["A", "B", "STEP_SETTINGS"]
@@ -366,7 +365,7 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
 MISTAKES = {
     "--kubeflow.storage gs://bucket/images/models": "lies in --data",
     "--kubeflow.steps '{Trainr: {cpu: 4}}'": "an unknown step, Trainr. Did you mean 'Trainer'?",
-    "--kubeflow.steps '{Evaluator: {memory: 8}, Pusher: {memory: 4}}'": "and Pusher share a pod",
+    "--kubeflow.steps '{Evaluator: {memory: 8}}'": "step, Evaluator. The steps are all, Evaluator-",
     "--name 'My images'": "Invalid pipeline name 'My images'",
     "--kubeflow.pipeline_root /data": "The pipeline root is /data: it must start with gs://",
     "--data http://host/images": "--data is http://host/images: a cluster needs a URL, such",

@@ -66,7 +66,7 @@ def test_a_path_on_this_machine_is_refused(
 
 
 def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = ("--kubeflow.steps", "{Pusher: {volumes: {claim: /mnt}}}")
+    steps = ("--kubeflow.steps", "{Evaluator-Pusher: {volumes: {claim: /mnt}}}")
     assert kfp_runner.main([*MINIMAL, *steps, "--kubeflow.storage", "/mnt/models"]) == 2
     assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
 
