@@ -7,11 +7,9 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from components.contract.artifact_files import METRICS_FILE, PAGE_FILE
-from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.contract.example import (
     CORRECTIONS_FILE,
@@ -97,72 +95,8 @@ def _read_pushed(pushed: StepOutput) -> Pushed | None:
     return Pushed(known["pushed_version"], known["pushed_destination"])
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The keys of `summary.json`."""
-
-    examples: dict[str, int]
-    """Images per split."""
-    rejected: int
-    skipped: int
-    """Hidden files and files outside label folders."""
-    duplicates: int
-    """Files with the same bytes as another file."""
-    label_conflicts: int
-    """Images with more than one label."""
-    in_several_splits: int
-    """Images in more than one split, so that evaluation uses training images."""
-    warnings: list[str]
-    """Findings of validation that do not stop the run."""
-    classes: list[str]
-    metrics: dict[str, float | None]
-    """Metrics on the split `evaluated_on`; null where undefined."""
-    accuracy_interval: list[float]
-    """Bounds of the 95% confidence interval."""
-    evaluated_on: str
-    """Split that the metrics are measured on."""
-    weights_chosen_on: str
-    """Split that chose the epoch; if it is `evaluated_on` too, metrics are slightly optimistic."""
-    training: dict[str, Any]
-    """`images_per_second`; `input_wait_fraction` of the training time; the `cache` used; `advice`
-    if training waited too long, else null."""
-    baseline: dict[str, Any] | None
-    """previous model: `version`, the number of the `run` that pushed it, null if unknown,
-    and `accuracy` on the same images."""
-    blessed: bool
-    outcome: str
-    """blessed, undecided (the measured values may be due to chance) or refused."""
-    headline: str
-    """The verdict in a sentence."""
-    evidence: str
-    """How well the images support the verdict, in a sentence."""
-    blessing_reason: str
-    formats: dict[str, str]
-    """Other format of the model → why it is not published; "" if it is, with the model."""
-    findings: list[dict[str, str]]
-    """What to look at, the most important first: `text`, `why`, `advice`, and the report's
-    `section`."""
-    try_first: str
-    """Options of the run that is most likely to be better; empty if no finding advises any."""
-    looked_at: list[str]
-    """All checks, with or without findings."""
-    pushed_model: str | None
-    """None also if a rollback withdrew the model."""
-    model_in_use: str | None
-    """The newest pushed version, of this run or an earlier one."""
-    store_retries: dict[str, int]
-    """Retried requests to stores, by cause."""
-    nodes: dict[str, dict[str, Any]]
-    """Step → seconds, cached."""
-    paths: dict[str, str]
-    """Files and folders with more."""
-    search: dict[str, Any] | None = None
-    """What `training.minutes` found: `text`, `trials` and more."""
-    rolled_back_to: str | None = None
-    """Version that a rollback made the current model, if this run did not push another."""
-    corrections: dict[str, Any] = field(default_factory=dict)
-    """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
-    why the first ones were not applied; empty without a file."""
+Summary = dict[str, Any]
+"""The content of `summary.json`; docs/reference/outputs.md explains its keys."""
 
 
 def write_summary(record: RunRecord, layout: Layout, *, validation: ValidationConfig) -> Summary:
@@ -176,9 +110,9 @@ def write_summary(record: RunRecord, layout: Layout, *, validation: ValidationCo
     summary = summarize(record, layout, describe_warnings(findings, validation))
     page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
     try:
-        shutil.copyfile(page, summary.paths["report"])
+        shutil.copyfile(page, summary["paths"]["report"])
         with open(layout.summary, "w", encoding="utf-8") as file:
-            json.dump(to_dict(summary), file, indent=2)
+            json.dump(summary, file, indent=2)
             file.write("\n")
     except OSError as error:
         raise StorageError(f"Cannot write {error.filename}: {error.strerror}.") from error
@@ -200,38 +134,38 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
     if baseline:
         pushing = find_push(layout.output, baseline["version"])
         baseline = {**baseline, "run": pushing.number if pushing else None}
-    return Summary(
-        examples=record.data.examples,
+    return {
+        "examples": record.data.examples,
         **{name: ingest[name] for name in counted},
-        corrections=record.data.corrections,
-        warnings=warnings,
-        classes=sorted(index["labels"][TRAIN]),
-        metrics=record.metrics,
-        accuracy_interval=report["metrics"]["accuracy"]["interval"],
-        evaluated_on=record.split,
-        weights_chosen_on=report["selection_split"],
-        training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
-        search=report.get("search"),
-        baseline=baseline,
-        blessed=bool(record.blessed),
-        outcome=record.outcome,
-        headline=record.headline,
-        evidence=record.evidence,
-        blessing_reason="; ".join(record.reasons),
-        formats={one["kind"]: one["reason"] for one in report.get("formats", ())},
-        findings=report["examination"]["findings"],
-        try_first=report["examination"].get("first", ""),
-        looked_at=report["examination"]["looked_at"],
-        pushed_model=pushed.destination if pushed else None,
-        rolled_back_to=rollback.restored if rollback and not pushed else None,
-        model_in_use=in_use,
-        store_retries=count_retries(),
-        nodes={
+        "corrections": record.data.corrections,
+        "warnings": warnings,
+        "classes": sorted(index["labels"][TRAIN]),
+        "metrics": record.metrics,
+        "accuracy_interval": report["metrics"]["accuracy"]["interval"],
+        "evaluated_on": record.split,
+        "weights_chosen_on": report["selection_split"],
+        "training": outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
+        "search": report.get("search"),
+        "baseline": baseline,
+        "blessed": bool(record.blessed),
+        "outcome": record.outcome,
+        "headline": record.headline,
+        "evidence": record.evidence,
+        "blessing_reason": "; ".join(record.reasons),
+        "formats": {one["kind"]: one["reason"] for one in report.get("formats", ())},
+        "findings": report["examination"]["findings"],
+        "try_first": report["examination"].get("first", ""),
+        "looked_at": report["examination"]["looked_at"],
+        "pushed_model": pushed.destination if pushed else None,
+        "rolled_back_to": rollback.restored if rollback and not pushed else None,
+        "model_in_use": in_use,
+        "store_retries": count_retries(),
+        "nodes": {
             name: {"seconds": step.seconds, "cached": step.state == "cached"}
             for name, step in record.steps.items()
         },
-        paths=_list_paths(outputs, layout, record, in_use=in_use),
-    )
+        "paths": _list_paths(outputs, layout, record, in_use=in_use),
+    }
 
 
 def _list_paths(

@@ -32,12 +32,12 @@ def print_summary(
     # Imports SciPy.
     from components.metrics.proof import SIGNIFICANT
 
-    sign, color = _SIGNS[summary.outcome]
-    if summary.evidence not in (SIGNIFICANT, ""):
+    sign, color = _SIGNS[summary["outcome"]]
+    if summary["evidence"] not in (SIGNIFICANT, ""):
         color = color.replace("green", "yellow")
-    published = "Published" if summary.pushed_model else "Not published"
+    published = "Published" if summary["pushed_model"] else "Not published"
     console.print()
-    for line in wrap(console, f"{sign} {summary.headline} {published}."):
+    for line in wrap(console, f"{sign} {summary['headline']} {published}."):
         console.print(Text(line, f"bold {color}"), soft_wrap=True)
     for name, text in (
         *_model_rows(summary),
@@ -55,55 +55,58 @@ def print_summary(
 
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    split = summary.evaluated_on
+    split = summary["evaluated_on"]
     if count_folds(split):
         split = f"all images, cross-validated over {split}"
-    yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {split}. {summary.evidence}".strip()
-    yield "Reasons", summary.blessing_reason
-    if summary.baseline:
-        run, version = summary.baseline.get("run"), summary.baseline["version"]
+    accuracy, evidence = summary["metrics"]["accuracy"], summary["evidence"]
+    yield "Accuracy", f"{accuracy:.4f} on {split}. {evidence}".strip()
+    yield "Reasons", summary["blessing_reason"]
+    if summary["baseline"]:
+        run, version = summary["baseline"].get("run"), summary["baseline"]["version"]
         name = f"run {run}" if run else f"version {version}"
-        yield "Before", f"{summary.baseline['accuracy']:.4f}, {name}"
+        yield "Before", f"{summary['baseline']['accuracy']:.4f}, {name}"
 
 
 def _format_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield a row for all formats that go with the model, and one for each that does not."""
-    failed = {kind: reason for kind, reason in summary.formats.items() if reason}
-    texts = [", ".join(kind for kind in summary.formats if kind not in failed)]
+    failed = {kind: reason for kind, reason in summary["formats"].items() if reason}
+    texts = [", ".join(kind for kind in summary["formats"] if kind not in failed)]
     texts += [f"{kind} is missing: {reason}" for kind, reason in failed.items()]
     yield from _list_first("Formats", [text for text in texts if text], len(texts))
 
 
 def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
-    yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
-    if summary.corrections:
-        reasons = "".join(f"; {reason}" for reason in summary.corrections["reasons"][:1])
-        yield "Corrections", f"{describe_corrections(summary.corrections)}{reasons}"
-    if summary.duplicates:
-        conflicts, leaks = summary.label_conflicts, summary.in_several_splits
+    counts = ", ".join(f"{count:,} {split}" for split, count in summary["examples"].items())
+    yield "Images", f"{counts}; {summary['rejected']:,} rejected, {summary['skipped']:,} skipped"
+    if summary["corrections"]:
+        reasons = "".join(f"; {reason}" for reason in summary["corrections"]["reasons"][:1])
+        yield "Corrections", f"{describe_corrections(summary['corrections'])}{reasons}"
+    if summary["duplicates"]:
+        conflicts, leaks = summary["label_conflicts"], summary["in_several_splits"]
         images = f"{conflicts:,} image{' appears' if conflicts == 1 else 's appear'}"
         more = f"; {images} under two labels" if conflicts else ""
         more += f"; {leaks:,} in several splits" if leaks else ""
-        copies = "copy" if summary.duplicates == 1 else "copies"
-        yield "Duplicates", f"{summary.duplicates:,} extra {copies}{more}"
-    yield from _list_first("Warnings", summary.warnings, _MOST_WARNINGS)
-    rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_fraction"))
+        copies = "copy" if summary["duplicates"] == 1 else "copies"
+        yield "Duplicates", f"{summary['duplicates']:,} extra {copies}{more}"
+    yield from _list_first("Warnings", summary["warnings"], _MOST_WARNINGS)
+    rate, waited = (
+        summary["training"][key] for key in ("images_per_second", "input_wait_fraction")
+    )
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
-    if summary.search:
-        yield "Search", summary.search["text"]
-    if retries := summary.store_retries:
+    if summary["search"]:
+        yield "Search", summary["search"]["text"]
+    if retries := summary["store_retries"]:
         causes = ", ".join(f"{count:,} {cause}" for cause, count in retries.items())
         yield "Retries", f"{sum(retries.values()):,} requests to stores were retried: {causes}"
 
 
 def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
-    findings = [f"{finding['text']}: {finding['advice']}" for finding in summary.findings]
-    if summary.try_first:
-        yield "Try first", f"run again with {summary.try_first}"
+    findings = [f"{finding['text']}: {finding['advice']}" for finding in summary["findings"]]
+    if summary["try_first"]:
+        yield "Try first", f"run again with {summary['try_first']}"
     yield from _list_first("Findings", findings, _MOST_FINDINGS)
     if not findings:
-        yield "Findings", f"none in {len(summary.looked_at)} checks, which the report lists"
+        yield "Findings", f"none in {len(summary['looked_at'])} checks, which the report lists"
 
 
 def _list_first(title: str, texts: list[str], most: int) -> Iterator[tuple[str, str]]:
@@ -115,22 +118,23 @@ def _list_first(title: str, texts: list[str], most: int) -> Iterator[tuple[str, 
 
 def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     """Yield paths by title."""
-    paths = {name: shlex.quote(_shown(path)) for name, path in summary.paths.items()}
+    paths = {name: shlex.quote(_shown(path)) for name, path in summary["paths"].items()}
     yield "Report", paths["report"]
     yield "Numbers", shlex.quote(_shown(summary_file))
-    model = shlex.quote(_shown(summary.pushed_model)) if summary.pushed_model else ""
-    why = f": the rollback to version {summary.rolled_back_to} keeps it out"
-    yield "Model", model or f"not pushed{why if summary.rolled_back_to and summary.blessed else ''}"
-    if summary.rejected:
+    model = shlex.quote(_shown(summary["pushed_model"])) if summary["pushed_model"] else ""
+    rollback = summary["rolled_back_to"] if summary["blessed"] else None
+    why = f": the rollback to version {rollback} keeps it out" if rollback else ""
+    yield "Model", model or f"not pushed{why}"
+    if summary["rejected"]:
         yield "Rejects", paths["rejects"]
 
 
 def _list_commands(summary: Summary, output: str, evaluated: Sequence[int]) -> Iterator[str]:
     """Yield commands that review, serve, predict and compare."""
     where = f"--output {shlex.quote(_shown(output))}"
-    if any(finding.get("section") == "suspects" for finding in summary.findings):
+    if any(finding.get("section") == "suspects" for finding in summary["findings"]):
         yield f"review {where}"
-    if summary.model_in_use:
+    if summary["model_in_use"]:
         yield f"serve {where}"
         yield f"predict DIR {where}"
     else:

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,52 +15,55 @@ from pipeline_def.local.run_display import RunDisplay, redirect_output
 from pipeline_def.local.summary_table import print_summary
 from pipeline_def.runs.record import Step
 
-SUMMARY = Summary(
-    examples={"eval": 20, "train": 1_280},
-    rejected=2,
-    skipped=1,
-    duplicates=3,
-    label_conflicts=1,
-    in_several_splits=0,
-    warnings=[f"train: warning {number}" for number in range(7)],
-    classes=[f"class {number}" for number in range(30)],
-    metrics={"accuracy": 0.91234, "loss": 0.3},
-    accuracy_interval=[0.9, 0.925],
-    evaluated_on="test",
-    weights_chosen_on="eval",
-    training={
+SUMMARY: Summary = {
+    "search": None,
+    "rolled_back_to": None,
+    "corrections": {},
+    "examples": {"eval": 20, "train": 1_280},
+    "rejected": 2,
+    "skipped": 1,
+    "duplicates": 3,
+    "label_conflicts": 1,
+    "in_several_splits": 0,
+    "warnings": [f"train: warning {number}" for number in range(7)],
+    "classes": [f"class {number}" for number in range(30)],
+    "metrics": {"accuracy": 0.91234, "loss": 0.3},
+    "accuracy_interval": [0.9, 0.925],
+    "evaluated_on": "test",
+    "weights_chosen_on": "eval",
+    "training": {
         "images_per_second": 1234.5,
         "input_wait_fraction": 0.345,
         "cache": "none",
         "advice": "set input.cache to decoded",
     },
-    baseline={"version": "17", "accuracy": 0.9, "run": 2},
-    blessed=True,
-    outcome="blessed",
-    headline="Accuracy 91.2 %.",
-    evidence="Significant at 95 %.",
-    blessing_reason="accuracy 0.912 is above 0.500",
-    formats={"int8": "", "onnx": "conversion failed: no Lgamma"},
-    findings=[
+    "baseline": {"version": "17", "accuracy": 0.9, "run": 2},
+    "blessed": True,
+    "outcome": "blessed",
+    "headline": "Accuracy 91.2 %.",
+    "evidence": "Significant at 95 %.",
+    "blessing_reason": "accuracy 0.912 is above 0.500",
+    "formats": {"int8": "", "onnx": "conversion failed: no Lgamma"},
+    "findings": [
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
     ],
-    try_first="--model.weights none",
-    looked_at=["this", "that"],
-    pushed_model="/a folder/" + "long/" * 40,
-    model_in_use="/out/pushed/17",
-    store_retries={"HTTP status 429": 1_200, "a timeout": 3},
-    nodes={
+    "try_first": "--model.weights none",
+    "looked_at": ["this", "that"],
+    "pushed_model": "/a folder/" + "long/" * 40,
+    "model_in_use": "/out/pushed/17",
+    "store_retries": {"HTTP status 429": 1_200, "a timeout": 3},
+    "nodes": {
         "Trainer": {"seconds": 30.2, "cached": False},
         "Transform": {"seconds": 5.0, "cached": False},
         "Pusher": {"seconds": 0.1, "cached": True},
     },
-    paths={
+    "paths": {
         "report": "/out/report.html",
         "rejects": "/out/rejects.jsonl",
         "duplicates": "/out/d.jsonl",
         "training_logs": "/out/run",
     },
-)
+}
 
 
 def show_run(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +169,7 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.chdir("/")
     reason = "; ".join(f"reason {number}" for number in range(30))
-    summary = replace(SUMMARY, blessing_reason=reason, pushed_model="/out/pushed/17")
+    summary = SUMMARY | {"blessing_reason": reason, "pushed_model": "/out/pushed/17"}
     show_summary(summary)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     lines = shown.splitlines()
@@ -177,20 +179,19 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     assert max(map(len, lines)) <= 80
     assert " ".join(shown.split()).count("reason 29")
     assert "Report       out/report.html" in lines
-    show_summary(replace(SUMMARY, evidence="Promising, but it could be chance."))
+    show_summary(SUMMARY | {"evidence": "Promising, but it could be chance."})
     assert "\x1b[1;33m✓ Accuracy 91.2 %. Published." in stream.getvalue()
 
 
-UNDECIDED = replace(
-    SUMMARY,
-    blessed=False,
-    outcome="undecided",
-    findings=[],
-    headline="Nobody can tell.",
-    pushed_model=None,
-    model_in_use=None,
-    rejected=0,
-)
+UNDECIDED: Summary = SUMMARY | {
+    "blessed": False,
+    "outcome": "undecided",
+    "findings": [],
+    "headline": "Nobody can tell.",
+    "pushed_model": None,
+    "model_in_use": None,
+    "rejected": 0,
+}
 SUSPECTS = {"section": "suspects", "text": "labels", "why": "w", "advice": "look"}
 REASONS = ["a.jpg: why", "b"]
 CORRECTED = {"relabeled": 2, "removed": 0, "not_applied": 3, "reasons": REASONS}
@@ -206,14 +207,14 @@ TABLES: dict[str, tuple[Summary, list[str]]] = {
         ],
     ),
     "corrections, and wrong labels to review": (
-        replace(SUMMARY, corrections=CORRECTED, findings=[SUSPECTS]),
+        SUMMARY | {"corrections": CORRECTED, "findings": [SUSPECTS]},
         [
             "Corrections  2 relabeled, 3 not applied; a.jpg: why\n",
             "Next         uv run local_runner.py review --output /out\n",
         ],
     ),
     "an earlier version recorded no run": (
-        replace(SUMMARY, baseline={"version": "17", "accuracy": 0.9}),
+        SUMMARY | {"baseline": {"version": "17", "accuracy": 0.9}},
         ["0.9000, version 17\n"],
     ),
 }
@@ -225,7 +226,7 @@ def test_other_tables(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_summary(summary)
     shown = capsys.readouterr().out
     assert [text for text in texts if text not in shown] == []
-    assert ("rejects.jsonl" in shown) is bool(summary.rejected)
+    assert ("rejects.jsonl" in shown) is bool(summary["rejected"])
 
 
 def test_a_log_on_a_full_disk_leaves_nothing_on_the_terminal(

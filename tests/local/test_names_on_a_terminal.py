@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,17 +35,16 @@ def test_the_table_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "80")
     finding = {"section": "s", "text": NASTY, "why": "w", "advice": NASTY}
-    paths = {name: f"/out/{NASTY}/{name}" for name in SUMMARY.paths}
-    summary = replace(
-        SUMMARY,
-        warnings=[NASTY],
-        findings=[finding],
-        headline=NASTY,
-        blessing_reason=NASTY,
-        baseline={"version": NASTY, "accuracy": 0.5},
-        pushed_model=f"/out/{NASTY}",
-        paths=paths,
-    )
+    paths = {name: f"/out/{NASTY}/{name}" for name in SUMMARY["paths"]}
+    summary = SUMMARY | {
+        "warnings": [NASTY],
+        "findings": [finding],
+        "headline": NASTY,
+        "blessing_reason": NASTY,
+        "baseline": {"version": NASTY, "accuracy": 0.5},
+        "pushed_model": f"/out/{NASTY}",
+        "paths": paths,
+    }
     print_summary(summary, summary_file=f"/{NASTY}", output="/out", evaluated=(1,), seconds=1.0)
     assert unprintable(stream.getvalue()) == set()
     assert stream.getvalue().count(SPELT) >= 10

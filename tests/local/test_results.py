@@ -9,7 +9,6 @@ import pytest
 
 import local_runner
 from components.contract.artifact_files import METRICS_FILE, PAGE_FILE
-from components.contract.configuration import to_dict
 from components.contract.example import INDEX_FILE, SUMMARY_FILE
 from components.contract.model_files import INPUT_FILE
 from pipeline_def.layout import Layout
@@ -86,7 +85,7 @@ def test_of_a_model_that_was_pushed(recorder: Recorder, tmp_path: Path) -> None:
     assert record.pushed == Pushed("18", "/pushed/18")
     assert record.search == {"trials": 2, "chosen": 1, "text": "Searched."}
     layout = Layout(str(tmp_path))
-    summary = to_dict(summarize(record, layout, ["careful"]))
+    summary = summarize(record, layout, ["careful"])
     assert (summary["evaluated_on"], summary["weights_chosen_on"]) == ("test", "eval")
     assert (summary["rejected"], summary["skipped"], summary["classes"]) == (2, 1, ["b"])
     assert summary["examples"] == {"train": 10, "test": 4}
@@ -145,4 +144,4 @@ def test_only_a_blessed_model_replaces_the_report_on_the_one_in_use(
         (tmp_path / "pushed" / "17").mkdir(parents=True)
         (tmp_path / "pushed" / "17" / "saved_model.pb").write_text("a graph")
     summary = summarize(record, Layout(str(tmp_path)), [])
-    assert summary.paths["report"] == str(tmp_path / page)
+    assert summary["paths"]["report"] == str(tmp_path / page)

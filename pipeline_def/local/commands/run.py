@@ -122,9 +122,9 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
 
     summary = write_summary(record, layout, validation=seen.config.validation)
     output.store()
-    pushed = output.shown(summary.pushed_model or "")
+    pushed = output.shown(summary["pushed_model"] or "")
     print_summary(
-        dataclasses.replace(summary, pushed_model=pushed),
+        summary | {"pushed_model": pushed},
         summary_file=layout.summary,
         output=output.url or config.output,
         evaluated=list_evaluated(read_records(config.output)),
