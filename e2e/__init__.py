@@ -1,1 +1,1 @@
-"""The whole pipeline on a real Kubeflow: `uv run python -m e2e --help`; start at `scenario`."""
+"""The whole pipeline on a real Kubeflow: `uv run python -m e2e --help`."""

@@ -1,76 +1,71 @@
-"""A cluster with Kubeflow Pipelines: one made with kind, or any that kubectl reaches."""
+"""Commands on a cluster with Kubeflow Pipelines that kubectl reaches."""
 
 import base64
 import contextlib
 import json
+import shlex
 import socket
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
 
-from e2e.commands import Commands, Failure
-
 NAMESPACE = "kubeflow"
-NAME = "tfx-images-e2e"
 SECRET = "mlpipeline-minio-artifact"
 
-_MANIFESTS = "github.com/kubeflow/pipelines/manifests/kustomize"
 # Since 2.15 the store is SeaweedFS.
 _STORES = ("seaweedfs", "minio-service")
-_READY = 900
 _ANSWER = 60
 
 
-def create(commands: Commands) -> None:
-    """Make a cluster of one node with kind."""
-    commands.require("docker", "kind", "kubectl")
-    commands.read("kind", "create", "cluster", "--name", NAME, "--wait", "300s")
+class Failure(Exception):
+    """The test failed; the message says why."""
 
 
-def delete(commands: Commands) -> None:
-    """Remove kind's cluster."""
-    commands.read("kind", "delete", "cluster", "--name", NAME)
+def read(*words: str) -> str:
+    """Run a command to its end; return what it prints."""
+    print(f"+ {shlex.join(words)}", flush=True)
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise Failure(f"{shlex.join(words)} ended with {done.returncode}: {said}")
+    return done.stdout
 
 
-def build_image(commands: Commands, image: str) -> None:
-    """Build the image and load it into kind's node."""
-    commands.read("docker", "build", "--tag", image, ".")
-    commands.read("kind", "load", "docker-image", image, "--name", NAME)
-
-
-def install(commands: Commands, release: str) -> None:
-    """Install a release of Kubeflow Pipelines from its manifests; wait until it runs."""
-    crd = "crd/applications.app.k8s.io"
-    kubectl = ("kubectl", "apply", "--kustomize")
-    commands.read(*kubectl, f"{_MANIFESTS}/cluster-scoped-resources?ref={release}")
-    commands.read("kubectl", "wait", "--for=condition=established", "--timeout=60s", crd)
-    commands.read(*kubectl, f"{_MANIFESTS}/env/platform-agnostic?ref={release}")
-    commands.read(
-        *("kubectl", "--namespace", NAMESPACE, "wait", "--for=condition=available"),
-        *(f"--timeout={_READY}s", "deployment", "--all"),
-    )
+def follow(*words: str) -> str:
+    """Run a command and print its output as it comes; return the output, however it ends."""
+    print(f"+ {shlex.join(words)}", flush=True)
+    lines = []
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            lines.append(line)
+    return "".join(lines)
 
 
 @contextlib.contextmanager
-def forward(commands: Commands, service: str, port: int) -> Iterator[str]:
+def forward(service: str, port: int) -> Iterator[str]:
     """Forward a free local port to a service within the block; yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         local = free.getsockname()[1]
     target = ("--namespace", NAMESPACE, "port-forward", f"service/{service}", f"{local}:{port}")
-    process = commands.start("kubectl", *target)
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(("kubectl", *target), stdout=nothing, stderr=nothing)
     try:
         url = f"http://127.0.0.1:{local}"
-        wait_for(url)
+        _wait_for(url)
         yield url
     finally:
         process.terminate()
         process.wait()
 
 
-def wait_for(url: str, seconds: float = _ANSWER) -> None:
+def _wait_for(url: str) -> None:
     """Wait until a server answers at `url`, even with an error."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _ANSWER
     while time.monotonic() < deadline:
         try:
             urllib.request.urlopen(url, timeout=5).close()
@@ -79,12 +74,12 @@ def wait_for(url: str, seconds: float = _ANSWER) -> None:
             return
         except OSError:
             time.sleep(0.2)
-    raise Failure(f"Nothing answers at {url} within {seconds:.0f} s.")
+    raise Failure(f"Nothing answers at {url} within {_ANSWER} s.")
 
 
-def find_store(commands: Commands) -> str:
+def find_store() -> str:
     """Return the service name of this release's object store."""
-    listed = commands.read("kubectl", "--namespace", NAMESPACE, "get", "services", "--output=name")
+    listed = read("kubectl", "--namespace", NAMESPACE, "get", "services", "--output=name")
     names = {line.removeprefix("service/") for line in listed.split()}
     for name in _STORES:
         if name in names:
@@ -92,10 +87,10 @@ def find_store(commands: Commands) -> str:
     raise Failure(f"No object store among the services {', '.join(sorted(names))}.")
 
 
-def store_environment(commands: Commands, endpoint: str) -> dict[str, str]:
+def store_environment(endpoint: str) -> dict[str, str]:
     """Return the variables for fsspec, with the keys in the secret that Kubeflow installs."""
     words = ("kubectl", "--namespace", NAMESPACE, "get", "secret", SECRET, "--output=json")
-    data = json.loads(commands.read(*words))["data"]
+    data = json.loads(read(*words))["data"]
     key, secret = (base64.b64decode(data[name]).decode() for name in ("accesskey", "secretkey"))
     return {
         "AWS_ENDPOINT_URL": endpoint,

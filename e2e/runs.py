@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.commands import Commands, Failure
+from e2e import cluster
+from e2e.cluster import Failure
 from pipeline_def import steps
 from pipeline_def.kubeflow.specification import LOOKUPS, pod_of
 
@@ -36,7 +37,6 @@ class RunOutput:
 class Runner:
     """`kfp_runner.py` with a folder for what it writes."""
 
-    commands: Commands
     output: Path
     endpoint: str
     pipeline: str
@@ -57,7 +57,7 @@ class Runner:
         small += ["--training.epochs", "5", "--training.folds", "0"]
         where = ["--name", self.pipeline, "--image", image, "--data", data]
         where += ["--output", str(self.spec)]
-        self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small, *options)
+        cluster.read(sys.executable, "kfp_runner.py", "compile", *where, *small, *options)
 
     def run(self, name: str, **parameters: object) -> RunOutput:
         """Start a run and follow it to its end, whether it succeeds or not."""
@@ -65,7 +65,7 @@ class Runner:
         own = (str(self.spec), "--endpoint", self.endpoint, "--run-name", name, *self.user)
         words = (sys.executable, "kfp_runner.py", "run", *own, *given, "--wait")
         begin = time.monotonic()
-        _, said = self.commands.follow(*words)
+        said = cluster.follow(*words)
         lines = said.splitlines()
         tasks = ", ".join(f"{task} {state}" for task, state in _STATE.findall(said))
         seconds = time.monotonic() - begin

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.storage.object_store import open_store
-from e2e.commands import Failure
+from e2e.cluster import Failure
 from pipeline_def.kubeflow.specification import pod_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT
 from pipeline_def.local.preparation import write_digits

@@ -1,5 +1,6 @@
 """The parts of the test on a real cluster that need no cluster."""
 
+import argparse
 import contextlib
 import io
 import re
@@ -11,9 +12,9 @@ import pytest
 import yaml
 
 import kfp_runner
-from e2e import __main__ as command_line
-from e2e import runs, scenario
-from e2e.commands import Commands, Failure
+from e2e import __main__ as scenario
+from e2e import cluster, runs
+from e2e.cluster import Failure
 from e2e.store import Store
 from pipeline_def.kubeflow.specification import LOOKUPS
 from tests.kubeflow.client.kfp_server import KfpServer, nodes
@@ -86,17 +87,12 @@ class Cluster(KfpServer):
         return nodes("FAILED", "ImageExampleGen FAILED 60 90")
 
 
-class InProcess(Commands):
-    """Runs kfp_runner.py in this process."""
-
-    def follow(self, *words: str) -> tuple[int, str]:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            status = kfp_runner.main(words[2:])
-        return status, said.getvalue()
-
-    def read(self, *words: str) -> str:
-        return f"what {words[-1]} says\n"
+def run_in_process(*words: str) -> str:
+    """Run kfp_runner.py in this process; return what it prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        kfp_runner.main(words[2:])
+    return said.getvalue()
 
 
 class Compiled(runs.Runner):
@@ -120,11 +116,13 @@ def test_the_scenario_passes_twice_on_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pipeline_def.kubeflow.client.follow.time.sleep", lambda _: None)
-    options = scenario.Options("2.17.0", "i:1", tmp_path)
+    monkeypatch.setattr(cluster, "follow", run_in_process)
+    monkeypatch.setattr(cluster, "read", lambda *words: f"what {words[-1]} says\n")
+    options = scenario._parser().parse_args(["--output", str(tmp_path)])
     PLAYED.clear()
     with Cluster() as server:
         for name in ("images-e2e-1", "images-e2e-2"):
-            runner = Compiled(InProcess(), tmp_path, server.url, name)
+            runner = Compiled(tmp_path, server.url, name)
             with scenario.reporting(options, runner):
                 scenario.play(options, runner, Kept(name))
         assert [run["display_name"] for run in server.runs[5:]] == [
@@ -149,15 +147,14 @@ def test_the_scenario_passes_twice_on_a_cluster(
 def test_the_command_line_and_the_workflow(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(options: scenario.Options) -> None:
-        raise Failure(f"{options.release} {options.keep}")
+    def fail(options: argparse.Namespace) -> None:
+        raise Failure(options.steps)
 
     monkeypatch.setattr(scenario, "run", fail)
-    assert command_line.main(["--release", "2.5.0", "--keep"]) == 1
-    assert capsys.readouterr().err == "e2e: 2.5.0 True\n"
+    assert scenario.main(["--steps", "{all: {cpu: 1}}"]) == 1
+    assert capsys.readouterr().err == "e2e: {all: {cpu: 1}}\n"
     workflow = yaml.safe_load((ROOT / ".github/workflows/e2e.yml").read_text())
     job = workflow["jobs"]["kubeflow"]
-    assert tuple(job["strategy"]["matrix"]["release"]) == command_line.RELEASES
     commands = " ".join(step.get("run", "") for step in job["steps"])
-    assert "uv run python -m e2e --release ${{ matrix.release }}" in commands
+    assert ".ci/kind ${{ matrix.release }} uv run python -m e2e --output " in commands
     assert {"run": ".ci/check_slim"} in workflow["jobs"]["weekly"]["steps"]
