@@ -7,7 +7,6 @@ client's classes reject what a newer server leaves out.
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,16 +18,6 @@ Manifest = dict[str, Any]
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 # To connect, and to wait for bytes: the client ignores a single number that is not an integer.
 _TIMEOUT_SECONDS = (30.0, 30.0)
-
-
-@dataclass(frozen=True)
-class Pod:
-    """The pod that this process runs in."""
-
-    name: str
-    namespace: str
-    uid: str
-    service_account: str
 
 
 class KubernetesClient:
@@ -61,14 +50,13 @@ class KubernetesClient:
             ) from error
         return cls(configuration, namespace)
 
-    def own_pod(self) -> Pod:
+    def own_pod(self) -> Manifest:
         """Return the pod that this process runs in; its host name is its name."""
         name = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
         pod = self._ask(f"read its own pod {name}", self._core.read_namespaced_pod, name)
         if pod is None:
             raise ServiceError(f"{self._address} knows no pod {name}, in which this step runs.")
-        account = pod["spec"].get("serviceAccountName", "default")
-        return Pod(name, self.namespace, pod["metadata"]["uid"], account)
+        return pod
 
     def config_map(self, name: str) -> dict[str, str]:
         """Return the data of a config map in the pod's namespace; empty if it does not exist."""
@@ -135,13 +123,11 @@ class KubernetesClient:
             if status == 404 or (status == 400 and "waiting to start" in message):
                 return None
             if status:
-                raise self._refusal(action, status, message) from None
+                rights = (
+                    f"give the step's service account in the namespace {self.namespace} the role "
+                    "in docs/how-to/kubeflow.md, section Several workers"
+                )
+                text = one_line(message)
+                raise refusal(self._address, status, action, text, rights=rights) from None
             reason = one_line(error.reason)
         raise Unreachable(f"{self._address} could not {action} ({reason}).") from None
-
-    def _refusal(self, action: str, status: int, message: str) -> ServiceError:
-        rights = (
-            f"give the step's service account in the namespace {self.namespace} the role in "
-            "docs/how-to/kubeflow.md, section Several workers"
-        )
-        return refusal(self._address, status, action, one_line(message), rights=rights)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline_def.config.kubeflow import GPU_TYPES, StepConfig
-from pipeline_def.kubeflow.kubernetes_api import Manifest, Pod
+from pipeline_def.kubeflow.kubernetes_api import Manifest
 
 _PORT = 2222
 # Kubernetes sets it on each pod of an indexed Job.
@@ -27,11 +27,11 @@ def _without_empty(fields: Mapping[str, Any]) -> Manifest:
 
 
 def worker_job(
-    name: str, count: int, step: StepConfig, command: Sequence[str], owner: Pod
+    name: str, count: int, step: StepConfig, command: Sequence[str], owner: Manifest
 ) -> Manifest:
     """Return the manifest of a Job whose workers all run `command`; the chief ends it.
 
-    Worker 0 is the chief. Kubernetes restarts no worker: synchronous training cannot continue with
+    `owner` is the pod of the step. Worker 0 is the chief. Kubernetes restarts no worker: synchronous training cannot continue with
     the others, so all of them must start again from the checkpoint, as the step's `retries` do.
     """
     return {
@@ -51,7 +51,7 @@ def worker_job(
     }
 
 
-def worker_service(name: str, owner: Pod) -> Manifest:
+def worker_service(name: str, owner: Manifest) -> Manifest:
     """Return the manifest of the Service by which the workers of a Job find each other."""
     spec = {
         "clusterIP": "None",
@@ -63,13 +63,14 @@ def worker_service(name: str, owner: Pod) -> Manifest:
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(name, owner), "spec": spec}
 
 
-def _metadata(name: str, owner: Pod) -> Manifest:
-    owned_by = {"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}
-    return {"name": name, "namespace": owner.namespace, "ownerReferences": [owned_by]}
+def _metadata(name: str, owner: Manifest) -> Manifest:
+    pod = owner["metadata"]
+    owned_by = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+    return {"name": name, "namespace": pod["namespace"], "ownerReferences": [owned_by]}
 
 
 def _pod_template(
-    name: str, count: int, step: StepConfig, command: Sequence[str], owner: Pod
+    name: str, count: int, step: StepConfig, command: Sequence[str], owner: Manifest
 ) -> Manifest:
     volumes, mounts = _volumes(step)
     container = {
@@ -86,7 +87,7 @@ def _pod_template(
         "restartPolicy": "Never",
         # With the host name that Kubernetes gives it, a worker is JOB-INDEX.JOB.
         "subdomain": name,
-        "serviceAccountName": owner.service_account,
+        "serviceAccountName": owner["spec"].get("serviceAccountName", "default"),
         "containers": [_without_empty(container)],
         "imagePullSecrets": [{"name": name} for name in sorted(step.image_pull_secrets)],
         "nodeSelector": dict(step.node_selector),

@@ -100,7 +100,8 @@ class KubernetesServer(StubServer):
                 return 200, {"items": [*self._pods_of(job)]}
             case "pods" if name == POD:
                 spec = {"serviceAccountName": "pipeline-runner"}
-                return 200, {"metadata": {"name": POD, "uid": "f3c1"}, "spec": spec}
+                metadata = {"name": POD, "namespace": NAMESPACE, "uid": "f3c1"}
+                return 200, {"metadata": metadata, "spec": spec}
         return None
 
     def _pods_of(self, job: str) -> Iterator[dict[str, Any]]:

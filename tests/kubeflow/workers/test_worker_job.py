@@ -12,7 +12,7 @@ from kubernetes.config import incluster_config
 
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.kubeflow import kubernetes_api
-from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest, Pod
+from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
 from pipeline_def.kubeflow.workers.worker_job import condition, worker_job, worker_service
 from pipeline_def.service_errors import Unreachable
 from tests.kubeflow.workers.kubernetes_server import NAMESPACE, TOKEN, KubernetesServer
@@ -32,7 +32,10 @@ FULL = StepConfig(
     labels={"kueue.x-k8s.io/queue-name": "team", "cost": "vision"},
     annotations={"note": "a"},
 )
-OWNER = Pod("images-x7k2p-1234", "kubeflow", "f3c1", "pipeline-runner")
+OWNER = {
+    "metadata": {"name": "images-x7k2p-1234", "namespace": "kubeflow", "uid": "f3c1"},
+    "spec": {"serviceAccountName": "pipeline-runner"},
+}
 
 
 def through_kubernetes(manifest: Manifest, kind: str) -> Any:
