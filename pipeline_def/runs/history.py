@@ -1,4 +1,4 @@
-"""The run that a user names, what changed between runs, and what led to a pushed model."""
+"""The run that a user names, and what led to a pushed model."""
 
 import itertools
 import os
@@ -13,82 +13,6 @@ from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, find_producers, read_records
 from pipeline_def.steps import EVALUATOR, PUSHER
-
-CODE = "code of "
-"""Prefix of the change of a step's code digest."""
-
-IMAGES = "images"
-"""Name of the change of the images' fingerprint."""
-
-CORRECTIONS = "corrections"
-"""Name of the change of the content of the corrections file."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A setting, code digest or fingerprint that differs from the previous run; None if absent."""
-
-    name: str
-    old: Any
-    new: Any
-
-
-@dataclass(frozen=True)
-class ComparedRun:
-    """A run compared with the runs before it."""
-
-    record: RunRecord
-    changes: tuple[Change, ...]
-    """Changes since the previous run of the same pipeline."""
-    accuracy_change: float | None
-    """Change since the last run that was evaluated on the same images and split."""
-
-
-def compare(records: Sequence[RunRecord]) -> list[ComparedRun]:
-    """Compare each record with those before it."""
-    facts: dict[str, dict[str, Any]] = {}
-    accuracies: dict[tuple[Any, ...], float] = {}
-    compared = []
-    for record in records:
-        before = facts.get(record.pipeline, {})
-        # A run that failed in ingest has no fingerprint.
-        known = {name: before.get(name) for name in (IMAGES, CORRECTIONS)}
-        new = known | _list_facts(record)
-        facts[record.pipeline] = new
-        accuracy = record.metrics.get("accuracy")
-        same = (
-            record.pipeline,
-            record.data.fingerprint,
-            record.split,
-            *record.data.examples.items(),
-        )
-        gain = None
-        if accuracy is not None:
-            gain = accuracy - accuracies[same] if same in accuracies else None
-            accuracies[same] = accuracy
-        compared.append(ComparedRun(record, tuple(_list_changes(before, new)), gain))
-    return compared
-
-
-def _list_changes(before: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
-    """Yield the changes; none for a first run, or for images whose old fingerprint is unknown."""
-    if not before:
-        return
-    for name in sorted(before.keys() | new.keys()):
-        old = before.get(name)
-        if old != new.get(name) and not (name == IMAGES and old is None):
-            yield Change(name, old, new.get(name))
-
-
-def _list_facts(record: RunRecord) -> dict[str, Any]:
-    facts = dict(flatten(record.configuration))
-    # All runs share the output folder, even after it was moved.
-    facts.pop("output", None)
-    facts |= {f"{CODE}{step}": digest for step, digest in record.code.items()}
-    if record.data.fingerprint:
-        facts[IMAGES] = record.data.images
-        facts[CORRECTIONS] = record.data.corrections.get("sha256", "")[:8] or None
-    return facts
 
 
 def flatten(configuration: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

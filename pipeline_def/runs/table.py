@@ -1,6 +1,5 @@
 """Prints the runs of a folder as `local_runner.py runs` shows them."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,19 +11,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components.contract.configuration import to_dict
 from components.contract.printable import describe_corrections, make_printable
 from components.storage.saved_model import read_rollback, whole_versions
 from pipeline_def.layout import Layout
-from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, compare, read_runs
+from pipeline_def.runs.history import read_runs
 from pipeline_def.runs.record import RunRecord
 
-_COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
+_COLUMNS = ("Run", "Started", "Images", "Options", "Accuracy", "Pushed")
 # Settings do not fit into a narrower column.
-_MIN_CHANGED_WIDTH = 12
+_MIN_OPTIONS_WIDTH = 12
 _GAP = 2
-_MAX_CHANGES = 12
+_MAX_OPTIONS = 12
 _MAX_LENGTH = 40
 _NOTHING = "–"
+# Locations, of which the fingerprint tells more, and what a record leaves out.
+_NOT_SHOWN = ("data", "output", "kubeflow.")
 
 
 def show_runs(output: str, *, as_json: bool = False) -> None:
@@ -33,11 +35,10 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     Raises:
         StorageError: there are none, or they cannot be read.
     """
-    runs = compare(read_runs(output))
+    records = read_runs(output)
     if as_json:
-        print_json([dataclasses.asdict(run) for run in runs])
+        print_json([to_dict(record) for record in records])
         return
-    records = [run.record for run in runs]
     for pipeline, folder in sorted(
         {(r.pipeline, str(r.configuration.get("data"))) for r in records}
     ):
@@ -46,8 +47,8 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     for record in records:
         if record.pushed:
             pushes.setdefault(record.pushed.version, record.id)
-    cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1))
-    print_table(_COLUMNS, cells, breaks="Changed")
+    cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(records, start=1))
+    print_table(_COLUMNS, cells, breaks="Options")
     for line in _describe_rollback(output):
         print(line)
 
@@ -79,7 +80,7 @@ def print_table(
         folds = name == breaks
         widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
         # Rich would use the longest word as the minimum width and crop the other columns.
-        least = min(widest, _MIN_CHANGED_WIDTH) if folds else widest
+        least = min(widest, _MIN_OPTIONS_WIDTH) if folds else widest
         overflow: Literal["fold", "ignore"] = "fold" if folds else "ignore"
         table.add_column(name, no_wrap=not folds, overflow=overflow, min_width=least)
         needed += least + _GAP
@@ -95,20 +96,19 @@ def _clean(text: str) -> str:
     return "\n".join(map(make_printable, text.split("\n")))
 
 
-def _cells(run: ComparedRun, pushes: dict[str, str]) -> Iterator[str]:
+def _cells(record: RunRecord, pushes: dict[str, str]) -> Iterator[str]:
     """Yield the cells of a row.
 
     Args:
-        run: the run to show.
+        record: the run to show.
         pushes: version → id of the first run that pushed it.
     """
-    record = run.record
     cached = sum(step.state == "cached" for step in record.steps.values())
     taken = f"{cached}/{len(record.steps)} cached"
     yield "\n".join((format_time(record.started), _describe_state(record), taken))
     yield "\n".join(_describe_images(record))
-    yield "\n".join(_describe_changes(run.changes)) or _NOTHING
-    yield _describe_accuracy(run)
+    yield "\n".join(_list_options(record)) or _NOTHING
+    yield _describe_accuracy(record)
     if record.pushed:
         first = pushes[record.pushed.version] == record.id
         yield record.pushed.version if first else "unchanged"
@@ -138,27 +138,24 @@ def _describe_images(record: RunRecord) -> Iterator[str]:
         yield from describe_corrections(record.data.corrections).split(", ")
 
 
-def _describe_changes(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield a line for each changed setting, and one for all changed code."""
-    code = [change for change in changes if change.name.startswith(CODE)]
-    if code:
-        yield CODE + ", ".join(change.name.removeprefix(CODE) for change in code)
-    settings = [change for change in changes if change not in code]
-    for change in settings[:_MAX_CHANGES]:
-        # The fingerprint has its own column.
-        values = f" {_format_value(change.old)} → {_format_value(change.new)}"
-        yield change.name + ("" if change.name == IMAGES else values)
-    if len(settings) > _MAX_CHANGES:
-        yield f"and {len(settings) - _MAX_CHANGES} more, see --json"
+def _list_options(record: RunRecord) -> Iterator[str]:
+    """Yield a line for each option that the user has set."""
+    settings = record.configuration
+    given = [name for name in settings.get("given", ()) if not name.startswith(_NOT_SHOWN)]
+    for name in given[:_MAX_OPTIONS]:
+        section, _, field = name.rpartition(".")
+        value = settings[section][field] if section else settings[field]
+        yield f"{name} {_format_value(value)}"
+    if len(given) > _MAX_OPTIONS:
+        yield f"and {len(given) - _MAX_OPTIONS} more, see --json"
 
 
-def _describe_accuracy(run: ComparedRun) -> str:
-    accuracy = run.record.metrics.get("accuracy")
+def _describe_accuracy(record: RunRecord) -> str:
+    accuracy = record.metrics.get("accuracy")
     if accuracy is None:
         return _NOTHING
-    change = "" if run.accuracy_change is None else f"\n{run.accuracy_change:+.4f}"
-    searched = f"\n{run.record.search['trials']} trials" if run.record.search else ""
-    return f"{accuracy:.4f}{change}\non {run.record.split}{searched}"
+    searched = f"\n{record.search['trials']} trials" if record.search else ""
+    return f"{accuracy:.4f}\non {record.split}{searched}"
 
 
 def format_time(text: str) -> str:

@@ -31,8 +31,9 @@ def worker_job(
 ) -> Manifest:
     """Return the manifest of a Job whose workers all run `command`; the chief ends it.
 
-    `owner` is the pod of the step. Worker 0 is the chief. Kubernetes restarts no worker: synchronous training cannot continue with
-    the others, so all of them must start again from the checkpoint, as the step's `retries` do.
+    `owner` is the pod of the step. Worker 0 is the chief. Kubernetes restarts no worker:
+    synchronous training cannot continue with the others, so all of them must start again from the
+    checkpoint, as the step's `retries` do.
     """
     return {
         "apiVersion": "batch/v1",

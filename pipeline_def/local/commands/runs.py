@@ -15,7 +15,8 @@ from pipeline_def.runs.table import show_runs
 USAGE = """usage: local_runner.py runs [--output DIR]
                             [--compare A B | --prune N [--yes]]
 
-Lists the runs of an output folder, newest last, with their changes and results.
+Lists the runs of an output folder, newest last, with the options that
+you set and their results.
 
   --output DIR   the folder: output
   --compare A B  write a page: is run B better than run A, on which images, and
