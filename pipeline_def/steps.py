@@ -27,8 +27,6 @@ class PipelineStep:
     modules: tuple[str, ...]
     """Modules of `components` that the component names: lookup, executor, and functions by dotted
     path."""
-    settings: tuple[str, ...] = ()
-    """Configuration sections that decide what the step does."""
     needs: str = ""
     """Option without which a run has no such step."""
     opens: tuple[str, ...] = ()
@@ -45,7 +43,6 @@ EXAMPLE_GEN = PipelineStep(
     id="ImageExampleGen",
     component="ImageExampleGen",
     modules=("ingest.lookup", "ingest.executor"),
-    settings=("data", "ingest"),
     opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )
 STATISTICS_GEN = PipelineStep(
@@ -57,34 +54,28 @@ SCHEMA_GEN = PipelineStep(
     id="SchemaGen",
     component="ImageSchemaGen",
     modules=("validation.schema_gen",),
-    settings=("validation",),
 )
 EXAMPLE_VALIDATOR = PipelineStep(
     id="ExampleValidator",
     component="ImageValidator",
     modules=("validation.lookup", "validation.validator"),
-    settings=("validation",),
     opens=(STORAGE,),
 )
 ANOMALY_GATE = PipelineStep(
     id="AnomalyGate",
     component="AnomalyGate",
     modules=("validation.gate",),
-    settings=("validation",),
     opens=(STORAGE,),
 )
 TRANSFORM = PipelineStep(
     id="Transform",
     component="ImageTransform",
     modules=("transform.executor",),
-    settings=("transform",),
 )
-_TRAINING = ("transform", "input", "augmentation", "model", "training", "transfer")
 TUNER = PipelineStep(
     id="Tuner",
     component="ImageTuner",
     modules=("trainer.networks.weights_file", "tuner.executor"),
-    settings=_TRAINING,
     needs="training.minutes",
     opens=(WEIGHTS,),
 )
@@ -95,7 +86,6 @@ TRAINER = PipelineStep(
         *("trainer.networks.weights_file", "trainer.executor"),
         "trainer.run_fn",
     ),
-    settings=_TRAINING,
     opens=(WEIGHTS,),
 )
 BASELINE_FINDER = PipelineStep(
@@ -108,7 +98,6 @@ EVALUATOR = PipelineStep(
     id="Evaluator",
     component="ImageEvaluator",
     modules=("evaluation.executor",),
-    settings=("evaluation",),
 )
 REPORT = PipelineStep(
     id="ImageReport",
@@ -126,7 +115,6 @@ PREDICTOR = PipelineStep(
     id="ImagePredictor",
     component="ImagePredictor",
     modules=("predict.files", "predict.executor"),
-    settings=("predict",),
     needs=PREDICT_FOLDER,
     opens=(PREDICT_FOLDER,),
 )

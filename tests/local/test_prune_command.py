@@ -74,8 +74,8 @@ def test_nothing_is_removed_without_yes_and_shared_bytes_do_not_count(
 
 
 def test_fewer_runs_than_to_keep_and_failed_ones(output: Path) -> None:
-    assert not plan_removal(str(output), 4).folders
-    assert {*plan_removal(str(output), 3).folders.values()} == {1}
+    assert not plan_removal(str(output), 4)
+    assert {*plan_removal(str(output), 3).values()} == {1}
 
 
 def test_a_model_without_a_record_stops_it(output: Path) -> None:

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
@@ -14,20 +13,6 @@ from pipeline_def.local.output.checks import check_metadata
 from pipeline_def.local.output.integrity import mark_deleted
 from pipeline_def.runs.history import read_runs, trace
 from pipeline_def.runs.record import RunRecord, find_producers
-
-
-@dataclass(frozen=True)
-class Removal:
-    """What pruning removes."""
-
-    folders: dict[str, int]
-    """Folder of an artifact → number of the run that made it, in the list of runs."""
-    size: int
-    """Bytes that become free; files that kept artifacts share do not count."""
-
-    def __str__(self) -> str:
-        """Return how much it is."""
-        return f"{len(self.folders):,} artifacts, {describe_bytes(self.size)}"
 
 
 def prune(output: str, wanted: str, *, confirmed: bool) -> None:
@@ -41,53 +26,52 @@ def prune(output: str, wanted: str, *, confirmed: bool) -> None:
     """
     if not (number := read_number(wanted)):
         raise ConfigurationError(f"--prune is {wanted!r}: give the number of runs to keep, from 1.")
-    removal = plan_removal(output, number)
-    if not removal.folders:
+    removed = plan_removal(output, number)
+    if not removed:
         print(f"Nothing to remove: runs and the current model need all artifacts in {output}.")
         return
-    for run in sorted({*removal.folders.values()}):
-        folders = [folder for folder, made_by in removal.folders.items() if made_by == run]
+    for run in sorted({*removed.values()}):
+        folders = [folder for folder, made_by in removed.items() if made_by == run]
         steps = dict.fromkeys(Path(folder).parts[-3] for folder in folders)
         print(make_printable(f"Run {run}: {', '.join(steps)}"))
-    print()
-    if confirmed:
-        _remove(removal, Layout(output))
-        print(f"{removal}, were removed. Records and pushed models stayed.")
-    else:
-        print(f"{removal}, would be removed: add --yes. Records and pushed models would stay.")
-
-
-def _remove(removal: Removal, layout: Layout) -> None:
+    what = f"\n{len(removed):,} artifacts, {describe_bytes(_count_bytes(removed))}"
+    if not confirmed:
+        print(f"{what}, would be removed: add --yes. Records and pushed models would stay.")
+        return
+    layout = Layout(output)
     check_metadata(layout)
     # First, so that no run takes what a kill leaves of a folder from the cache.
-    mark_deleted(layout, removal.folders.keys())
-    for folder in removal.folders:
+    mark_deleted(layout, removed.keys())
+    for folder in removed:
         try:
             shutil.rmtree(folder)
         except OSError as error:
             raise StorageError(f"Cannot remove {folder}: {error.strerror}.") from error
+    print(f"{what}, were removed. Records and pushed models stayed.")
 
 
-def plan_removal(output: str, number: int) -> Removal:
+def plan_removal(output: str, number: int) -> dict[str, int]:
     """Choose the artifacts that only runs before the newest `number` finished ones have made.
 
     Those that later runs used, or that led to the current model, stay.
+
+    Returns:
+        Folder of each artifact → number of the run that made it, in the list of runs.
     """
     records, layout = read_runs(output), Layout(output)
     done = [index for index, record in enumerate(records) if record.state == "done"]
     if len(done) <= number:
-        return Removal({}, 0)
+        return {}
     kept = {_folder(uri, layout) for uri in _find_needed(records, done[-number], layout)}
     makers = {
         _folder(uri, layout): records.index(record) + 1
         for uri, (record, _) in find_producers(records).items()
     }
-    gone = {
+    return {
         folder: run
         for folder, run in sorted(makers.items())
         if folder and folder not in kept and os.path.isdir(folder)
     }
-    return Removal(gone, _count_bytes(gone))
 
 
 def _find_needed(records: Sequence[RunRecord], first: int, layout: Layout) -> Iterator[str]:
