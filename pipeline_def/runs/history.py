@@ -1,6 +1,5 @@
-"""The run that a user names, and what led to a pushed model."""
+"""The run that a user names, or that pushed a version."""
 
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from components.contract.errors import DataError, StorageError
 from components.contract.printable import read_number
 from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
-from pipeline_def.runs.record import RunRecord, find_producers, read_records
-from pipeline_def.steps import EVALUATOR, PUSHER
+from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.steps import EVALUATOR
 
 
 def flatten(configuration: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -22,23 +21,6 @@ def flatten(configuration: dict[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def trace(records: Sequence[RunRecord], version: str) -> Iterator[tuple[RunRecord, str]]:
-    """Yield the run and the name of every step that contributed to a pushed version, from the push.
-
-    Nothing if no run pushed it.
-    """
-    producers = find_producers(records)
-    pushes = (run for run in records if run.pushed and run.pushed.version == version)
-    waiting = [(run, PUSHER.id) for run in itertools.islice(pushes, 1)]
-    seen = set()
-    for run, name in waiting:
-        if name not in seen:
-            seen.add(name)
-            yield run, name
-            made = (producers.get(uris[0]) for uris in run.steps[name].inputs.values())
-            waiting.extend(filter(None, made))
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,10 @@ def _get(config: Any, option: str) -> Any:
 
 
 def test_options_of_a_command() -> None:
-    own = {"to": 1, "compare": 2, "json": 0, "prune": 1}
+    own = {"to": 1, "compare": 2, "json": 0, "model": 1}
     argv = ["--json", "--compare", "A", "B", "--to=x"]
     options = parse(argv, prog="run.py", usage="", hidden={"data"}, own=own)[1]
-    assert options == {"to": "x", "compare": ["A", "B"], "json": True, "prune": None}
+    assert options == {"to": "x", "compare": ["A", "B"], "json": True, "model": None}
     for argument, value in (("--json", True), ("--json=true", True), ("--json=False", False)):
         assert parse([argument], prog="run.py", usage="", own=own)[1]["json"] is value
     for wrong, message in (

@@ -2,17 +2,17 @@
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline_def.layout import Layout
-from pipeline_def.runs.history import trace
-from pipeline_def.runs.record import read_records
+from pipeline_def.runs.record import RunRecord, find_producers, read_records
 
 # ML Metadata's numbers of states.
 _LIVE = "SELECT uri FROM Artifact WHERE state = 2"
@@ -50,9 +50,26 @@ def read_result(output: Path) -> Result:
         metrics=record.metrics,
         versions=len(versions),
         lineage={
-            name: run.code.get(name, "") for run, name in trace(records, record.pushed.version)
+            name: run.code.get(name, "") for run, name in _trace(records, record.pushed.version)
         },
     )
+
+
+def _trace(records: Sequence[RunRecord], version: str) -> Iterator[tuple[RunRecord, str]]:
+    """Yield the run and the name of every step that contributed to a pushed version, from the push.
+
+    Nothing if no run pushed it.
+    """
+    producers = find_producers(records)
+    pushes = (run for run in records if run.pushed and run.pushed.version == version)
+    waiting = [(run, "Pusher") for run in itertools.islice(pushes, 1)]
+    seen = set()
+    for run, name in waiting:
+        if name not in seen:
+            seen.add(name)
+            yield run, name
+            made = (producers.get(uris[0]) for uris in run.steps[name].inputs.values())
+            waiting.extend(filter(None, made))
 
 
 def _digest_files(folder: Path) -> dict[str, str]:

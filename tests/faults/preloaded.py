@@ -8,7 +8,6 @@ with quick_imports():
     for name in (
         "local_runner",
         "components.trainer.run_fn",
-        "pipeline_def.local.output.prune",
         "pipeline_def.local.commands.run",
         "pipeline_def.local.summary_table",
         "pipeline_def.local.execution",

@@ -25,7 +25,6 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
 from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.integrity import drop_incomplete, note_files
-from pipeline_def.local.output.prune import prune
 from pipeline_def.local.runner import describe_output
 from pipeline_def.runs.record import RunRecord, Step, describe_failure, read_records
 
@@ -153,27 +152,6 @@ def test_what_is_lost_is_made_again(config: Config, capfd: pytest.CaptureFixture
         lost = again.steps["Produce"].outputs["made"].uri
         assert Path(lost, "weights").read_text() == "1234"
     assert states(run(config)) == ["cached", "cached"]
-
-
-@pytest.mark.slow
-def test_pruned_results_leave_no_trace_in_later_runs(
-    config: Config, capfd: pytest.CaptureFixture[str]
-) -> None:
-    first = run(config)
-    folder = Path(first.steps["Produce"].outputs["made"].uri)
-    cut_file(folder)
-    second = run(config)
-    (folder / "weights").write_text("1234")
-    with contextlib.closing(sqlite3.connect(Layout(config.output).metadata)) as store, store:
-        store.execute("UPDATE Artifact SET state = 2")  # LIVE: both are complete.
-    execute(config)
-    prune(config.output, "1", confirmed=True)
-    assert not folder.exists()
-    assert "1 artifacts, " in capfd.readouterr().out
-    third = run(config)
-    assert states(third) == ["cached", "cached"]
-    assert third.steps["Produce"].outputs == second.steps["Produce"].outputs
-    assert "missing or damaged" not in capfd.readouterr().out
 
 
 def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:

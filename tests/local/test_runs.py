@@ -10,7 +10,6 @@ import pytest
 import local_runner
 from components.host.lock import locked
 from pipeline_def.layout import Layout
-from pipeline_def.runs.history import trace
 from pipeline_def.runs.record import Data, Pushed, Recorder, Step, StepOutput, read_records
 from pipeline_def.runs.table import show_runs
 from tests.local.run_samples import FIRST, configure, end_step, write_run
@@ -127,34 +126,6 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
     runs = json.loads(capsys.readouterr().out)
     assert [run["id"] for run in runs] == [*"1234567"]
     assert runs[1]["configuration"]["training"]["epochs"] == 5
-
-
-def test_the_lineage_of_a_version_goes_back_to_the_runs_that_made_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_run(tmp_path, 1)
-    # Trained in run 1, evaluated again and pushed in run 2; run 3 takes all from the cache.
-    first = write_run(tmp_path, 2, cached=("ImageExampleGen", "Trainer"))
-    reused = {"model": first.steps["Trainer"].outputs["model"].uri}
-    steps = {
-        name: dataclasses.replace(
-            step, inputs={k: [reused.get(k, uris[0])] for k, uris in step.inputs.items()}
-        )
-        for name, step in first.steps.items()
-    }
-    write_run(tmp_path, 2, steps=steps)
-    write_run(tmp_path, 3, cached=tuple(steps), pushed=first.pushed)
-    records = read_records(str(tmp_path))
-    assert {name: run.id for run, name in trace(records, "2")} == {
-        "Pusher": "2",
-        "Trainer": "1",
-        "ImageReport": "2",
-        "ImageExampleGen": "1",
-        "Evaluator": "2",
-    }
-    assert not [*trace(records, "77")]
-    show_runs(str(tmp_path))
-    assert capsys.readouterr().out.count("unchanged") == 1
 
 
 UNREADABLE = {

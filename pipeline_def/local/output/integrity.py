@@ -134,7 +134,8 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
             return []
         artifacts = _list_live(store)
         lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted, damaged)]
-        _mark_deleted(store, lost)
+        rows = [(_DELETED, artifact.number) for artifact in lost]
+        store.executemany("UPDATE Artifact SET state = ? WHERE id = ?", rows)
         kept = frozenset(artifact.uri for artifact in artifacts)
         for [number] in store.execute(_FIND_RUNNING, (_RUNNING,)).fetchall():
             store.execute(
@@ -159,23 +160,6 @@ def list_complete(layout: Layout) -> set[str]:
     is_known = all(uri in noted for uri in uris if on_disk(uri))
     is_right = is_known and all(_is_complete(artifact, noted, ()) for artifact in artifacts)
     return uris if is_right else set()
-
-
-def mark_deleted(layout: Layout, folders: Collection[str]) -> None:
-    """Mark the artifacts in `folders` as deleted in ML Metadata, so that no cache finds them."""
-    adopt_moved(layout)
-    with _opened(layout) as store:
-        if store:
-            # The artifact of a number or a text is a file in the folder.
-            _mark_deleted(
-                store,
-                (of for of in _list_live(store) if {of.uri, os.path.dirname(of.uri)} & {*folders}),
-            )
-
-
-def _mark_deleted(store: sqlite3.Connection, artifacts: Iterable[_Artifact]) -> None:
-    rows = [(_DELETED, artifact.number) for artifact in artifacts]
-    store.executemany("UPDATE Artifact SET state = ? WHERE id = ?", rows)
 
 
 def _list_live(store: sqlite3.Connection) -> list[_Artifact]:
