@@ -40,80 +40,55 @@ class PipelineStep:
 
 
 EXAMPLE_GEN = PipelineStep(
-    id="ImageExampleGen",
-    component="ImageExampleGen",
+    "ImageExampleGen",
+    "ImageExampleGen",
     modules=("ingest.lookup", "ingest.executor"),
     opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )
 STATISTICS_GEN = PipelineStep(
-    id="StatisticsGen",
-    component="ImageStatisticsGen",
-    modules=("validation.statistics_gen",),
+    "StatisticsGen", "ImageStatisticsGen", modules=("validation.statistics_gen",)
 )
-SCHEMA_GEN = PipelineStep(
-    id="SchemaGen",
-    component="ImageSchemaGen",
-    modules=("validation.schema_gen",),
-)
+SCHEMA_GEN = PipelineStep("SchemaGen", "ImageSchemaGen", modules=("validation.schema_gen",))
 EXAMPLE_VALIDATOR = PipelineStep(
-    id="ExampleValidator",
-    component="ImageValidator",
+    "ExampleValidator",
+    "ImageValidator",
     modules=("validation.lookup", "validation.validator"),
     opens=(STORAGE,),
 )
 ANOMALY_GATE = PipelineStep(
-    id="AnomalyGate",
-    component="AnomalyGate",
-    modules=("validation.gate",),
-    opens=(STORAGE,),
+    "AnomalyGate", "AnomalyGate", modules=("validation.gate",), opens=(STORAGE,)
 )
-TRANSFORM = PipelineStep(
-    id="Transform",
-    component="ImageTransform",
-    modules=("transform.executor",),
-)
+TRANSFORM = PipelineStep("Transform", "ImageTransform", modules=("transform.executor",))
 TUNER = PipelineStep(
-    id="Tuner",
-    component="ImageTuner",
+    "Tuner",
+    "ImageTuner",
     modules=("trainer.networks.weights_file", "tuner.executor"),
     needs="training.minutes",
     opens=(WEIGHTS,),
 )
 TRAINER = PipelineStep(
-    id="Trainer",
-    component="ImageTrainer",
-    modules=(
-        *("trainer.networks.weights_file", "trainer.executor"),
-        "trainer.run_fn",
-    ),
+    "Trainer",
+    "ImageTrainer",
+    modules=("trainer.networks.weights_file", "trainer.executor", "trainer.run_fn"),
     opens=(WEIGHTS,),
 )
 BASELINE_FINDER = PipelineStep(
-    id="BaselineFinder",
-    component="BaselineFinder",
+    "BaselineFinder",
+    "BaselineFinder",
     modules=("evaluation.baseline_lookup", "evaluation.baseline"),
     opens=(STORAGE,),
 )
-EVALUATOR = PipelineStep(
-    id="Evaluator",
-    component="ImageEvaluator",
-    modules=("evaluation.executor",),
-)
+EVALUATOR = PipelineStep("Evaluator", "ImageEvaluator", modules=("evaluation.executor",))
 REPORT = PipelineStep(
-    id="ImageReport",
-    component="ImageReport",
+    "ImageReport",
+    "ImageReport",
     modules=("report.executor", "trainer.input.preview"),
     opens=(DATA,),  # The rejected images.
 )
-PUSHER = PipelineStep(
-    id="Pusher",
-    component="ImagePusher",
-    modules=("push.executor",),
-    opens=(STORAGE,),
-)
+PUSHER = PipelineStep("Pusher", "ImagePusher", modules=("push.executor",), opens=(STORAGE,))
 PREDICTOR = PipelineStep(
-    id="ImagePredictor",
-    component="ImagePredictor",
+    "ImagePredictor",
+    "ImagePredictor",
     modules=("predict.files", "predict.executor"),
     needs=PREDICT_FOLDER,
     opens=(PREDICT_FOLDER,),
