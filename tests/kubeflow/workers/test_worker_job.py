@@ -53,7 +53,7 @@ def test_manifests() -> None:
     assert job["spec"].pop("successPolicy") == {"rules": [{"succeededIndexes": "0"}]}
     for manifest, kind in ((job, "V1Job"), (service, "V1Service")):
         assert through_kubernetes(manifest, kind) == manifest
-        assert manifest["metadata"]["ownerReferences"][0]["uid"] == OWNER.uid
+        assert manifest["metadata"]["ownerReferences"][0]["uid"] == OWNER["metadata"]["uid"]
     template = job["spec"]["template"]
     # Kueue queues the Job as a whole, and Istio's proxy would keep workers from each other.
     assert job["metadata"]["labels"] == FULL.labels
