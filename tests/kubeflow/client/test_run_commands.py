@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipeline_def.kubeflow import run_commands
+from pipeline_def.kubeflow.client.follow import follow
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import CREATED, KfpServer, nodes
 
@@ -142,8 +143,6 @@ def test_a_failed_step_gives_its_own_reason(
 def test_an_unreachable_server_is_polled_again(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, failures: int, status: int
 ) -> None:
-    follow = run_commands.follow
-
     def start_failing(*run: Any) -> str:
         server.failures = failures
         return follow(*run)
