@@ -32,7 +32,6 @@ def test_an_option_without_its_section_or_dashes(argv: str, option: str) -> None
         ("training:", "training is empty, but training is a section: set its options, such as"),
         ("training: {epochs: many}", "training.epochs is 'many': it must be a whole number"),
         ("- data", "must contain options by name"),
-        ("lr: 0.1", "unknown option 'lr'. Did you mean 'training.learning_rate'?"),
         ("data: [", "is not YAML in line 1: "),
         ("model: {width: 8}\nmodel: {dropout: 0}", "is not YAML in line 2: 'model' is there twice"),
         ("training: {epochs: 3, epochs: 4}", "'epochs' is there twice"),

@@ -92,7 +92,7 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(
         tmp_path,
         2,
-        configuration=configure(NASTY, model={"build_fn": NASTY}),
+        configuration=configure(NASTY, model={"build_fn": NASTY}) | {"given": ["model.build_fn"]},
         fingerprint=NASTY,
         split=NASTY,
         pushed=pushed,
@@ -100,7 +100,7 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["runs", "--output", str(tmp_path)]
     assert local_runner.main(arguments) == 0
     assert unprintable(text := capsys.readouterr().out) == set()
-    assert f"model.build_fn unset → {SPELT}" in text
+    assert f"model.build_fn {SPELT}" in text
     assert local_runner.main([*arguments, "--json"]) == 0
     assert unprintable(text := capsys.readouterr().out) == set()
-    assert json.loads(text)[1]["record"]["split"] == NASTY
+    assert json.loads(text)[1]["split"] == NASTY
