@@ -1,7 +1,7 @@
 """Compares ingest with other tools and with the limits of this machine, on your own images.
 
     uv run -m benchmarks.ingest --data DIR
-    uv run -m benchmarks.ingest --data DIR --mode header --mode shrink
+    uv run -m benchmarks.ingest --data DIR --mode header --mode remote
 
 Each figure comes from a fresh process, which first does the same work once unmeasured. Contenders
 take turns, so that a slow minute of the machine affects all of them.
@@ -39,7 +39,6 @@ _LATENCY_MS = 30
 
 _TITLES = {
     "header": "Bytes kept, header checked",
-    "shrink": "Shrunk to 256 pixels, JPEG quality 95",
     "transform": "Transform to canonical 224 x 224",
     "remote": "From a bucket, 30 ms per request, 20 KB images",
 }

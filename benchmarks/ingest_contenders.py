@@ -6,7 +6,6 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from components.contract.errors import DataError
 from components.images.check import check_image
 from components.ingest.config import IngestConfig
 
-SHRINK = 256
-"""Shorter side, pixels."""
 CANONICAL = 224
 """Side of Transform's images, pixels."""
 _BATCH = 256
@@ -32,9 +29,9 @@ Run = Callable[[str, str], None]
 def prepare(name: str, mode: str) -> Run:
     """Return the function to time."""
     if name == "ours":
-        return _transform if mode == "transform" else partial(_ingest, mode=mode)
+        return _transform if mode == "transform" else _ingest
     if name in PEERS:
-        return partial(PEERS[name], shrink=SHRINK if mode == "shrink" else None)
+        return PEERS[name]
     return _LIMITS[name]
 
 
@@ -45,7 +42,7 @@ def _artifact(kind: Any, uri: str) -> Any:
     return artifact
 
 
-def _ingest(source: str, target: str, mode: str) -> None:
+def _ingest(source: str, target: str) -> None:
     """Run ImageExampleGen's executor, Beam included."""
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
@@ -54,19 +51,11 @@ def _ingest(source: str, target: str, mode: str) -> None:
     from components.contract.configuration import to_json
     from components.ingest.executor import Executor
 
-    configs = {
-        "header": IngestConfig(check="header"),
-        "remote": IngestConfig(check="header"),
-        "shrink": IngestConfig(shrink=SHRINK, near_duplicates="keep"),
-    }
     outputs = {
         "examples": [_artifact(standard_artifacts.Examples, f"{target}/examples")],
         "rejects": [_artifact(ImageRejects, f"{target}/rejects")],
     }
-    properties = {
-        "input_base": source,
-        "config": to_json(configs.get(mode, IngestConfig(near_duplicates="keep"))),
-    }
+    properties = {"input_base": source, "config": to_json(IngestConfig(check="header"))}
     context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM_ARGS))
     Executor(context).Do({}, outputs, properties)
 
@@ -80,7 +69,7 @@ def ingested(source: str, target: str) -> None:
     from components.validation.schema_gen import Executor as SchemaGen
     from components.validation.statistics_gen import statistics_options
 
-    _ingest(source, target, "header")
+    _ingest(source, target)
     examples = _examples(target)
     statistics = _artifact(standard_artifacts.ExampleStatistics, f"{target}/statistics")
     schema = _artifact(standard_artifacts.Schema, f"{target}/schema")
@@ -166,21 +155,6 @@ def _copy_and_digest(files: Sequence[str], target: str) -> None:
             sink.write(data)
 
 
-def _shrink(files: Sequence[str], target: str) -> None:
-    import cv2
-    import simplejpeg
-
-    cv2.setNumThreads(1)
-    with open(target, "wb", buffering=0) as sink:
-        for file in files:
-            pixels = simplejpeg.decode_jpeg(Path(file).read_bytes(), "RGB")
-            height, width = pixels.shape[:2]
-            factor = SHRINK / min(height, width)
-            size = (round(width * factor), round(height * factor))
-            small = cv2.resize(pixels, size, interpolation=cv2.INTER_LINEAR)
-            sink.write(simplejpeg.encode_jpeg(small, quality=JPEG_QUALITY, colorsubsampling="420"))
-
-
 def _gcsfs(source: str, target: str) -> None:
     """List a bucket and read it with gcsfs, 256 objects at a time; write nothing."""
     import fsspec
@@ -195,14 +169,12 @@ def _gcsfs(source: str, target: str) -> None:
 
 _LIMITS: dict[str, Run] = {
     "limit: copy and SHA-256": _in_processes(_copy_and_digest),
-    "limit: libjpeg-turbo + OpenCV": _in_processes(_shrink),
     "limit: the graph in bare tf.data": _bare_graph,
     "limit: gcsfs, read and dropped": _gcsfs,
 }
 
 CONTENDERS: dict[str, tuple[str, ...]] = {
     "header": ("ours", "limit: copy and SHA-256", *PEERS),
-    "shrink": ("ours", "limit: libjpeg-turbo + OpenCV", *PEERS),
     "transform": ("ours", "limit: the graph in bare tf.data"),
     "remote": ("ours", "limit: gcsfs, read and dropped"),
 }

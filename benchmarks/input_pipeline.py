@@ -139,7 +139,7 @@ def _take_turns(
     }
     return {
         "rungs": [
-            {"name": name, "change": rungs[name].change, "kind": rungs[name].kind, **columns[name]}
+            {"name": name, "change": rungs[name].change, **columns[name]}
             for name in names
             if name in columns
         ],

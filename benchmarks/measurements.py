@@ -27,12 +27,6 @@ from benchmarks.measuring.process import end_with_parent, say
 _ROOT = Path(__file__).parents[1]
 RESULTS = _ROOT / "benchmarks" / "results"
 PAGE = _ROOT / "docs" / "measurements.md"
-PICTURE = "reading.svg"
-"""Picture in docs/ of the measurements of the ladder."""
-
-LADDERS = ("reading", "bucket")
-"""Measurements of the ladder; the first one has the picture and all rungs."""
-
 _LEFT_OUT = (
     "CPU µs per image",
     "CPU seconds",
@@ -40,7 +34,6 @@ _LEFT_OUT = (
     "report",
     "waiting at",
     "longest",
-    "p50",
 )
 """Beginnings of columns that only the files of results have."""
 
@@ -71,7 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--photos", metavar="DIR", help="folder of label/photograph.jpg")
     parser.add_argument("--thumbnails", metavar="DIR", help="folder of small images; --photos")
-    parser.add_argument("--output", default="output", help="output folder of a run, for the server")
     parser.add_argument("--only", default=",".join(MEASUREMENTS), help="only these: a,b,...")
     parser.add_argument("--tiny", action="store_true", help="test the commands, keep no results")
     return parser
@@ -84,7 +76,6 @@ def _measure_all(arguments: argparse.Namespace) -> Iterator[str]:
         places = {
             "photos": Path(arguments.photos).resolve(),
             "thumbnails": Path(arguments.thumbnails or arguments.photos).resolve(),
-            "output": Path(arguments.output).resolve(),
         }
         for name in arguments.only.split(","):
             measurement = MEASUREMENTS[name]
@@ -105,13 +96,8 @@ def _measure_all(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def write_page() -> None:
-    """Write docs/measurements.md and its picture from the results that exist."""
-    results = read_results()
-    PAGE.write_text(render(results), encoding="utf-8")
-    if ladders := [results[name]["figures"] for name in LADDERS if name in results]:
-        from benchmarks.ladder.plot import draw
-
-        draw(ladders, PAGE.parent / PICTURE)
+    """Write docs/measurements.md from the results that exist."""
+    PAGE.write_text(render(read_results()), encoding="utf-8")
 
 
 def read_results() -> Results:
@@ -141,13 +127,16 @@ def _shorten(cell: str) -> str:
 def _render_section(
     measurement: Mapping[str, str], found: Mapping[str, Any], *, with_machine: bool
 ) -> str:
-    name, heading = measurement["name"], measurement["heading"]
-    lines = [f"## {heading}", "", *textwrap.wrap(measurement["text"], 116), "", "```sh"]
+    lines = [
+        f"## {measurement['heading']}",
+        "",
+        *textwrap.wrap(measurement["text"], 116),
+        "",
+        "```sh",
+    ]
     lines += [found["command"], "```", ""]
     machine = f"; {found['machine']}" if with_machine else ""
     lines += [*textwrap.wrap(f"{found['date']}, commit {found['commit']}{machine}.", 116), ""]
-    if name == LADDERS[0]:
-        lines += [f"![Images per second of each rung, from files and from a bucket]({PICTURE})", ""]
     for table in found["tables"]:
         names = enumerate(table["columns"])
         shown = [place for place, name in names if not name.startswith(_LEFT_OUT)]

@@ -37,8 +37,6 @@ class Rung:
     """What differs from the rung before."""
     build: Callable[[Material, int], tf.data.Dataset]
     """From images and batch size to endless shuffled batches."""
-    kind: str
-    """files, records, ours or raw; for the picture."""
     same_pixels: bool = True
     """Whether it gives the pixels of the canonical images."""
 
@@ -167,67 +165,56 @@ RUNGS = (
         "originals, resized every epoch",
         "the user's own files, decoded and resized each time",
         _files("originals", _resized, _AUTO),
-        "files",
         same_pixels=False,
     ),
-    Rung("files one by one", "resized once, before", _files("files", _one, None), "files"),
-    Rung("files, parallel map", "num_parallel_calls", _files("files", _one, _AUTO), "files"),
+    Rung("files one by one", "resized once, before", _files("files", _one, None)),
+    Rung("files, parallel map", "num_parallel_calls", _files("files", _one, _AUTO)),
     Rung(
         "files, private thread pool",
         "private threads that wait for files",
         _files("files", _one, None, pool=True),
-        "files",
     ),
     Rung(
         "TFRecord, one shard",
         "bundled in one large shard",
         _record_by_record(lambda material: _interleaved(material, 1, storage="one"), None),
-        "records",
     ),
     Rung(
         "TFRecord, sequential",
         "16 shards, one after the other",
         _record_by_record(lambda material: _interleaved(material, 1), None),
-        "records",
     ),
     Rung(
         "interleave, 4 shards",
         "cycle_length 4, AUTOTUNE",
         _record_by_record(lambda material: _interleaved(material, 4), None),
-        "records",
     ),
     Rung(
         "interleave, blocks of 16",
         "block_length 16: that many records of a shard in turn",
         _record_by_record(lambda material: _interleaved(material, 4, block=16), None),
-        "records",
     ),
     Rung(
         "+ interleave",
         "16 shards at a time, single records",
         _record_by_record(_all_shards, None),
-        "records",
     ),
-    Rung(
-        "+ parallel decode", "num_parallel_calls", _record_by_record(_all_shards, _AUTO), "records"
-    ),
-    Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch(), "records"),
+    Rung("+ parallel decode", "num_parallel_calls", _record_by_record(_all_shards, _AUTO)),
+    Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch()),
     Rung(
         "+ prefetch: reader streamed",
         "batches made ahead; libjpeg-turbo writes into them",
         _ours(cache="none", reader="streamed"),
-        "ours",
     ),
     Rung(
         "reader indexed",
         "shards mapped into memory; no records parsed",
         _ours(cache="none", reader="indexed"),
-        "ours",
     ),
-    Rung("cache encoded", "shards in memory", _ours(cache="encoded"), "ours"),
-    Rung("storage raw", "pixels in the shards", _ours("raw", cache="none"), "raw"),
-    Rung("cache file", "pixels in a file of their own", _from_pixel_file, "raw"),
-    Rung("cache decoded", "pixels in memory", _ours(cache="decoded"), "raw"),
+    Rung("cache encoded", "shards in memory", _ours(cache="encoded")),
+    Rung("storage raw", "pixels in the shards", _ours("raw", cache="none")),
+    Rung("cache file", "pixels in a file of their own", _from_pixel_file),
+    Rung("cache decoded", "pixels in memory", _ours(cache="decoded")),
 )
 
 # These read local files only.
