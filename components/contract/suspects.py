@@ -19,8 +19,6 @@ Reason = Literal[
     "blurred",
     "blank",
     "low_information",
-    "tiny",
-    "odd_shape",
     "gray",
     "outlier",
 ]
@@ -29,8 +27,6 @@ REASONS: dict[str, str] = {
     "label": "The label may be wrong",
     "near_duplicate": "The same as another image, or nearly",
     "blank": "Blank: a single color",
-    "odd_shape": "Odd shape: long and narrow",
-    "tiny": "Tiny: enlarged for the model",
     "dark": "Very dark",
     "bright": "Very bright",
     "low_information": "Hardly any detail",

@@ -44,8 +44,6 @@ class ModelMetrics:
     """[classes], NaN for a class that neither occurs nor is predicted."""
     auc: Floats
     """[classes], one-vs-rest; NaN if the split has no example of the class, or no other."""
-    average_precision: Floats
-    """[classes], NaN likewise."""
     reliability: Bins
     """In bins of equal width, which define the calibration error."""
 
@@ -127,7 +125,7 @@ def measure(predictions: Predictions) -> ModelMetrics:
     counts = Counts.of(stats)
     columns = sorted(range(len(labels)), key=labels.__getitem__)
     held = predictions.held
-    auc, average_precision = measure_areas(held.ids, held.probabilities)
+    auc = measure_areas(held.ids, held.probabilities)
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
     precision, recall, f1 = (values[1:] for values in (counts.precision, counts.recall, counts.f1))
     return ModelMetrics(
@@ -138,7 +136,6 @@ def measure(predictions: Predictions) -> ModelMetrics:
         recall=recall[columns],
         f1=f1[columns],
         auc=auc[columns],
-        average_precision=average_precision[columns],
         reliability=bin_by_width(counts),
     )
 

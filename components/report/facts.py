@@ -16,19 +16,14 @@ from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.metrics.evaluation_files import FormatResult, Verdict
 from components.report.shown import (
     ClassSample,
-    Corrected,
-    Leaks,
     PredictedImage,
     Reject,
     SuspectFacts,
+    Without,
 )
 
 MATRIX_CLASSES = 50
 """Most classes of a confusion matrix: a larger one is unreadable, and too large for Kubeflow."""
-
-
-class UnknownError(Exception):
-    """The run did not report what a check needs."""
 
 
 # Names such as span-3, v01, 2026 or 2026-11-20: their prefix, and their last number.
@@ -133,8 +128,6 @@ class ReportFacts:
     input_advice: str = ""
     """What to change if training waited for its input."""
     unknowns: Unknowns | None = None
-    known_scores: NDArray[np.float32] | None = None
-    """Of the evaluated images."""
     samples: tuple[ClassSample, ...] = ()
     rejects: tuple[Reject, ...] = ()
     """The first of `files["rejected"]`."""
@@ -143,10 +136,10 @@ class ReportFacts:
     images: tuple[PredictedImage, ...] = ()
     suspects: SuspectFacts | None = None
     """None if the trainer described no images."""
-    corrected: Corrected | None = None
-    """None if no correction changed a label."""
-    leaks: Leaks | None = None
-    """Evaluated images with copies among the training images; None if there are none."""
+    corrected: Without | None = None
+    """Images that corrections relabeled; None if there are none."""
+    leaks: Without | None = None
+    """Images with copies among the training images; None if there are none."""
     formats: tuple[FormatResult, ...] = ()
     baseline_version: str = ""
     notes: tuple[str, ...] = ()

@@ -35,8 +35,9 @@ from components.metrics.predictions import Evaluated, drop_probabilities
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
-from components.report.suspects.copies import measure_leaks
-from components.report.suspects.gathering import find_suspects, measure_corrected
+from components.report.shown import Without
+from components.report.suspects.copies import find_leaked
+from components.report.suspects.gathering import find_relabeled, find_suspects
 
 _PACKAGES = (
     "tfx",
@@ -66,17 +67,20 @@ def gather_facts(
     training = read_json(os.path.join(run, TRAINING_FILE))
     folds = training["folds"]["count"] if training["folds"] else 0
     fits = _measure_fits(training, evaluated, split)
-    before = evaluated.baseline.stats.right if evaluated.baseline else None
     # The largest part of the memory, which is free again before the images are read.
     evaluated = replace(evaluated, candidate=drop_probabilities(evaluated.candidate), baseline=None)
     trim_memory()
     _progress(2, "looking for suspects")
     suspects = find_suspects(
-        given,
-        side=training["config"]["transform"]["size"],
-        pretrained=training["config"]["model"]["weights"] not in ("auto", "none"),
+        given, pretrained=training["config"]["model"]["weights"] not in ("auto", "none")
     )
     trim_memory()
+    relabeled, leaked = set[str](), set[str]()
+    if suspects:
+        relabeled = find_relabeled(given["rejects"].uri, suspects.columns)
+        trained = (TRAIN, EVAL) if folds else (TRAIN,)
+        leaked = find_leaked(suspects.copies, split, trained=trained)
+    leaks = Without.of(evaluated, leaked) if leaked else None
     judgment = read_judgment(evaluation.uri)
     _progress(3, "reading images")
     return ReportFacts(
@@ -84,14 +88,8 @@ def gather_facts(
         split=split,
         verdict=judgment.verdict,
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
-        corrected=measure_corrected(given["rejects"].uri, evaluated, suspects.columns, before)
-        if suspects
-        else None,
-        leaks=measure_leaks(
-            suspects.copies, evaluated, split, trained=(TRAIN, EVAL) if folds else (TRAIN,)
-        )
-        if suspects
-        else None,
+        corrected=Without.of(evaluated, relabeled) if relabeled else None,
+        leaks=leaks if leaks and leaks.images else None,
         selection_folds=folds,
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
@@ -141,7 +139,7 @@ def _measure_fits(training: Mapping[str, Any], evaluated: Evaluated, split: str)
     """Return the fields of `ReportFacts` about what was fitted after training."""
     held_out = split not in (TRAIN, EVAL) and not count_folds(split)
     model, scores = evaluated.candidate, evaluated.known_scores
-    fields: dict[str, Any] = {"known_scores": scores}
+    fields: dict[str, Any] = {}
     if model.rows is not None:
         fields["notes"] = (
             f"The areas under curves are from {len(model.rows):,} of {len(model.ids):,} images, "

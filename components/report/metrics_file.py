@@ -28,7 +28,7 @@ def write_metrics(facts: ReportFacts) -> str:
     0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the `change`.
     `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each pair.
     `calibration`: one entry per confidence bin. `corrected`: null, or the
-    fields of `components.report.shown.Corrected`. `formats`: the fields of `FormatResult` of each.
+    fields of `components.report.shown.Without`. `formats`: the fields of `FormatResult` of each.
     `known`: null, or the fields of `components.metrics.calibration.Unknowns`. `search`: that of
     `training.json`, or null.
     """
@@ -96,7 +96,7 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 
 def _classes(metrics: ModelMetrics) -> dict[str, dict[str, Any]]:
-    names = ("precision", "recall", "f1", "auc", "average_precision")
+    names = ("precision", "recall", "f1", "auc")
     return {
         label: {
             "examples": metrics.support[row],

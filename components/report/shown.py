@@ -1,13 +1,14 @@
 """Images, suspects and pictures as the page shows them, apart from what gathers them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.example import spell_path
 from components.contract.suspects import Suspect
 from components.images.picture import Thumbnail
 from components.metrics.predictions import Evaluated
@@ -149,25 +150,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Corrected:
-    """The evaluated images whose label a correction has changed, and the accuracy without them."""
+class Without:
+    """The accuracy with and without some of the evaluated images, such as relabeled ones."""
 
     images: int
+    """Number of them."""
     accuracy: float
     """Of all evaluated images, 0 to 1."""
     accuracy_without: float | None
     """Of the others; None if there are none."""
-    before: float | None = None
-    """`accuracy` of the current model on the same labels; None without one."""
-    before_without: float | None = None
 
-
-@dataclass(frozen=True)
-class Leaks:
-    """Evaluated images that have a copy, exact or near, among the training images."""
-
-    images: int
-    accuracy: float
-    """Of all evaluated images, 0 to 1."""
-    accuracy_without: float | None
-    """Of the others; None if there are none."""
+    @classmethod
+    def of(cls, evaluated: Evaluated, paths: Collection[str]) -> Self:
+        """Measure the accuracy without `paths`, spelled as in the table of images."""
+        rest = np.array([spell_path(name) not in paths for name in evaluated.filenames], bool)
+        right = evaluated.candidate.stats.right
+        without = float(right[rest].mean()) if rest.any() else None
+        return cls(int((~rest).sum()), float(right.mean()), without)

@@ -155,7 +155,6 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         "formats": {one["kind"]: one["reason"] for one in report.get("formats", ())},
         "findings": report["examination"]["findings"],
         "try_first": report["examination"].get("first", ""),
-        "looked_at": report["examination"]["looked_at"],
         "pushed_model": pushed.destination if pushed else None,
         "rolled_back_to": rollback.restored if rollback and not pushed else None,
         "model_in_use": in_use,

@@ -48,7 +48,6 @@ SUMMARY: Summary = {
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
     ],
     "try_first": "--model.weights none",
-    "looked_at": ["this", "that"],
     "pushed_model": "/a folder/" + "long/" * 40,
     "model_in_use": "/out/pushed/17",
     "store_retries": {"HTTP status 429": 1_200, "a timeout": 3},
@@ -200,7 +199,7 @@ TABLES: dict[str, tuple[Summary, list[str]]] = {
         UNDECIDED,
         [
             "? Nobody can tell. Not published.\n",
-            "Findings     none in 2 checks",
+            "Findings     none\n",
             "Next         uv run local_runner.py predict DIR --output /out --unblessed\n",
             "Reasons      accuracy 0.912 is above 0.500\n",
             "not pushed",

@@ -27,7 +27,7 @@ def metrics(baseline: float | None) -> dict[str, Any]:
     accuracy = {"value": 0.9, "interval": [0.8, 0.95], "baseline": baseline, "change": None}
     return {
         "split": "test",
-        "examination": {"findings": [], "looked_at": ["all"], "unknown": []},
+        "examination": {"findings": []},
         "verdict": {"outcome": "blessed", "headline": "Yes.", "reasons": ["good", "better"]},
         "selection_split": "eval",
         "metrics": {"accuracy": accuracy, "auc": {"value": None}},

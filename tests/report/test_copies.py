@@ -10,13 +10,13 @@ import pytest
 
 from components.contract.suspects import SUSPECTS_FILE, read_suspects, write_suspects
 from components.metrics.predictions import Evaluated, Predictions
-from components.report.shown import Leaks
+from components.report.shown import Without
 from components.report.suspects import copies
 from components.report.suspects.copies import (
     Copy,
     find_copies,
+    find_leaked,
     list_suspects,
-    measure_leaks,
     read_copies,
 )
 
@@ -96,10 +96,9 @@ def test_accuracy_is_measured_with_and_without_leaked_images(rejects: str) -> No
     probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.9, 0.1], [0.2, 0.8]], np.float32)
     predictions = Predictions(("cat", "dog"), np.array([0, 0, 1, 1]), probabilities)
     evaluated = Evaluated(("b", "c", "e", "f"), {}, predictions)
-    assert measure_leaks(found, evaluated, "test") == Leaks(2, 0.75, 0.5)
-    assert measure_leaks(found, evaluated, "test", trained=("eval",)) is None
-    assert measure_leaks(found, evaluated, "eval") is None
-    assert measure_leaks(found, evaluated, "train") is None
+    assert Without.of(evaluated, find_leaked(found, "test")) == Without(2, 0.75, 0.5)
+    assert find_leaked(found, "test", trained=("eval",)) == set()
+    assert find_leaked(found, "eval") == find_leaked(found, "train") == set()
 
 
 def test_copies_of_another_label_or_split_are_close_for_where_they_are(
@@ -143,5 +142,5 @@ def test_an_image_has_the_copies_of_both_lists(rejects: str) -> None:
     evaluated = Evaluated(
         ("e", "f"), {}, Predictions(("cat", "dog"), np.array([0, 0]), probabilities)
     )
-    assert measure_leaks([pair], evaluated, "test") == Leaks(1, 0.5, 0.0)
-    assert measure_leaks(of_ingest, evaluated, "test") is None
+    assert Without.of(evaluated, find_leaked([pair], "test")) == Without(1, 0.5, 0.0)
+    assert Without.of(evaluated, find_leaked(of_ingest, "test")).images == 0

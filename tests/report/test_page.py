@@ -12,7 +12,7 @@ from components.report.page.classes import ImageLinks
 from components.report.page.document import render, render_section
 from components.report.page.formatting import clip, escape, isolate, number, percent, signed
 from components.report.page.training import describe_training
-from components.report.shown import Corrected, LabelErrors, PredictedImage, SuspectFacts
+from components.report.shown import LabelErrors, PredictedImage, SuspectFacts, Without
 from tests.evaluation.metrics_sample import make_comparison
 from tests.report.conftest import SAMPLES, say, words
 from tests.report.samples import comparison_sample, report_sample
@@ -253,11 +253,11 @@ def test_the_first_screen_says_what_corrections_changed_and_what_is_worse() -> N
     files = {**facts.files, "corrections": {"relabeled": 23}}
     changes = {"accuracy": Interval(-0.04, -0.01), "loss": Interval(-0.2, -0.1)}
     comparison = replace(facts.comparison, changes=changes)
-    corrected = Corrected(20, 0.9, 0.95, 0.85, 0.9)
+    corrected = Without(20, 0.9, 0.95)
     said = say("summary", corrected=corrected, files=files, comparison=comparison)
     assert "accuracy: ▼ worse 95% CI −0.040 to −0.010" in said
     assert "Corrections have changed 23 labels, 20 of them of evaluated images. On the" in said
-    assert "accuracy is 95.0%; that of the current model is 90.0%, 85.0% on all." in said
+    assert "accuracy is 95.0%." in said
 
 
 def test_samples_without_augmentation_are_shown_once() -> None:

@@ -16,8 +16,8 @@ from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_
 from components.images.pixel_statistics import measure_pixels
 from components.metrics.predictions import Evaluated, Predictions
 from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
-from components.report.shown import Corrected, PredictedImage
-from components.report.suspects.gathering import find_suspects, measure_corrected
+from components.report.shown import PredictedImage, Without
+from components.report.suspects.gathering import find_relabeled, find_suspects
 from tests.pictures import encode
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
 
@@ -60,7 +60,7 @@ def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
 
 
 def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectPictures:
-    found = find_suspects(given, side=SIZE, pretrained=False)
+    found = find_suspects(given, pretrained=False)
     assert found
     return show_suspects(found, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit)
 
@@ -115,22 +115,19 @@ def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
 
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "model_run" / IMAGES_FILE).unlink()
-    assert find_suspects(given, side=SIZE, pretrained=False) is None
+    assert find_suspects(given, pretrained=False) is None
 
 
 def test_accuracy_is_measured_with_and_without_relabeled_images(given: dict[str, Any]) -> None:
-    found = find_suspects(given, side=SIZE, pretrained=False)
+    found = find_suspects(given, pretrained=False)
     assert found
     *_, first, second, third = found.columns["path"]
     *_, digest = found.columns["sha256"]
     names, probabilities = (first, second, third), np.array([[1, 0], [0, 1], [1, 0]], np.float32)
     truth = Predictions(("a", "b"), np.array([0, 0, 0]), probabilities)
-    rejects, before = given["rejects"].uri, np.array([True, False, False])
-
-    def measure() -> Corrected | None:
-        return measure_corrected(rejects, Evaluated(names, {}, truth), found.columns, before)
-
-    assert measure() is None
+    evaluated, rejects = Evaluated(names, {}, truth), given["rejects"].uri
+    assert find_relabeled(rejects, found.columns) == set()
     row = {"sha256": digest, "result": "relabeled", "reason": ""}
     Path(rejects, CORRECTIONS_FILE).write_text(json.dumps(row) + "\n")
-    assert measure() == Corrected(1, 2 / 3, 0.5, 1 / 3, 0.5)
+    relabeled = find_relabeled(rejects, found.columns)
+    assert Without.of(evaluated, relabeled) == Without(1, 2 / 3, 0.5)

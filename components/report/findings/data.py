@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from components.contract.example import EVAL, TRAIN
 from components.images.check_result import Category, Note
-from components.report.facts import ReportFacts, UnknownError
+from components.report.facts import ReportFacts
 from components.report.shown import Finding
 
 # Images of the most frequent class per image of the rarest.
@@ -108,9 +108,7 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
 def check_labels(facts: ReportFacts) -> Iterator[Finding]:
     """Look at how many labels are probably wrong."""
     errors = facts.suspects.errors if facts.suspects else None
-    if errors is None:
-        raise UnknownError
-    if errors.low > _MANY_WRONG * errors.images:
+    if errors and errors.low > _MANY_WRONG * errors.images:
         yield Finding(
             "suspects",
             f"about {errors.likely:,} of {errors.images:,} labels are probably wrong "

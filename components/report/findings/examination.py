@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.contract.rules_of_thumb import FEW_IMAGES
-from components.report.facts import ReportFacts, UnknownError
+from components.report.facts import ReportFacts
 from components.report.findings import data, training
 from components.report.findings.data import name_labels
 from components.report.shown import Finding
@@ -49,7 +49,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
     """Look for classes that are always wrong or cannot be judged."""
     metrics, labels = facts.metrics, np.array(facts.metrics.labels, object)
     if not metrics.support.sum():
-        raise UnknownError
+        return
     never = metrics.confusion.sum(axis=0) == 0
     if never.any():
         rare = metrics.support[never].max() < metrics.support.max() / 2
@@ -81,9 +81,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
 def check_calibration(facts: ReportFacts) -> Iterator[Finding]:
     """Look at how well probabilities match accuracy."""
     images, error = int(facts.metrics.support.sum()), facts.metrics.scalars.get("ece", math.nan)
-    if not images or not math.isfinite(error):
-        raise UnknownError
-    if error <= _LARGE_ECE or images < _ENOUGH_FOR_ECE:
+    if images < _ENOUGH_FOR_ECE or not error > _LARGE_ECE:
         return
     bins = [bin_ for bin_ in facts.metrics.reliability if bin_.examples]
     over = sum(bin_.examples * (bin_.confidence - bin_.accuracy) for bin_ in bins) > 0
@@ -117,48 +115,36 @@ def check_outputs(facts: ReportFacts) -> Iterator[Finding]:
 
 
 # In the order of how much following the advice usually helps.
-_CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
-    "divergence": training.check_divergence,
-    "outputs": check_outputs,
-    "pretrained weights": training.check_start,
-    "statistical certainty": check_certainty,
-    "classes without correct predictions": check_classes,
-    "overfitting": training.check_fit,
-    "training length": training.check_length,
-    "search": training.check_search,
-    "calibration": check_calibration,
-    "class balance": data.check_balance,
-    "labels": data.check_labels,
-    "rejected and duplicate files": data.check_files,
-    "anomalies and drift": data.check_anomalies,
-    "input wait": training.check_waiting,
-}
+_CHECKS: tuple[Callable[[ReportFacts], Iterator[Finding]], ...] = (
+    training.check_divergence,
+    check_outputs,
+    training.check_start,
+    check_certainty,
+    check_classes,
+    training.check_fit,
+    training.check_length,
+    training.check_search,
+    check_calibration,
+    data.check_balance,
+    data.check_labels,
+    data.check_files,
+    data.check_anomalies,
+    training.check_waiting,
+)
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All findings, and what was checked."""
+    """What all checks have found."""
 
     findings: tuple[Finding, ...]
     """The most important first."""
-    looked_at: tuple[str, ...]
-    """Names of the checks, whether they found something or not."""
-    unknown: tuple[str, ...]
-    """Names of the checks for which the run has no data."""
     first: str
     """The options to try first, those of the first advice; empty if no finding advises any."""
 
 
 def examine(facts: ReportFacts) -> Examination:
-    """Run all checks."""
-    findings: list[Finding] = []
-    looked_at, unknown = [], []
-    for name, check in _CHECKS.items():
-        try:
-            findings += check(facts)
-            looked_at.append(name)
-        except UnknownError:
-            unknown.append(name)
+    """Run all checks; those without data in the run find nothing."""
+    findings = tuple(finding for check in _CHECKS for finding in check(facts))
     matches = (_OPTIONS.search(finding.advice) for finding in findings)
-    first = next((match[0] for match in matches if match), "")
-    return Examination(tuple(findings), tuple(looked_at), tuple(unknown), first)
+    return Examination(findings, next((match[0] for match in matches if match), ""))

@@ -1,5 +1,6 @@
 """Findings about training; their advice names the options of the phase that it is about."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from components.contract.rules_of_thumb import (
     OWN_NETWORKS,
     SMALL_SIDE,
 )
-from components.report.facts import KeptEpoch, ReportFacts, TrainedPhase, UnknownError
+from components.report.facts import KeptEpoch, ReportFacts, TrainedPhase
 from components.report.shown import Finding
 
 # Accuracy on train minus that on eval.
@@ -37,13 +38,12 @@ class _KeptPhase(NamedTuple):
     """Number of epochs of this and all earlier phases."""
 
 
-def _find_phase(facts: ReportFacts, kept: KeptEpoch | None) -> _KeptPhase:
-    end = 0
-    for phase in facts.phases if kept else ():
-        end += phase.epochs
-        if kept and kept.epoch <= end:
-            return _KeptPhase(phase, kept.epoch - end + phase.epochs, end)
-    raise UnknownError
+def _find_phase(facts: ReportFacts, kept: KeptEpoch) -> _KeptPhase:
+    ends = itertools.accumulate(phase.epochs for phase in facts.phases)
+    phase, end = next(
+        part for part in zip(facts.phases, ends, strict=True) if kept.epoch <= part[1]
+    )
+    return _KeptPhase(phase, kept.epoch - end + phase.epochs, end)
 
 
 def _lower_rate(facts: ReportFacts) -> str:
@@ -73,7 +73,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
     kept = facts.kept_epoch
     curves = [facts.history.get(name, ()) for name in ("accuracy", "val_accuracy")]
     if kept is None or min(map(len, curves)) < kept.epoch:
-        raise UnknownError
+        return
     train, evaluated = (float(curve[kept.epoch - 1]) for curve in curves)
     if facts.folds:
         # The curve is of an epoch that all folds have chosen, each fold among them.
@@ -98,6 +98,8 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
+    if facts.kept_epoch is None or facts.best_epoch is None:
+        return
     phase = _find_phase(facts, facts.kept_epoch).phase
     limit, where = "training.epochs", _WORDS[phase.name]
     most, last = facts.find_option(limit), facts.phases[-1]
@@ -143,9 +145,7 @@ def check_search(facts: ReportFacts) -> Iterator[Finding]:
     if facts.search:
         return
     accuracy, seconds = facts.metrics.scalars["accuracy"], facts.header.training_seconds
-    if not math.isfinite(accuracy):
-        raise UnknownError
-    if accuracy >= _LEARNED:
+    if not accuracy < _LEARNED:
         return
     minutes = max(_LEAST_MINUTES, 10 * math.ceil(_TRAININGS * seconds / 600))
     yield Finding(
@@ -191,9 +191,7 @@ def _advise_weights(facts: ReportFacts) -> str:
 
 def check_waiting(facts: ReportFacts) -> Iterator[Finding]:
     """Look at the time spent waiting for input."""
-    if not facts.waits:
-        raise UnknownError
-    wait = float(np.median(facts.waits))
+    wait = float(np.median(facts.waits or [0.0]))
     # An epoch on features in memory tells nothing about the input.
     on_features = any(phase.on_features for phase in facts.phases[-1:])
     if wait > LONGEST_INPUT_WAIT and not on_features:

@@ -1,4 +1,4 @@
-"""Calibration and unknown images."""
+"""Calibration: accuracy against confidence."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from components.contract.confidence import Interval, proportion_interval
 from components.metrics.calibration import ConfidenceBin
-from components.metrics.predictions import Scores
 from components.report.facts import ReportFacts
-from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
+from components.report.page.drawing import FIRST, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number
 
 
@@ -54,30 +53,4 @@ def _draw_reliability(
         "of confidence",
         name=f"Reliability diagram: accuracy against confidence; calibration error {number(error)}",
         height=4.4,
-    )
-
-
-def describe_unknowns(facts: ReportFacts) -> dict[str, Any]:
-    """Draw the scores of the evaluated images with the threshold."""
-    unknowns, scores = facts.unknowns, facts.known_scores
-    threshold = unknowns.threshold if unknowns else None
-    drawn = None if threshold is None or scores is None else _draw_scores(scores, threshold)
-    return {"drawing": drawn}
-
-
-def _draw_scores(scores: Scores, threshold: float) -> Drawing:
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot(xlabel="score", ylabel="images")
-        # Outliers would leave no room for the others.
-        low = min(float(np.quantile(scores, 0.005)), threshold)
-        axes.hist(scores.clip(low), bins=40, color=FIRST)
-        axes.axvline(threshold, color=SECOND, linestyle="--")
-        axes.grid(visible=False, axis="x")
-
-    return draw(
-        paint,
-        caption="Scores of the evaluated images; those to the left of the dashed line, the "
-        "threshold, are called unknown",
-        name=f"Histogram of the scores; the threshold is {number(threshold)}",
-        height=2.2,
     )

@@ -16,7 +16,7 @@ from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.page import formatting
 from components.report.page.balance import describe_balance
-from components.report.page.calibration import describe_calibration, describe_unknowns
+from components.report.page.calibration import describe_calibration
 from components.report.page.classes import describe_classes, describe_confusion, describe_images
 from components.report.page.formatting import load_templates
 from components.report.page.metrics import describe_metrics, describe_slices
@@ -36,7 +36,6 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "map": ("Map", describe_map),
     "slices": ("Slices", lambda facts: describe_slices(facts.comparison)),
     "calibration": ("Calibration", describe_calibration),
-    "unknowns": ("Unknown images", describe_unknowns),
     "training": ("Training", describe_training),
     "balance": ("Class balance", describe_balance),
     "samples": ("Training samples", lambda facts: {}),
@@ -68,10 +67,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
 
 def render(facts: ReportFacts) -> str:
     """Write the page; the same facts give the same text."""
-    shown = {key: title for key, (title, _) in _SECTIONS.items()}
-    if not facts.unknowns:
-        del shown["unknowns"]
-    sections = [(key, title, render_section(key, facts)) for key, title in shown.items()]
+    sections = [(key, title, render_section(key, facts)) for key, (title, _) in _SECTIONS.items()]
     return str(render_template("page.html.j2", facts=facts, sections=sections))
 
 

@@ -82,11 +82,7 @@ def _tell_corrections(facts: ReportFacts) -> Iterator[str]:
     changed = count(facts.files["corrections"]["relabeled"], "label")
     yield f"Corrections have changed {changed}, {found.images:,} of them of evaluated images."
     if found.images and found.accuracy_without is not None:
-        rest = f"On the others the accuracy is {percent(found.accuracy_without)}"
-        if found.before_without is not None and found.before is not None:
-            all_images = f"{percent(found.before)} on all"
-            rest += f"; that of the current model is {percent(found.before_without)}, {all_images}"
-        yield f"{rest}."
+        yield f"On the others the accuracy is {percent(found.accuracy_without)}."
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:

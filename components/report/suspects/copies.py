@@ -15,8 +15,6 @@ import numpy as np
 from components.contract.artifact_files import open_file
 from components.contract.example import DUPLICATES_FILE, NEAR_DUPLICATES_FILE, TRAIN, spell_path
 from components.contract.suspects import Suspect
-from components.metrics.predictions import Evaluated
-from components.report.shown import Leaks
 from components.report.suspects.similar import Columns, Features, find_neighbors, find_rows
 
 
@@ -130,23 +128,13 @@ def _find_others(copies: Iterable[Copy], label: str, split: str | None) -> tuple
     return tuple(itertools.islice(others, _MOST_TWINS))
 
 
-def measure_leaks(
-    groups: Iterable[list[Copy]],
-    evaluated: Evaluated,
-    split: str,
-    *,
-    trained: Collection[str] = (TRAIN,),
-) -> Leaks | None:
-    """Compare the accuracy with and without copies from the `trained` splits; None without any."""
+def find_leaked(
+    groups: Iterable[list[Copy]], split: str, *, trained: Collection[str] = (TRAIN,)
+) -> set[str]:
+    """Return the paths of images in `split` that have copies in `trained` splits, with these."""
     leaked: set[str] = set()
     for group in groups:
         splits = {copy.split for copy in group}
         if split in splits and split not in trained and splits.intersection(trained):
             leaked.update(copy.path for copy in group)
-    is_leaked = np.array([spell_path(name) in leaked for name in evaluated.filenames], bool)
-    if not is_leaked.any():
-        return None
-    stats = evaluated.candidate.stats
-    right = stats.predicted == stats.truth
-    rest = None if is_leaked.all() else float(right[~is_leaked].mean())
-    return Leaks(int(is_leaked.sum()), float(right.mean()), rest)
+    return leaked

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from components.contract.artifact_files import open_file
-from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY, spell_path
-from components.contract.image_table import open_images, read_embeddings
+from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
+from components.contract.image_table import Texts, open_images, read_embeddings
 from components.contract.properties import PropertiesLike
 from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
-from components.metrics.predictions import Evaluated, Flags
-from components.report.shown import Corrected, LabelErrors
+from components.report.shown import LabelErrors
 from components.report.suspects.copies import Copy, find_copies, list_suspects, read_copies
 from components.report.suspects.labels import find_wrong_labels
-from components.report.suspects.odd_images import find_odd, read_columns
+from components.report.suspects.odd_images import find_odd
 from components.report.suspects.similar import Columns, Features, add_neighbors
+
+_DISTINCT = ("sha256", "path")
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,24 @@ class FoundSuspects:
     copies: Sequence[list[Copy]]
 
 
-def find_suspects(
-    given: Mapping[str, PropertiesLike], *, side: int, pretrained: bool
-) -> FoundSuspects | None:
+def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> FoundSuspects | None:
     """Look for suspects among the images of all splits, except those that a person has judged.
 
-    Return None if the trainer described no images, whose side for the model is `side` pixels; only
-    features of a `pretrained` network tell copies.
+    Return None if the trainer described no images; only features of a `pretrained` network tell
+    copies.
     """
-    run, examples = given["model_run"].uri, given["examples"].uri
+    run = given["model_run"].uri
     images = open_images(run)
     if images is None:
         return None
-    columns, features = read_columns(images, examples, side=side), read_embeddings(run)
+    columns: dict[str, Any] = {
+        # Equal labels share a text.
+        name: Texts(images, name)
+        if name in _DISTINCT
+        else images.read([name])[name].to_pandas().to_numpy()
+        for name in images.schema_arrow.names
+    }
+    features = read_embeddings(run)
     trim_memory()
     decided = read_decided(given["rejects"].uri)
     keys = columns["sha256"]
@@ -80,32 +86,12 @@ def read_decided(rejects_uri: str) -> set[str]:
     }
 
 
-def measure_corrected(
-    rejects_uri: str, evaluated: Evaluated, columns: Columns, before: Flags | None
-) -> Corrected | None:
-    """Compare the accuracy with and without the images that were relabeled; None if none were.
-
-    Args:
-        rejects_uri: of ingest.
-        evaluated: images and the predictions for them.
-        columns: `sha256` and `path` of all images.
-        before: whether the current model is right about each; None without one.
-    """
+def find_relabeled(rejects_uri: str, columns: Columns) -> set[str]:
+    """Return the paths of the images in `columns` that corrections have relabeled."""
     rows = _read_corrections(rejects_uri)
     digests = {row["sha256"] for row in rows if row["result"] == "relabeled"}
-    if not digests:
-        return None
     keys = zip(columns["path"], columns["sha256"], strict=True)
-    paths = {path for path, key in keys if key in digests}
-    rest = np.array([spell_path(name) not in paths for name in evaluated.filenames], bool)
-
-    def measure(right: Flags | None) -> tuple[float | None, float | None]:
-        if right is None:
-            return None, None
-        return float(right.mean()), float(right[rest].mean()) if rest.any() else None
-
-    accuracy, without = measure(evaluated.candidate.stats.right)
-    return Corrected(int((~rest).sum()), accuracy or 0.0, without, *measure(before))
+    return {path for path, key in keys if key in digests} if digests else set()
 
 
 def _read_corrections(rejects_uri: str) -> list[dict[str, Any]]:

@@ -122,7 +122,6 @@ def small() -> ReportFacts:
         phases=(TrainedPhase("train", 30),),
         model=ExportedModel(parameters=131_402, bytes=720_000),
         unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
-        known_scores=np.random.default_rng(0).normal(size=400).astype(np.float32) * 2,
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         mistakes=make_mistakes(DIGITS, 30),
