@@ -33,6 +33,10 @@ class ValidationConfig:
     that the histograms have nothing in common. With few images, more where chance may cause it.
     Values below 0.25 cause false alarms where images have few different sizes."""
 
+    def stops(self, kind: Literal["anomaly", "drift"]) -> bool:
+        """Return whether a finding of this kind stops the run."""
+        return (self.anomalies if kind == "anomaly" else self.drift) == "stop"
+
     def __post_init__(self) -> None:
         """Check the fields against each other."""
         limits = [

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from tfx import types
@@ -16,13 +17,13 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
+from components.contract.anomalies import Anomaly, read_anomalies
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
 from components.contract.example import TRAIN
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.storage.tfx_filesystem import register_object_stores
 from components.validation.config import ValidationConfig
-from components.validation.findings import explain_stop, read_findings, stops_run
 from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
 from components.validation.tfdv_files import (
     digest_statistics,
@@ -32,6 +33,7 @@ from components.validation.tfdv_files import (
 
 _LOGGER = logging.getLogger(__name__)
 _MAX_ENTRIES = 30
+_MAX_NAMED = 5
 
 
 @component
@@ -67,14 +69,32 @@ def AnomalyGate(
         DataError: findings stop the run; the message names them.
     """
     choices = from_json(ValidationConfig, config)
-    findings = read_findings(anomalies.uri, anomalies.split_names)
-    if stopping := [finding for finding in findings if stops_run(finding, choices)]:
+    by_split = read_anomalies(anomalies.uri, anomalies.split_names).values()
+    findings = [finding for of_split in by_split for finding in of_split]
+    if stopping := [finding for finding in findings if choices.stops(finding.kind)]:
         raise DataError(explain_stop(stopping))
     for finding in findings:
         _LOGGER.warning("The run continues despite: %s.", finding)
     if statistics_history:
         add_to_history(statistics_history, statistics)
     return {"passed": 1}
+
+
+def explain_stop(findings: Sequence[Anomaly]) -> str:
+    """Explain why a run stops and what to do."""
+    kinds = {finding.kind for finding in findings}
+    wrong = "do not fit their schema" if "anomaly" in kinds else "have changed"
+    named = " | ".join(map(str, findings[:_MAX_NAMED]))
+    more = len(findings) - _MAX_NAMED
+    ways = []
+    if "anomaly" in kinds:
+        ways.append("Correct the images or their folders, or the schema if they are right")
+    if "drift" in kinds:
+        ways.append("If the change is intended, run once with --validation.drift warn")
+    return (
+        f"The examples {wrong}: {named}{f' | and {more} more' if more > 0 else ''}. "
+        f"{'. '.join(ways)}."
+    )
 
 
 # The decorator leaves the docstring on the function.

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from components.contract.anomalies import read_anomalies
 from components.contract.artifact_files import METRICS_FILE, PAGE_FILE
 from components.contract.errors import StorageError
 from components.contract.example import (
@@ -25,7 +26,6 @@ from components.records.shard_files import count_examples
 from components.storage.retry import count_retries
 from components.storage.saved_model import read_rollback, whole_versions
 from components.validation.config import ValidationConfig
-from components.validation.findings import describe_warnings, read_findings
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import find_push
 from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput
@@ -106,8 +106,10 @@ def write_summary(record: RunRecord, layout: Layout, *, validation: ValidationCo
         StorageError: a file cannot be written.
     """
     anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
-    findings = read_findings(anomalies.uri, anomalies.properties["split_names"])
-    summary = summarize(record, layout, describe_warnings(findings, validation))
+    by_split = read_anomalies(anomalies.uri, anomalies.properties["split_names"]).values()
+    findings = (finding for of_split in by_split for finding in of_split)
+    warnings = [str(finding) for finding in findings if not validation.stops(finding.kind)]
+    summary = summarize(record, layout, warnings)
     page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
     try:
         shutil.copyfile(page, summary["paths"]["report"])

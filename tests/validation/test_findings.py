@@ -1,4 +1,4 @@
-"""What needs neither TFX nor TFDV: the configuration, thresholds and findings."""
+"""The configuration, thresholds and findings."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.example import HEIGHT, LABEL
 from components.validation.anomalies import Reference, raise_thresholds
 from components.validation.config import ValidationConfig
-from components.validation.findings import explain_stop
+from components.validation.gate import explain_stop
 from components.validation.tfdv_files import Statistics
 
 NEW_LABEL = Anomaly("eval", "image/class/text", "a new label", "anomaly")

@@ -3,12 +3,13 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import posixpath
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -122,13 +123,8 @@ def write_corrected_copy(
             f"--apply-to copies image files, but {folder} has shards: apply the corrections in a "
             f"run, with --ingest.corrections."
         )
-    labels, outcomes, unread = _decide(listing, config)
-    files = [file for file in listing.files if file.path not in unread]
     with _whole_folder(target) as unfinished:
-        copied = _copy(listing, config, files, labels, unfinished)
-    reasons = tuple(f"{path}: {reason}" for path, reason in unread.items())
-    has_groups = listing.tally.has_groups
-    return CorrectedCopy(copied, tuple(outcomes), reasons, len(listing.skipped), has_groups)
+        return _copy(listing, config, unfinished)
 
 
 def _check_target(target: str, folder: str) -> None:
@@ -144,66 +140,64 @@ def _check_target(target: str, folder: str) -> None:
         raise ConfigurationError(f"--apply-to {target} exists: name a new or an empty folder.")
 
 
-def _decide(
-    listing: Listing, config: IngestConfig
-) -> tuple[Mapping[str, str | None], list[CorrectionOutcome], dict[str, str]]:
-    """Read all files; return path → new label or None, the outcomes, and unread path → reason."""
+def _copy(listing: Listing, config: IngestConfig, target: str) -> CorrectedCopy:
+    """Copy all files but those to remove, each read once.
+
+    Files with corrections wait aside until all are known, and follow those that keep their names.
+    """
     watched = {row.sha256 for row in listing.corrections.rows}
-    matches: list[Match] = []
-    unread: dict[str, str] = {}
+    aside: list[tuple[ImageFile, Match, str]] = []
+    unread: list[str] = []
+    copied = 0
+    find_place = functools.partial(_find_place, listing, target, has_splits=_has_splits(listing))
     for file, content in read_files(listing.root, listing.files, config):
         if isinstance(content, Unread):
-            unread[file.path] = content.reason
-        elif (sha256 := hashlib.sha256(content).hexdigest()) in watched:
-            matches.append(Match(file.path, file.label, sha256))
-    given, known = listing.corrections, listing.labels()
-    outcomes, outdated = judge(given, known, matches, {})
-    chosen = {
-        digest: label
-        for digest, label in choose_labels(given, known).items()
-        if digest not in outdated
-    }
-    labels = {match.path: chosen[match.sha256] for match in matches if match.sha256 in chosen}
-    return labels, outcomes, unread
-
-
-def _copy(
-    listing: Listing,
-    config: IngestConfig,
-    files: list[ImageFile],
-    labels: Mapping[str, str | None],
-    target: str,
-) -> int:
-    """Copy all files but those to remove; return their number."""
-    kept = [file for file in files if labels.get(file.path, "") is not None]
-    kept.sort(key=lambda file: file.path in labels)  # Unchanged files keep their names.
-    # Images that a hash divides must not mix with those of a given split.
-    has_splits = listing.layout == "manifest" and any(file.split for file in listing.files)
-    for file, content in read_files(listing.root, kept, config):
-        if isinstance(content, Unread):
-            raise DataError(f"{file.path} changed while it was copied: {content.reason}.")
-        label = labels.get(file.path) or file.label
-        split = [file.split or TRAIN] if has_splits else []
-        place = os.path.join(target, *split, _place(file, label, listing))
-        if os.path.exists(place):
-            # Another image of the new label has the same name.
-            stem, extension = os.path.splitext(place)
-            place = f"{stem}-{path_hash(file).hex()[:12]}{extension}"
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+            unread.append(f"{file.path}: {content.reason}")
+            continue
+        if (sha256 := hashlib.sha256(content).hexdigest()) in watched:
+            place = os.path.join(target, f".{len(aside)}")
+            aside.append((file, Match(file.path, file.label, sha256), place))
+        else:
+            place, copied = find_place(file, file.label), copied + 1
         with open(place, "xb") as copy:
             copy.write(content)
-    return len(kept)
+    given, known = listing.corrections, listing.labels()
+    outcomes, outdated = judge(given, known, [match for _, match, _ in aside], {})
+    chosen = choose_labels(given, known)
+    labels = {digest: chosen[digest] for digest in chosen.keys() - outdated}
+    for file, match, place in sorted(aside, key=lambda item: item[1].sha256 in labels):
+        if (label := labels.get(match.sha256, file.label)) is None:
+            os.remove(place)
+        else:
+            os.replace(place, find_place(file, label))
+            copied += 1
+    has_groups = listing.tally.has_groups
+    return CorrectedCopy(copied, tuple(outcomes), tuple(unread), len(listing.skipped), has_groups)
 
 
-def _place(file: ImageFile, label: str, listing: Listing) -> str:
-    """Return the path of a file in the copy, below the split that a manifest gives it."""
+def _has_splits(listing: Listing) -> bool:
+    """Return whether a manifest gives splits: images that a hash divides must not mix with them."""
+    return listing.layout == "manifest" and any(file.split for file in listing.files)
+
+
+def _find_place(
+    listing: Listing, target: str, file: ImageFile, label: str, *, has_splits: bool
+) -> str:
+    """Return a new path for a file of this label in the copy, and make its folder."""
     if label.startswith(".") or "/" in label:
         raise DataError(f"The label {quote(label)} cannot be the name of a folder.")
     parts = [part for part in posixpath.normpath(file.path).split("/") if part not in ("", "..")]
     if listing.layout == "manifest":
-        return os.path.join(label, *parts)
-    parts[1 if listing.layout == "split" else 0] = label
-    return os.path.join(*parts)
+        parts = [*([file.split or TRAIN] if has_splits else []), label, *parts]
+    else:
+        parts[1 if listing.layout == "split" else 0] = label
+    place = os.path.join(target, *parts)
+    if os.path.exists(place):
+        # Another image of the new label has the same name.
+        stem, extension = os.path.splitext(place)
+        place = f"{stem}-{path_hash(file).hex()[:12]}{extension}"
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    return place
 
 
 @contextlib.contextmanager

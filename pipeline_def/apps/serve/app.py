@@ -14,13 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from components.predict.model import DEFAULT_SIGNATURE
-from pipeline_def.apps.serve.batching import Prediction
-from pipeline_def.apps.serve.inference_protocol import (
-    BINARY,
-    describe_model,
-    encode_infer,
-    parse_infer,
-)
+from pipeline_def.apps.serve.inference_protocol import BINARY, describe_model, parse_infer
 from pipeline_def.apps.serve.limits import (
     ERROR_HANDLERS,
     App,
@@ -33,8 +27,8 @@ from pipeline_def.apps.serve.metrics import AnswerLog, Metrics
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import ServerOptions
 from pipeline_def.apps.serve.page import make_page_routes
-from pipeline_def.apps.serve.prediction import ParsedRequest, Predictor
-from pipeline_def.apps.serve.rest import encode_response, parse_request
+from pipeline_def.apps.serve.prediction import Predictor
+from pipeline_def.apps.serve.rest import ImageRequest, parse_request
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.local.pushed_model import find_color
 
@@ -65,31 +59,19 @@ class Service:
 
     async def predict(self, request: Request) -> Response:
         """`POST /v1/models/NAME:predict`."""
-        model = self._find(request)
-        parse = functools.partial(
-            parse_request,
-            max_images=self._options.max_images,
-            content_type=request.headers.get("content-type", ""),
-        )
-        parsed, rows = await self._answer(request, model, parse)
-        return Response(
-            encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"
-        )
+        kind = request.headers.get("content-type", "")
+        return await self._answer(request, functools.partial(parse_request, content_type=kind))
 
     async def infer(self, request: Request) -> Response:
         """`POST /v2/models/NAME/infer`."""
-        model = self._find(request)
         if BINARY in request.headers:
             raise RequestError(400, "Send images as 'data' in base64, not as binary tensors.")
-        parse = functools.partial(parse_infer, max_images=self._options.max_images)
-        parsed, rows = await self._answer(request, model, parse)
-        body = encode_infer(parsed, rows, model=self._options.name, version=model.version)
-        return Response(body, media_type="application/json")
+        return await self._answer(request, parse_infer)
 
-    async def _answer(
-        self, request: Request, model: Model, parse: Callable[[bytearray], ParsedRequest]
-    ) -> tuple[ParsedRequest, list[Prediction]]:
-        """Return the parsed request, and the prediction of each image."""
+    async def _answer(self, request: Request, parse: Callable[..., ImageRequest]) -> Response:
+        """Parse a request, predict its images, and encode the predictions."""
+        model = self._find(request)
+        parse = functools.partial(parse, max_images=self._options.max_images)
         async with self._bodies.read(request) as body:
             request.scope["is_read"] = True
             parsed, files = await self._predictor.parse(body, parse)
@@ -99,7 +81,8 @@ class Service:
         self.metrics.count_answers(model.version, rows)
         if self._log and parsed.signature == DEFAULT_SIGNATURE:
             self._log.add(request.scope["request_id"], model.version, rows)
-        return parsed, rows
+        answer = parsed.encode(rows, model=self._options.name, version=model.version)
+        return Response(answer, media_type="application/json")
 
     async def describe(self, request: Request) -> Response:
         """`GET /v2/models/NAME`."""

@@ -29,6 +29,24 @@ class InferRequest(ImageRequest):
     outputs: tuple[str, ...] = ()
     """Names of the wanted outputs; none: all of them."""
 
+    def encode(self, rows: Sequence[Prediction], *, model: str, version: str) -> bytes:
+        """Encode the predictions.
+
+        Raises:
+            RequestError: the model has no output of this name.
+        """
+        wanted = self.outputs or tuple(rows[0])
+        if unknown := [name for name in wanted if name not in rows[0]]:
+            raise RequestError(
+                400, f"The model has no output {unknown[0][:40]!r}; it has {', '.join(rows[0])}."
+            )
+        outputs = [_describe_values(name, [row[name] for row in rows]) for name in wanted]
+        answer: dict[str, Any] = {"model_name": model, "model_version": version}
+        answer["outputs"] = outputs
+        if self.id is not None:
+            answer["id"] = self.id
+        return json.dumps(answer).encode()
+
 
 def parse_infer(body: bytes | bytearray, *, max_images: int) -> InferRequest:
     """Parse a request with one input, `image_bytes`, of datatype BYTES and shape [images].
@@ -88,26 +106,6 @@ def _read_wishes(fields: Mapping[str, Any], images: tuple[bytes, ...]) -> InferR
         raise RequestError(400, "'id' and 'signature_name' must be strings.")
     outputs = tuple(str(output.get("name")) for output in wanted)
     return InferRequest(signature, images, request_id, outputs)
-
-
-def encode_infer(
-    request: InferRequest, rows: Sequence[Prediction], *, model: str, version: str
-) -> bytes:
-    """Encode the predictions of a request.
-
-    Raises:
-        RequestError: the model has no output of this name.
-    """
-    wanted = request.outputs or tuple(rows[0])
-    if unknown := [name for name in wanted if name not in rows[0]]:
-        raise RequestError(
-            400, f"The model has no output {unknown[0][:40]!r}; it has {', '.join(rows[0])}."
-        )
-    outputs = [_describe_values(name, [row[name] for row in rows]) for name in wanted]
-    answer: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
-    if request.id is not None:
-        answer["id"] = request.id
-    return json.dumps(answer).encode()
 
 
 def _describe_values(name: str, values: list[Any]) -> dict[str, Any]:

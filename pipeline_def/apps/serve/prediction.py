@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
@@ -28,9 +28,6 @@ _MODELS = 2
 
 LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
 """Large images that are handled at the same time; the other cores are for other requests."""
-
-
-ParsedRequest = TypeVar("ParsedRequest", bound=ImageRequest)
 
 
 class Predictor:
@@ -63,8 +60,8 @@ class Predictor:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def parse(
-        self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
-    ) -> tuple[ParsedRequest, list[File]]:
+        self, body: bytearray, parse: Callable[[bytearray], ImageRequest]
+    ) -> tuple[ImageRequest, list[File]]:
         """Parse a request with `parse`, and check the headers of its images.
 
         Raises:
@@ -77,8 +74,8 @@ class Predictor:
             self._reading -= 1
 
     def _parse(
-        self, body: bytearray, parse: Callable[[bytearray], ParsedRequest]
-    ) -> tuple[ParsedRequest, list[File]]:
+        self, body: bytearray, parse: Callable[[bytearray], ImageRequest]
+    ) -> tuple[ImageRequest, list[File]]:
         parsed = parse(body)
         files = [self._check(image) for image in parsed.images]
         most, total = self._options.max_request_mpixels, _count(files) / 1e6

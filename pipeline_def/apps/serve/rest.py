@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
+from pipeline_def.apps.serve.batching import Prediction
 from pipeline_def.apps.serve.limits import RequestError
 
 # A list of a million empty lists takes a hundred times the memory of its text. These characters do
@@ -29,6 +30,10 @@ class ImageRequest:
     images: tuple[bytes, ...]
     """Image files."""
 
+    def encode(self, rows: Sequence[Prediction], *, model: str, version: str) -> bytes:
+        """Encode the predictions, output → value of each image, in the form of the request."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class PredictRequest(ImageRequest):
@@ -36,6 +41,16 @@ class PredictRequest(ImageRequest):
 
     by_rows: bool
     """Whether the response is a list of objects; otherwise it is an object of lists."""
+
+    def encode(self, rows: Sequence[Prediction], *, model: str, version: str) -> bytes:
+        """Encode the predictions; TensorFlow Serving does not name the model."""
+        names = list(rows[0])
+        plain = [{name: _to_plain(row[name], name) for name in names} for row in rows]
+        if self.by_rows:
+            values = plain if len(names) > 1 else [row[names[0]] for row in plain]
+            return json.dumps({"predictions": values}).encode()
+        columns = {name: [row[name] for row in plain] for name in names}
+        return json.dumps({"outputs": columns if len(names) > 1 else columns[names[0]]}).encode()
 
 
 def parse_request(
@@ -128,17 +143,6 @@ def decode_base64(text: Any, number: int) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError, TypeError) as error:
         raise RequestError(400, f"Unable to base64 decode instance {number}: {error}.") from error
-
-
-def encode_response(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:
-    """Encode the predictions, output → value of each image, in the form of the request."""
-    names = list(rows[0])
-    plain = [{name: _to_plain(row[name], name) for name in names} for row in rows]
-    if by_rows:
-        values = plain if len(names) > 1 else [row[names[0]] for row in plain]
-        return json.dumps({"predictions": values}).encode()
-    columns = {name: [row[name] for row in plain] for name in names}
-    return json.dumps({"outputs": columns if len(names) > 1 else columns[names[0]]}).encode()
 
 
 def _to_plain(value: Any, name: str) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline_def.apps.serve.limits import RequestError
-from pipeline_def.apps.serve.rest import encode_response, parse_request
+from pipeline_def.apps.serve.rest import PredictRequest, parse_request
 
 B64 = {"b64": base64.b64encode(b"\x89x").decode()}
 
@@ -57,15 +57,18 @@ def test_what_is_no_request_is_refused(body: bytes, status: int, says: str) -> N
 
 
 def test_answers_have_the_form_of_the_question() -> None:
+    def encode(rows: list[dict[str, Any]], *, by_rows: bool) -> bytes:
+        return PredictRequest("", (), by_rows).encode(rows, model="", version="")
+
     rows = [
         {"label": b"\xc3\xa9", "seen_bytes": b"\x00", "p": [0.5]},
         {"label": b"b", "seen_bytes": b"\x01", "p": [1.0]},
     ]
-    first, second = json.loads(encode_response(rows, by_rows=True))["predictions"]
+    first, second = json.loads(encode(rows, by_rows=True))["predictions"]
     assert first == {"label": "é", "seen_bytes": {"b64": "AA=="}, "p": [0.5]}
-    columns = json.loads(encode_response(rows, by_rows=False))["outputs"]
+    columns = json.loads(encode(rows, by_rows=False))["outputs"]
     assert columns["label"] == ["é", "b"]
     assert columns["p"] == [first["p"], second["p"]]
     only = [{"label": b"a"}, {"label": b"b"}]
-    assert json.loads(encode_response(only, by_rows=True)) == {"predictions": ["a", "b"]}
-    assert json.loads(encode_response(only, by_rows=False)) == {"outputs": ["a", "b"]}
+    assert json.loads(encode(only, by_rows=True)) == {"predictions": ["a", "b"]}
+    assert json.loads(encode(only, by_rows=False)) == {"outputs": ["a", "b"]}
